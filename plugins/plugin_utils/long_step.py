@@ -1,0 +1,167 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's half of a long step: start it, follow it over dropped connections, and say how it ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Progress, send
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Seconds the node waits for the end of the step in one poll: short at first, so that the first lines show early.
+POLL_WAITS = (2.0, 2.0, 3.0, 4.0, 5.0)
+RECONNECT_PAUSE = 5.0
+RECONNECT_TIMEOUT = 300.0
+ORPHANED = "ansible-playbook is gone; the step goes on on the node, and its end is left for the next run"
+
+
+@dataclass(frozen=True)
+class LongStep:
+    """A command to run on the node; timeout is in seconds."""
+
+    name: str
+    argv: list[str]
+    timeout: int
+    environment: dict[str, str] = field(default_factory=dict)
+    chdir: str = "/"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended. found: started, attached or picked_up. seconds: what the step took on the node."""
+
+    rc: int
+    seconds: float
+    tail: list[str]
+    log: str
+    found: str
+
+
+class UnansweredError(Exception):
+    """The node gave no answer of ours: the connection broke, or the module was killed with it."""
+
+
+def waits() -> Iterator[float]:
+    """Yield the seconds to wait in each poll."""
+    yield from POLL_WAITS
+    while True:
+        yield POLL_WAITS[-1]
+
+
+def follow(
+    step: LongStep,
+    ask: Callable[[dict[str, Any]], dict[str, Any]],
+    report: Callable[[float, str], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Outcome:
+    """Start the step, or find it on the node, and follow it to its end.
+
+    ask passes arguments to the module long_step and returns its ``step``; it raises UnansweredError when none came,
+    and Refusal. report takes the seconds so far and the last line of the log.
+    Raises Refusal S005 (timeout), S006 (ended without a result), S007 (the node does not answer any more).
+    """
+    status = ask({"operation": "start", **asdict(step)})
+    found = status["found"]
+    last_answer = clock()
+    for wait in waits():
+        if status["state"] != "running":
+            break
+        report(status["seconds"], status["line"])
+        try:
+            status = ask({"operation": "poll", "name": step.name, "wait": wait})
+            last_answer = clock()
+        except UnansweredError as no_answer:
+            silence = clock() - last_answer
+            if silence > RECONNECT_TIMEOUT:
+                raise refuse("S007", name=step.name, seconds=round(silence), detail=no_answer) from no_answer
+            report(status["seconds"] + silence, f"no answer for {silence:.0f} s, the step goes on there: {no_answer}")
+            sleep(RECONNECT_PAUSE)
+    ask({"operation": "acknowledge", "name": step.name})
+    return outcome(step, status, found)
+
+
+def outcome(step: LongStep, status: dict[str, Any], found: str) -> Outcome:
+    """Return the outcome of a step that runs no more. Raises Refusal S005 and S006."""
+    line = status["line"] or "nothing"
+    if status["state"] == "timeout":
+        raise refuse("S005", name=step.name, seconds=step.timeout, line=line, log=status["log"])
+    if status["state"] != "finished":
+        detail = status["detail"] or status["state"]
+        raise refuse("S006", name=step.name, detail=detail, line=line, log=status["log"])
+    return Outcome(status["rc"], status["seconds"], status["tail"], status["log"], found)
+
+
+class LongStepAction(ActionBase):
+    """An action that runs long steps. A subclass implements carry_out and may raise Refusal anywhere in it."""
+
+    _requires_connection = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Carry out the task and turn a refusal into its failure."""
+        result = super().run(tmp, task_vars)
+        self._task_vars = task_vars or {}
+        self._controller = os.getppid()
+        try:
+            result.update(self.carry_out(dict(self._task.args)))
+        except Refusal as refusal:
+            result.update(failed=True, msg=str(refusal), refusal=asdict(refusal))
+        return result
+
+    def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Do the task's work and return what is added to its result."""
+        raise NotImplementedError
+
+    def run_step(self, step: LongStep) -> Outcome:
+        """Run a long step to its end, reporting on the way. Raises Refusal."""
+
+        def report(seconds: float, line: str) -> None:
+            self.report(step.name, seconds, line)
+
+        return follow(step, self._ask, report)
+
+    def report(self, step: str, seconds: float, line: str) -> None:
+        """Tell the operator where this host stands."""
+        send(Progress(self._task_vars["inventory_hostname"], step, seconds, line))
+
+    def call_module(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Run a module of this collection and return its result. Raises Refusal when the module refused."""
+        answer = self._execute_module(f"gpulab.node.{name}", module_args=args, task_vars=self._task_vars)
+        if "refusal" in answer:
+            raise Refusal(**answer["refusal"])
+        return answer
+
+    def _ask(self, args: dict[str, Any]) -> dict[str, Any]:
+        if os.getppid() != self._controller:
+            raise AnsibleError(ORPHANED)
+        starting = args["operation"] == "start"
+        try:
+            answer = self.call_module("long_step", args)
+        except AnsibleConnectionFailure as failure:
+            if starting:
+                raise
+            self._reset_connection()
+            raise UnansweredError(failure) from failure
+        if "step" in answer:
+            return answer["step"]
+        detail = str(answer.get("module_stderr") or answer.get("msg") or "no output").strip()
+        if starting:
+            raise refuse("S004", name=args["name"], detail=detail)
+        raise UnansweredError(detail.splitlines()[-1])
+
+    def _reset_connection(self) -> None:
+        try:
+            self._connection.reset()
+        except (AnsibleConnectionFailure, NotImplementedError, AttributeError):
+            return
