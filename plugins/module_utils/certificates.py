@@ -1,0 +1,43 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PEM certificates as data. No I/O happens here."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+?)-----END CERTIFICATE-----")
+
+
+def split(text: str) -> dict[str, str]:
+    """Return the certificates of a PEM file or bundle: SHA-256 fingerprint (hex) to PEM text.
+
+    Raises ValueError when a block between the markers is not base64.
+    """
+    certificates = {}
+    for match in PEM.finditer(text):
+        try:
+            der = base64.b64decode("".join(match.group(1).split()), validate=True)
+        except binascii.Error as error:
+            message = f"certificate block {len(certificates) + 1} is not base64: {error}"
+            raise ValueError(message) from error
+        body = base64.b64encode(der).decode()
+        lines = "\n".join(body[i : i + 64] for i in range(0, len(body), 64))
+        certificates[hashlib.sha256(der).hexdigest()] = (
+            f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
+        )
+    return certificates
+
+
+def plan(wanted: dict[str, str], ours: dict[str, str], trusted: set[str]) -> tuple[dict[str, str], list[str]]:
+    """Return (to add, to remove) by fingerprint.
+
+    wanted and ours map fingerprints to PEM texts: what is asked for, and what gpulab installed before. trusted holds the
+    fingerprints of the node's whole trust store; what it trusts without us is left alone.
+    """
+    add = {print_: pem for print_, pem in wanted.items() if print_ not in trusted and print_ not in ours}
+    return add, sorted(set(ours) - set(wanted))

@@ -1,0 +1,25 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Small files on a node: read what may be absent, replace whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def read(path: Path) -> str:
+    """Return the text of a file, empty where there is none; bytes that are not UTF-8 are replaced."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def replace(module: Any, path: Path, text: str, mode: int = 0o644) -> None:
+    """Put the text at path in one rename, through the module's temporary directory (an AnsibleModule's tmpdir)."""
+    handle, draft = tempfile.mkstemp(dir=module.tmpdir)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(draft).chmod(mode)
+    module.atomic_move(draft, str(path))

@@ -1,0 +1,99 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Enable components of the distribution's own APT archive."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apt_components
+short_description: Enable components of Debian's own archive
+version_added: 0.1.0
+description:
+  - Makes sure that Debian's archive is read with the wanted components, such as V(contrib) and V(non-free).
+  - The mirror, the suites and the key are those that the node already uses. No existing file is edited; what is missing is
+    declared in a file of its own, C(/etc/apt/sources.list.d/gpulab-NAME.sources).
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change and changes nothing.
+    support: full
+  diff_mode:
+    description: Shows the file before and after.
+    support: full
+options:
+  name:
+    description: Who needs the components; names the file.
+    type: str
+    required: true
+  components:
+    description: The components that must be enabled for every suite of Debian's archive that the node reads.
+    type: list
+    elements: str
+    default: []
+  state:
+    description: V(absent) removes the file.
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
+EXAMPLES = r"""
+- name: Enable the components that hold the driver
+  gpulab.node.apt_components:
+    name: nvidia-driver
+    components: [contrib, non-free, non-free-firmware]
+"""
+
+RETURN = r"""
+path:
+  description: The file that declares what was missing.
+  returned: always
+  type: str
+  sample: /etc/apt/sources.list.d/gpulab-nvidia-driver.sources
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import apt_sources, files
+
+SOURCES = Path("/etc/apt")
+
+
+def main() -> None:
+    """Read the sources, work out what is missing, write it."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "components": {"type": "list", "elements": "str", "default": []},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    path = SOURCES / "sources.list.d" / f"gpulab-{module.params['name']}.sources"
+    before, after = files.read(path), ""
+    if module.params["state"] == "present":
+        declared = [SOURCES / "sources.list", *sorted((SOURCES / "sources.list.d").glob("*"))]
+        sources = [
+            source for file in declared if file != path for source in apt_sources.parse(str(file), files.read(file))
+        ]
+        after = apt_sources.render(apt_sources.missing(sources, module.params["components"]))
+
+    changed = before != after
+    if changed and not module.check_mode:
+        if after:
+            files.replace(module, path, after)
+        else:
+            path.unlink()
+    module.exit_json(
+        changed=changed,
+        path=str(path),
+        diff={"before_header": str(path), "after_header": str(path), "before": before, "after": after},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Add certificate authorities to a node's trust store."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ca_certificates
+short_description: Trust extra certificate authorities
+version_added: 0.1.0
+description:
+  - Adds certificate authorities to the trust store of the node, such as that of a proxy that inspects TLS.
+  - Authorities that the node already trusts are left alone. Authorities that this module added before and that are no longer
+    wanted are removed.
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change and changes nothing.
+    support: full
+  diff_mode:
+    description: Shows the added and removed fingerprints.
+    support: full
+options:
+  certificates:
+    description: PEM texts, each with one certificate or a whole bundle.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Trust the laboratory's proxy
+  gpulab.node.ca_certificates:
+    certificates:
+      - "{{ lookup('ansible.builtin.file', 'files/proxy-ca.pem') }}"
+"""
+
+RETURN = r"""
+added:
+  description: SHA-256 fingerprints of the authorities that were, or in check mode would be, added.
+  returned: always
+  type: list
+  elements: str
+removed:
+  description: SHA-256 fingerprints of the authorities that were, or in check mode would be, removed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import certificates, files
+
+# Per family: where authorities are added, the store they end up in, the command that rebuilds the store.
+STORES = (
+    (
+        Path("/usr/local/share/ca-certificates"),
+        Path("/etc/ssl/certs/ca-certificates.crt"),
+        ["update-ca-certificates"],
+    ),
+    (
+        Path("/etc/pki/ca-trust/source/anchors"),
+        Path("/etc/pki/tls/certs/ca-bundle.crt"),
+        ["update-ca-trust", "extract"],
+    ),
+)
+PREFIX = "gpulab-"
+
+
+def main() -> None:
+    """Compare the wanted authorities with the trust store, add and remove."""
+    module = AnsibleModule(
+        argument_spec={"certificates": {"type": "list", "elements": "str", "required": True}},
+        supports_check_mode=True,
+    )
+    store = next((store for store in STORES if module.get_bin_path(store[2][0])), None)
+    if store is None:
+        module.fail_json(msg="The node has no trust store that can be extended: install the package ca-certificates.")
+    directory, bundle, rebuild = store
+    try:
+        wanted = {k: v for text in module.params["certificates"] for k, v in certificates.split(text).items()}
+    except ValueError as error:
+        module.fail_json(msg=f"A certificate cannot be read: {error}")
+    if not wanted and any(module.params["certificates"]):
+        module.fail_json(msg="The given text holds no PEM certificate.")
+    ours = {path.stem[len(PREFIX) :]: files.read(path) for path in directory.glob(f"{PREFIX}*.crt")}
+    add, remove = certificates.plan(wanted, ours, set(certificates.split(files.read(bundle))) - set(ours))
+
+    if (add or remove) and not module.check_mode:
+        directory.mkdir(parents=True, exist_ok=True)
+        for fingerprint, pem in add.items():
+            files.replace(module, directory / f"{PREFIX}{fingerprint}.crt", pem)
+        for fingerprint in remove:
+            (directory / f"{PREFIX}{fingerprint}.crt").unlink()
+        module.run_command(rebuild, check_rc=True)
+    module.exit_json(
+        changed=bool(add or remove),
+        added=sorted(add),
+        removed=remove,
+        diff={
+            "before_header": str(directory),
+            "after_header": str(directory),
+            "before": "".join(f"{fingerprint}\n" for fingerprint in sorted(ours)),
+            "after": "".join(f"{fingerprint}\n" for fingerprint in sorted((set(ours) | set(add)) - set(remove))),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
