@@ -394,7 +394,10 @@ def peers(library: Nvml, handles: dict[int, c_void_p]) -> list[dict[str, Any]]:
         for second, other in handles.items():
             if first < second:
                 ancestor = reading(library.number, "nvmlDeviceGetTopologyCommonAncestor", one, other)
-                pair = {"gpus": [first, second], "ancestor": TOPOLOGY.get(ancestor) if isinstance(ancestor, int) else ancestor}
+                pair = {
+                    "gpus": [first, second],
+                    "ancestor": TOPOLOGY.get(ancestor) if isinstance(ancestor, int) else ancestor,
+                }
                 for name, capability in (("read", P2P_READ), ("write", P2P_WRITE), ("nvlink", P2P_NVLINK)):
                     status = reading(library.number, "nvmlDeviceGetP2PStatus", one, other, c_uint(capability))
                     pair[name] = P2P_STATUS.get(status, "unknown") if isinstance(status, int) else status

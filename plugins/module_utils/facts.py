@@ -1,0 +1,64 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All facts about a GPU node, read once: what gpulab plans from and proves against.
+
+Nothing is changed and nothing hangs: whatever may wait (the driver, a mount, a program) has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import (
+    facts_driver,
+    facts_host,
+    facts_initramfs,
+    facts_kernels,
+    facts_modprobe,
+    facts_pci,
+    facts_system,
+    facts_users,
+    nvml,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import SECONDS, Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts_reboot import reboot
+from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
+
+SCHEMA = 1
+
+
+def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
+    """Read everything; the driver has ``timeout`` seconds. What waits for others is started first and collected last."""
+    nvml_query = NvmlQuery(timeout, library)
+    modprobe_files = facts_modprobe.configuration(node)
+    kernels_query = facts_kernels.KernelsQuery(node, node.text("/proc/sys/kernel/osrelease"), modprobe_files)
+    initramfs_query = facts_initramfs.InitramfsQuery(node, kernels_query.next_boot or "", SECONDS)
+    filesystems_query = facts_host.FilesystemsQuery(node, SECONDS)
+    driver_query = facts_driver.DriverQuery(node)
+    engines_query = facts_host.EnginesQuery(node)
+    system = facts_system.read(node)
+    mok_query = facts_system.MokQuery(node, system["secure_boot"])
+
+    pci, simulated = facts_pci.read(node)
+    kernels = kernels_query.facts()
+    next_boot = next((kernel for kernel in kernels if kernel["next_boot"]), None)
+    if next_boot:
+        next_boot["initramfs"] = initramfs_query.facts()
+    answers = nvml_query.facts()
+    facts = {
+        "schema": SCHEMA,
+        "simulated": simulated or answers["simulated"] or False,
+        "system": {**system, "mok_enrolled": mok_query.enrolled()},
+        "pci": pci,
+        "kernels": kernels,
+        "modules": facts_modprobe.loaded(node),
+        "nouveau": facts_modprobe.nouveau(modprobe_files, node.text("/proc/cmdline"), pci["gpus"]),
+        "driver": driver_query.facts(next_boot["nvidia_module"] if next_boot else None),
+        "nvml": answers,
+        "users_of_gpus": facts_users.read(node, answers["gpus"], os.getpid()),
+        "filesystems": filesystems_query.facts(),
+        "engines": engines_query.facts(),
+    }
+    return {**facts, "reboot": reboot(facts)}

@@ -1,0 +1,94 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NVIDIA driver on disk: packages and who made them, a .run installation, the library."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libnvcuvid1*", "firmware-nvidia-gsp*")
+DPKG_FORMAT = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Maintainer}\\n"
+RPM_FORMAT = "ii \\t%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{VENDOR}\\n"
+LIBRARY = "libnvidia-ml.so.1"
+UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
+INSTALLER_LOG = "/var/log/nvidia-installer.log"
+VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
+_LIBRARY_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")
+_INSTALLER_VERSION = re.compile(r"\b(?:[Dd]river|x86_64|aarch64)\b.*?\b(\d{3}\.\d{1,3}(?:\.\d{1,3})?)\b")
+
+
+def packager(maintainer: str) -> str:
+    """Tell who made a package from the maintainer or vendor it names."""
+    lower = maintainer.lower()
+    if "debian" in lower or "ubuntu" in lower or "rpm fusion" in lower:
+        return "distribution"
+    return "nvidia" if "nvidia" in lower else "other"
+
+
+def packages(listing: str) -> tuple[list[dict[str, str]], list[str]]:
+    """Parse lines of status, name, version, maintainer: the installed packages, and those held back."""
+    found, held = [], []
+    for line in listing.splitlines():
+        status, *rest = line.split("\t")
+        if len(rest) != 3 or len(status) < 2 or status[1] in "nc":  # noqa: PLR2004 - not installed, or only its files
+            continue
+        name, version, maintainer = rest
+        found.append({"name": name, "version": version, "source": packager(maintainer)})
+        if status[0] == "h":
+            held.append(name)
+    return found, held
+
+
+def library_path(ldconfig: str) -> str | None:
+    """Find the 64-bit libnvidia-ml in what ``ldconfig -p`` prints."""
+    match = re.search(rf"^\s*{re.escape(LIBRARY)} \(libc6,[^)]*64[^)]*\) => (\S+)$", ldconfig, re.MULTILINE)
+    return match.group(1) if match else None
+
+
+def library_version(path: str) -> str | None:
+    """Read the driver's version off the library's real file name."""
+    match = _LIBRARY_VERSION.search(path)
+    return match.group(1) if match else None
+
+
+def runfile_version(log: str) -> str | None:
+    """Read the version out of nvidia-installer's log."""
+    match = _INSTALLER_VERSION.search(log)
+    return match.group(1) if match else None
+
+
+class DriverQuery:
+    """The facts ``driver``; the package manager runs beside the caller's other work."""
+
+    def __init__(self, node: Node) -> None:
+        """Ask the package manager and the linker."""
+        self._node = node
+        if node.exists("/var/lib/dpkg/status"):
+            self._listing = node.start(["dpkg-query", "-W", "-f", DPKG_FORMAT, *PATTERNS])
+        else:
+            self._listing = node.start(["rpm", "-qa", "--qf", RPM_FORMAT, *PATTERNS])
+        self._ldconfig = node.start(["ldconfig", "-p"])
+
+    def facts(self, module_on_disk: str | None) -> dict[str, Any]:
+        """Return the facts; ``module_on_disk`` is that of the kernel that boots next."""
+        found, held = packages(self._listing.output() or "")
+        library = library_path(self._ldconfig.output() or "")
+        locks = [line for place in VERSIONLOCK for line in self._node.text(place).splitlines()]
+        return {
+            "packages": found,
+            "holds": held + [line for line in locks if "nvidia" in line and not line.startswith("#")],
+            "runfile": self._runfile(),
+            "library": library_version(self._node.resolve(library)) if library else None,
+            "library_path": library,
+            "module_on_disk": module_on_disk,
+        }
+
+    def _runfile(self) -> str | None:
+        """Return the version that a .run file installed; None where its uninstaller is gone, or came with a package."""
+        if not any(self._node.exists(place) for place in UNINSTALLERS):
+            return None
+        return runfile_version(self._node.text(INSTALLER_LOG)) or "unknown"

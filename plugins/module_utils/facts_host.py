@@ -1,0 +1,147 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filesystems and container engines of a node."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
+KERNELS_OWN = frozenset({
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
+    "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs", "squashfs",
+    "sysfs", "tracefs",
+})  # fmt: skip
+BELOW_NO_DATA = ("/dev", "/proc", "/run", "/sys", "/etc", "/var/lib/docker", "/var/lib/containers", "/snap")
+ENGINES = {
+    "docker": ["docker", "--version"],
+    "podman": ["podman", "--version"],
+    "containerd": ["containerd", "--version"],
+    "nvidia_container_toolkit": ["nvidia-ctk", "--version"],
+}
+MIB = 1 << 20
+_VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?(?:[-~+.][0-9A-Za-z.~+-]*)?)")
+
+
+def engine_version(text: str) -> str | None:
+    """Find the version in what an engine's --version prints."""
+    match = _VERSION.search(text)
+    return match.group(1) if match else None
+
+
+class EnginesQuery:
+    """The facts ``engines``; each program runs beside the caller's other work."""
+
+    def __init__(self, node: Node) -> None:
+        """Start them all; none of these asks a daemon."""
+        self._jobs = {name: node.start(argv) for name, argv in ENGINES.items()}
+
+    def facts(self) -> dict[str, str | None]:
+        """Return each engine's version; None where it is absent."""
+        return {name: engine_version(job.output() or "") for name, job in self._jobs.items()}
+
+
+def mounts(mountinfo: str) -> list[dict[str, Any]]:
+    """Parse /proc/self/mountinfo: {mount, type, device ("8:1"), source, read_only}; a later mount hides an earlier one."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in mountinfo.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if not separator or len(fields) < 6 or len(tail) < 2:  # noqa: PLR2004 - as in proc_pid_mountinfo(5)
+            continue
+        place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), fields[4])
+        options = {*fields[5].split(","), *(tail[2].split(",") if len(tail) > 2 else [])}  # noqa: PLR2004
+        found[place] = {
+            "mount": place,
+            "type": tail[0],
+            "device": fields[2],
+            "source": tail[1],
+            "read_only": "ro" in options,
+        }
+    return list(found.values())
+
+
+def holding(path: str, table: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Find the mount that a path lies on."""
+    above = [entry for entry in table if path == entry["mount"] or path.startswith(entry["mount"].rstrip("/") + "/")]
+    return max(above, key=lambda entry: len(entry["mount"]), default=None)
+
+
+def worth_knowing(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Choose the mounts that hold a system's or a user's data, and where the usual directories lie."""
+    chosen = {}
+    for entry in table:
+        place = entry["mount"]
+        hidden = any(place == below or place.startswith(below + "/") for below in BELOW_NO_DATA)
+        if entry["type"] not in KERNELS_OWN and not hidden:
+            chosen[place] = entry
+    for path in ALWAYS:
+        entry = holding(path, table)
+        if entry:
+            chosen.setdefault(path, {**entry, "mount": path})
+    return [chosen[place] for place in sorted(chosen)]
+
+
+def disk(node: Node, device: str) -> dict[str, bool | None]:
+    """Say whether a block device turns, and whether it is NVMe; None where there is no such device."""
+    block = f"/sys/dev/block/{device}"
+    if not node.exists(block):
+        return {"rotational": None, "nvme": None}
+    whole = os.path.realpath(node.path(block))
+    if not os.path.exists(os.path.join(whole, "queue")):  # a partition: the disk is above it
+        whole = os.path.dirname(whole)
+    try:
+        with open(os.path.join(whole, "queue", "rotational"), encoding="ascii") as file:
+            rotational: bool | None = file.read().strip() == "1"
+    except OSError:
+        rotational = None
+    return {"rotational": rotational, "nvme": os.path.basename(whole).startswith("nvme")}
+
+
+class FilesystemsQuery:
+    """The facts ``filesystems``; each is measured in a child, for a dead network mount answers nobody."""
+
+    def __init__(self, node: Node, seconds: float) -> None:
+        """Start measuring."""
+        self._node = node
+        self._mounts = worth_knowing(mounts(node.text("/proc/self/mountinfo")))
+        self._children = [
+            Child(lambda emit, path=node.path(entry["mount"]): _measure(emit, path), seconds) for entry in self._mounts
+        ]
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Return one record per mount; sizes are None where it did not answer (``responsive`` false)."""
+        nothing = {"size_mib": None, "free_mib": None, "free_inodes": None}
+        found = []
+        for entry, child in zip(self._mounts, self._children):
+            measured = child.wait() == DONE
+            sizes = child.messages[0] if measured and child.messages else nothing
+            found.append(
+                {
+                    "mount": entry["mount"],
+                    "type": entry["type"],
+                    "source": entry["source"],
+                    "read_only": entry["read_only"],
+                    "responsive": measured,
+                    **sizes,
+                    **disk(self._node, entry["device"]),
+                }
+            )
+        return found
+
+
+def _measure(emit: Emit, path: str) -> None:
+    sizes = os.statvfs(path)
+    emit(
+        {
+            "size_mib": sizes.f_blocks * sizes.f_frsize // MIB,
+            "free_mib": sizes.f_bavail * sizes.f_frsize // MIB,
+            "free_inodes": sizes.f_favail if sizes.f_files else None,
+        }
+    )

@@ -1,0 +1,215 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kernels of a node: which one runs, which one boots next, and whether the NVIDIA driver is built for each."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import stand_in
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
+
+MODULES = "/lib/modules"
+DKMS = "/var/lib/dkms"
+# What nvidia.ko is called: nvidia, nvidia-current, nvidia-current-open, nvidia-tesla-535, nvidia-legacy-390xx
+_NVIDIA_MODULE = re.compile(r"(nvidia(?:-(?:current|tesla|legacy|open|server|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?\Z")
+_INCLUDED_MAKEFILE = re.compile(r"^\s*include\s+(\S+)/Makefile\s*$", re.MULTILINE)
+_MENU = re.compile(r"^\s*(menuentry|submenu)\s+(['\"])(.*?)\2(.*)$")
+_MENU_ID = re.compile(r"\$menuentry_id_option\s+(['\"])(.*?)\1")
+_LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S*/vmlinu[zx]-(\S+)")
+
+
+def version_key(version: str) -> list[tuple[int, int, str]]:
+    """Order kernel versions: numbers by value, text by letters, and 6.12~rc1 before 6.12."""
+    parts = re.findall(r"\d{1,18}|[^\d]+", version)
+    return [
+        (1, int(part), "") if part.isascii() and part.isdigit() else (0 if part.startswith("~") else 2, 0, part)
+        for part in parts
+    ] + [(1, -1, "")]
+
+
+def next_boot(kernels: list[str], default: str, menu: str) -> str | None:
+    """Name the kernel that boots next: the boot loader's choice where it names one of these, else the newest.
+
+    ``default`` is GRUB's default entry (a number, a title, an id, or a path of them joined by ">").
+    """
+    chosen = grub_kernel(menu, default)
+    if chosen not in kernels:
+        chosen = next(
+            (kernel for kernel in sorted(kernels, key=len, reverse=True) if default and kernel in default), None
+        )
+    return chosen or max(kernels, key=version_key, default=None)
+
+
+def grub_kernel(menu: str, default: str) -> str | None:
+    """Return the version of the kernel that a GRUB entry boots; ``menu`` is grub.cfg."""
+    wanted = (default or "0").split(">")
+    kernels: dict[tuple[str, ...], str] = {}
+    path: list[tuple[str, ...]] = []  # the open menus, each by all its names
+    counts = [0]
+    for line in menu.splitlines():
+        entry = _MENU.match(line)
+        if entry:
+            identifier = _MENU_ID.search(entry.group(4))
+            path.append((str(counts[-1]), entry.group(3), identifier.group(2) if identifier else entry.group(3)))
+            counts[-1] += 1
+            counts.append(0)
+        elif line.strip() == "}" and path:
+            path.pop()
+            counts.pop()
+        linux = _LINUX.match(line)
+        if linux and path and len(path) == len(wanted) and all(name in names for name, names in zip(wanted, path)):
+            return linux.group(1)
+        if linux and path and len(wanted) == 1 and wanted[0] in path[-1][1:]:  # an id is good without its path
+            kernels.setdefault(("id",), linux.group(1))
+    return kernels.get(("id",))
+
+
+def grub_default(settings: str, environment: str) -> str:
+    """Return GRUB's default entry from /etc/default/grub and grubenv; one set for the next boot only comes first."""
+    saved = dict(line.partition("=")[::2] for line in environment.splitlines() if not line.startswith("#"))
+    configured = re.findall(r"^\s*GRUB_DEFAULT=[\"']?(.*?)[\"']?\s*$", settings, re.MULTILINE)
+    default = configured[-1] if configured else "0"
+    return saved.get("next_entry") or (saved.get("saved_entry") or "0" if default == "saved" else default)
+
+
+def nvidia_modules(modules_dep: str) -> dict[str, str]:
+    """Find nvidia.ko under whatever name in a modules.dep: module name to path below the kernel's directory."""
+    found = {}
+    for line in modules_dep.splitlines():
+        path = line.partition(":")[0]
+        match = _NVIDIA_MODULE.match(os.path.basename(path))
+        if match:
+            found[match.group(1)] = path
+    return found
+
+
+def modinfo_fields(text: str) -> dict[str, str]:
+    """Parse what modinfo prints; the first of several equal fields counts."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def flavour(licence: str | None) -> str | None:
+    """Tell NVIDIA's open kernel modules from its proprietary ones by their licence."""
+    if not licence:
+        return None
+    return "proprietary" if licence == "NVIDIA" else "open"
+
+
+def headers_of(node: Node, kernel: str) -> str | None:
+    """Return the directory to build modules for a kernel in."""
+    for place in (
+        node.resolve(f"{MODULES}/{kernel}/build"),
+        f"/usr/src/linux-headers-{kernel}",
+        f"/usr/src/kernels/{kernel}",
+    ):
+        if node.exists(f"{place}/Makefile"):
+            return place
+    return None
+
+
+def markers_of(node: Node, kernel: str, headers: str | None) -> list[str]:
+    """Name the changes in a kernel's headers that no version number shows, and that decide which driver compiles."""
+    if headers is None:
+        return []
+    included = _INCLUDED_MAKEFILE.search(node.text(f"{headers}/Makefile"))  # Debian: what all flavours share
+    places = [headers, node.resolve(f"{MODULES}/{kernel}/source")]
+    if included:
+        places.append(os.path.normpath(os.path.join(headers, included.group(1))))
+    for place in places:
+        text = node.text(f"{place}/include/linux/pci.h")
+        if text:
+            return ["pci_exclude_bars"] if re.search(r"\bexclude_bars\b", text) else []
+    return []
+
+
+def dkms_of(node: Node, kernel: str) -> list[dict[str, str]]:
+    """Read DKMS' own records of the NVIDIA modules for a kernel (``dkms status`` takes a second for the same)."""
+    found = []
+    for module in node.names(DKMS):
+        if not module.startswith("nvidia"):
+            continue
+        for version in node.names(f"{DKMS}/{module}"):
+            home = f"{DKMS}/{module}/{version}"
+            if node.link(home) is not None or node.link(f"{home}/source") is None:
+                continue
+            found.append({"module": module, "version": version, "state": _dkms_state(node, module, version, kernel)})
+    return found
+
+
+def _dkms_state(node: Node, module: str, version: str, kernel: str) -> str:
+    for architecture in node.names(f"{DKMS}/{module}/{version}/{kernel}"):
+        built = node.names(f"{DKMS}/{module}/{version}/{kernel}/{architecture}/module")
+        if any(".ko" in name for name in built):
+            record = node.link(f"{DKMS}/{module}/kernel-{kernel}-{architecture}") or ""
+            return "installed" if record.startswith(f"{version}/") else "built"
+    return "added"
+
+
+def versions(node: Node, running: str) -> dict[str, bool]:
+    """List the kernels: version to whether it is installed (one that only runs, or only has headers, is not)."""
+    found = {
+        kernel: node.exists(f"{MODULES}/{kernel}/modules.dep") or node.is_dir(f"{MODULES}/{kernel}/kernel")
+        for kernel in node.names(MODULES)
+    }
+    found.update({name[len("vmlinuz-") :]: True for name in node.names("/boot") if name.startswith("vmlinuz-")})
+    found.setdefault(running, False)
+    return {kernel: found[kernel] for kernel in sorted(found, key=version_key) if "rescue" not in kernel}
+
+
+class KernelsQuery:
+    """The facts ``kernels``; modinfo, slow on compressed modules, runs beside the caller's other work."""
+
+    def __init__(self, node: Node, running: str, modprobe_files: dict[str, str]) -> None:
+        """Find the kernels and start modinfo for each one's NVIDIA module."""
+        self._node = node
+        self._running = running
+        self._installed = versions(node, running)
+        candidates = [kernel for kernel, installed in self._installed.items() if installed]
+        default = grub_default(
+            node.text("/etc/default/grub"),
+            node.text("/boot/grub/grubenv") or node.text("/boot/grub2/grubenv"),
+        )
+        menu = node.text("/boot/grub/grub.cfg") or node.text("/boot/grub2/grub.cfg")
+        self.next_boot = next_boot(candidates, default, menu)
+        preferred = stand_in(modprobe_files.values(), "nvidia")
+        self._files: dict[str, str] = {}
+        self._modinfo: dict[str, Job] = {}
+        for kernel in self._installed:
+            modules = nvidia_modules(node.text(f"{MODULES}/{kernel}/modules.dep"))
+            name = next((name for name in (preferred, "nvidia", *modules) if name in modules), None)
+            if name:
+                self._files[kernel] = os.path.join(MODULES, kernel, modules[name])
+                self._modinfo[kernel] = node.start(["modinfo", node.path(self._files[kernel])])
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Return one record per kernel, oldest first; ``initramfs`` is left for the caller."""
+        return [self._facts_of(kernel) for kernel in self._installed]
+
+    def _facts_of(self, kernel: str) -> dict[str, Any]:
+        headers = headers_of(self._node, kernel)
+        dkms = dkms_of(self._node, kernel)
+        module = modinfo_fields(self._modinfo[kernel].output() or "") if kernel in self._modinfo else {}
+        recorded = next((entry["version"] for entry in dkms if entry["state"] == "installed"), None)
+        return {
+            "version": kernel,
+            "running": kernel == self._running,
+            "installed": self._installed[kernel],
+            "next_boot": kernel == self.next_boot,
+            "headers": headers,
+            "markers": markers_of(self._node, kernel, headers),
+            "dkms": dkms,
+            "nvidia_module": module.get("version") or (recorded if kernel in self._files else None),
+            "nvidia_module_file": self._files.get(kernel),
+            "nvidia_module_flavour": flavour(module.get("license")),
+            "nvidia_module_signer": module.get("signer"),
+            "initramfs": None,
+        }

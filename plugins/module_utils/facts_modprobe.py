@@ -1,0 +1,108 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What modprobe's configuration forbids, and which kernel modules are loaded."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable
+
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+# By precedence: a file hides those of the same name in later directories (modprobe.d(5))
+DIRECTORIES = (
+    "/etc/modprobe.d",
+    "/run/modprobe.d",
+    "/usr/local/lib/modprobe.d",
+    "/usr/lib/modprobe.d",
+    "/lib/modprobe.d",
+)
+MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nouveau", "nova_core")
+OPEN_SOURCE_DRIVERS = frozenset({"nouveau", "novacore"})  # as compared by driver_key()
+_NOTHING = frozenset({"/bin/true", "/bin/false", "/usr/bin/true", "/usr/bin/false", "true", "false", ":"})
+_VERSION = re.compile(r"\b(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
+
+
+def module_key(name: str) -> str:
+    """Return a module's name as the kernel compares it."""
+    return name.replace("-", "_")
+
+
+def driver_key(name: str | None) -> str:
+    """Return a PCI driver's name for comparison: the kernel has used both nova-core and NovaCore."""
+    return (name or "").replace("-", "").replace("_", "").lower()
+
+
+def blacklisted(texts: Iterable[str]) -> set[str]:
+    """Name the modules that these modprobe.d files forbid to load by themselves."""
+    found = set()
+    for text in texts:
+        for line in text.splitlines():
+            words = line.split("#", 1)[0].split()
+            if len(words) >= 2 and words[0] == "blacklist":  # noqa: PLR2004 - a command and its module
+                found.add(module_key(words[1]))
+            elif len(words) >= 3 and words[0] == "install" and words[2] in _NOTHING:  # noqa: PLR2004 - and a program
+                found.add(module_key(words[1]))
+    return found
+
+
+def blacklisted_by_kernel(cmdline: str) -> set[str]:
+    """Name the modules that the kernel's command line forbids."""
+    options = [word.partition("=") for word in cmdline.split()]
+    lists = [value for key, _, value in options if key in {"modprobe.blacklist", "module_blacklist"}]
+    return {module_key(name) for value in lists for name in value.split(",") if name}
+
+
+def stand_in(texts: Iterable[str], module: str) -> str | None:
+    """Name the module that modprobe really loads for this one, as Debian's nvidia-current for nvidia."""
+    pattern = re.compile(rf"^\s*install\s+{module}\s+.*?modprobe\s+(?:-i|--ignore-install)\s+(\S+)", re.MULTILINE)
+    for text in texts:
+        match = pattern.search(text)
+        if match:
+            return match.group(1)
+    return None
+
+
+def configuration(node: Node) -> dict[str, str]:
+    """Return the effective modprobe.d files: path to text."""
+    files: dict[str, str] = {}
+    for directory in reversed(DIRECTORIES):
+        for name in node.names(directory):
+            if name.endswith(".conf"):
+                files[name] = f"{directory}/{name}"
+    return {path: node.text(path) for path in files.values()}
+
+
+def driver_version(text: str) -> str | None:
+    """Parse /proc/driver/nvidia/version."""
+    for line in text.splitlines():
+        if line.startswith("NVRM version:"):
+            match = _VERSION.search(line)
+            return match.group(1) if match else None
+    return None
+
+
+def loaded(node: Node) -> dict[str, dict[str, Any]]:
+    """Return the facts ``modules``."""
+    running = {module_key(line.split(" ", 1)[0]) for line in node.text("/proc/modules").splitlines()}
+    facts = {}
+    for module in MODULES:
+        directory = f"/sys/module/{module}"
+        present = module in running or node.exists(f"{directory}/initstate") or node.exists(f"{directory}/version")
+        facts[module] = {"loaded": present, "version": node.text(f"{directory}/version") or None if present else None}
+    version = driver_version(node.text("/proc/driver/nvidia/version"))
+    if version:
+        facts["nvidia"] = {"loaded": True, "version": version}
+    return facts
+
+
+def nouveau(files: dict[str, str], cmdline: str, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the facts ``nouveau``; ``bound`` counts its successor nova too."""
+    forbidden = blacklisted(files.values()) | blacklisted_by_kernel(cmdline)
+    return {
+        "blacklisted": "nouveau" in forbidden,
+        "nova_blacklisted": "nova_core" in forbidden,
+        "files": [path for path, text in files.items() if "nouveau" in blacklisted([text])],
+        "bound": [gpu["address"] for gpu in gpus if driver_key(gpu["driver"]) in OPEN_SOURCE_DRIVERS],
+    }

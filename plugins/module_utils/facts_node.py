@@ -1,0 +1,111 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How facts are read from a node: its files below a root directory, and short commands with a deadline."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Callable
+
+SECONDS = 3.0  # what one of the commands that facts are read with may take
+_SEARCH = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # missing from the PATH of many SSH sessions
+_MOST_LINKS = 40  # as in the kernel
+
+
+class Job:
+    """A command that runs beside the caller's other work."""
+
+    def __init__(self, argv: list[str], seconds: float = SECONDS) -> None:
+        """Start the command; one that is not on this node gives no output."""
+        self._seconds = seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SEARCH])
+        program = shutil.which(argv[0], path=path)
+        if program:
+            try:
+                self._process = subprocess.Popen(
+                    [program, *argv[1:]],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                    env={**os.environ, "LC_ALL": "C", "PATH": path},
+                )
+            except OSError:  # a file that is no program for this machine
+                self._process = None
+
+    def output(self) -> str | None:
+        """Return what the command printed; None where it is absent or late."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.communicate(timeout=self._seconds)[0].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # and no waiting: it may be stuck in the kernel
+            return None
+
+
+class Node:
+    """A node's file system from ``root`` on, and its commands (``start(argv)`` returns a Job)."""
+
+    def __init__(self, root: str = "/", start: Callable[[list[str]], Job] = Job) -> None:
+        """Read below ``root``; a test gives a tree of its own."""
+        self.root = root
+        self.start = start
+
+    def path(self, path: str) -> str:
+        """Return where a path of the node, as /etc/os-release, really lies."""
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def data(self, path: str) -> bytes | None:
+        """Return a file's content; None where it cannot be read."""
+        try:
+            with open(self.path(path), "rb") as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def text(self, path: str) -> str:
+        """Return a file's text without surrounding white space; empty where it cannot be read."""
+        return (self.data(path) or b"").decode("utf-8", "replace").strip()
+
+    def number(self, path: str) -> int | None:
+        """Return the number a file holds, decimal or 0x."""
+        try:
+            return int(self.text(path), 0)
+        except ValueError:
+            return None
+
+    def names(self, path: str) -> list[str]:
+        """List a directory, sorted; empty where there is none."""
+        try:
+            return sorted(os.listdir(self.path(path)))
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Say whether something is there."""
+        return os.path.exists(self.path(path))
+
+    def is_dir(self, path: str) -> bool:
+        """Say whether a directory is there."""
+        return os.path.isdir(self.path(path))
+
+    def link(self, path: str) -> str | None:
+        """Return what a symbolic link holds; None where it is none."""
+        try:
+            return os.readlink(self.path(path))
+        except OSError:
+            return None
+
+    def resolve(self, path: str) -> str:
+        """Follow a path's last component through links, absolute ones from this root."""
+        for _ in range(_MOST_LINKS):
+            target = self.link(path)
+            if target is None:
+                break
+            path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        return path

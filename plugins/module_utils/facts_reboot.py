@@ -1,0 +1,53 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a node needs a reboot before its GPUs work with the driver on its disk. Pure: facts in, reasons out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def reboot(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return {reasons: one line each, loadable}.
+
+    A reboot is due where only it brings GPUs and the driver on disk together. ``loadable`` is true where no reboot is
+    needed for that: nothing is loaded, nothing else holds a GPU, and the running kernel has the module on disk, so
+    modprobe is enough. Without a GPU or without a driver on disk no reboot helps, and there is no reason.
+    """
+    if not facts["pci"]["gpus"]:
+        return {"reasons": [], "loadable": False}
+    running = next((kernel["nvidia_module"] for kernel in facts["kernels"] if kernel["running"]), None)
+    coming = facts["driver"]["module_on_disk"]
+    nvidia = facts["modules"]["nvidia"]
+    bound = facts["nouveau"]["bound"]
+    reasons = [_held(address, facts) for address in bound if coming or _forbidden(address, facts)]
+    if nvidia["loaded"]:
+        reasons += _stale(nvidia["version"], coming, facts["driver"]["library"])
+    elif coming and not running:
+        reasons.append(
+            f"the NVIDIA driver {coming} is on disk for the kernel that boots next, and not for {facts['system']['kernel']},"
+            " which runs",
+        )
+    return {"reasons": reasons, "loadable": bool(running) and not nvidia["loaded"] and not bound}
+
+
+def _driver(address: str, facts: dict[str, Any]) -> str:
+    return next(gpu["driver"] for gpu in facts["pci"]["gpus"] if gpu["address"] == address)
+
+
+def _forbidden(address: str, facts: dict[str, Any]) -> bool:
+    nouveau = _driver(address, facts) == "nouveau"
+    return bool(facts["nouveau"]["blacklisted" if nouveau else "nova_blacklisted"])
+
+
+def _held(address: str, facts: dict[str, Any]) -> str:
+    return f"{_driver(address, facts)} holds GPU {address} and lets go of it at a reboot"
+
+
+def _stale(loaded: str | None, coming: str | None, library: str | None) -> list[str]:
+    """Compare the loaded module with what is on disk; a version that nobody knows proves nothing."""
+    if not loaded or not coming or loaded == coming:
+        return []
+    cause = f"the NVIDIA driver {loaded} is loaded and {coming} is on disk"
+    return [f"{cause}, with its library: every new program fails until then" if library == coming else cause]

@@ -1,0 +1,156 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node itself: distribution, kernel, virtualization, Secure Boot, memory, package state, clock."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
+
+FAMILIES = {"debian": "debian", "ubuntu": "debian", "rhel": "redhat", "fedora": "redhat", "centos": "redhat"}
+EFIVARS = "/sys/firmware/efi/efivars"
+SECURE_BOOT = f"{EFIVARS}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+DKMS_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+# The start of a DMI vendor or product name: what systemd-detect-virt calls it
+HYPERVISORS = (
+    ("KVM", "kvm"),
+    ("QEMU", "qemu"),
+    ("Amazon EC2", "amazon"),
+    ("Google Compute Engine", "google"),
+    ("OpenStack", "kvm"),
+    ("VMware", "vmware"),
+    ("VirtualBox", "oracle"),
+    ("innotek GmbH", "oracle"),
+    ("Xen", "xen"),
+    ("Bochs", "bochs"),
+    ("Parallels", "parallels"),
+    ("Hyper-V", "microsoft"),
+    ("Virtual Machine", "microsoft"),
+)
+_SYNCHRONIZED_WITHIN = 16_000_000  # microseconds of possible error, as in systemd
+_UNFINISHED = re.compile(r"^Package: (\S+)\nStatus: \S+ \S+ (?:half-installed|half-configured|unpacked)$", re.MULTILINE)
+
+
+def os_release(text: str) -> dict[str, str]:
+    """Parse os-release(5)."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key.strip(): value.strip().strip("\"'") for key, equals, value in pairs if equals}
+
+
+def distribution(release: dict[str, str]) -> dict[str, Any]:
+    """Name the distribution; ``family`` is None for one that gpulab does not know."""
+    names = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
+    return {
+        "id": release.get("ID", "linux"),
+        "version": release.get("VERSION_ID"),
+        "codename": release.get("VERSION_CODENAME"),
+        "name": release.get("PRETTY_NAME", release.get("NAME", "Linux")),
+        "family": next((FAMILIES[name] for name in names if name in FAMILIES), None),
+    }
+
+
+def container(node: Node) -> str | None:
+    """Name the container engine around us; None on a machine."""
+    if node.text("/run/systemd/container"):
+        return node.text("/run/systemd/container")
+    for variable in node.text("/proc/1/environ").split("\0"):
+        if variable.startswith("container=") and variable != "container=":
+            return variable[len("container=") :]
+    if node.exists("/run/.containerenv"):
+        return "podman"
+    return "docker" if node.exists("/.dockerenv") else None
+
+
+def hypervisor(node: Node) -> str:
+    """Name the hypervisor below this machine; "none" on bare metal."""
+    names = [
+        node.text(f"/sys/class/dmi/id/{name}") for name in ("product_name", "sys_vendor", "board_vendor", "bios_vendor")
+    ]
+    for start, kind in HYPERVISORS:
+        if any(name.startswith(start) for name in names):
+            return kind
+    if node.text("/sys/hypervisor/type") == "xen":
+        return "xen"
+    flags = re.search(r"^flags\s*:.*\bhypervisor\b", node.text("/proc/cpuinfo"), re.MULTILINE)
+    return "vm-other" if flags else "none"
+
+
+def secure_boot(node: Node) -> str:
+    """Read Secure Boot's state: an EFI variable is four bytes of attributes and its value."""
+    if not node.exists("/sys/firmware/efi"):
+        return "unsupported"
+    variable = node.data(SECURE_BOOT)
+    if not variable or len(variable) != 5:  # noqa: PLR2004 - attributes and one byte
+        return "unknown"
+    return "enabled" if variable[4] else "disabled"
+
+
+def memory_mib(meminfo: str) -> int | None:
+    """Parse the memory's size from /proc/meminfo."""
+    match = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
+    return int(match.group(1)) // 1024 if match else None
+
+
+def unfinished_packages(status: str) -> list[str]:
+    """Name the packages that dpkg began to install and did not end, from /var/lib/dpkg/status."""
+    return _UNFINISHED.findall(status)
+
+
+def clock_synchronized(node: Node) -> bool | None:
+    """Ask the kernel whether the clock is kept in time (adjtimex(2), where timedatectl takes it from)."""
+    if node.root != "/":
+        return None
+    words = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, ...; modes 0 changes nothing
+    try:
+        if ctypes.CDLL(None).adjtimex(words) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return words[3] < _SYNCHRONIZED_WITHIN
+
+
+class MokQuery:
+    """Whether the key that DKMS signs with is enrolled; only Secure Boot asks for it."""
+
+    def __init__(self, node: Node, state: str) -> None:
+        """Start mokutil where there is a question."""
+        key = next((key for key in DKMS_KEYS if node.exists(key)), None)
+        self._job: Job | None = (
+            node.start(["mokutil", "--test-key", node.path(key)]) if key and state == "enabled" else None
+        )
+
+    def enrolled(self) -> bool | None:
+        """Return the answer, None where nobody knows."""
+        answer = (self._job.output() if self._job else None) or ""
+        if "is already enrolled" in answer:
+            return True
+        return False if "is not enrolled" in answer else None
+
+
+def read(node: Node) -> dict[str, Any]:
+    """Return the facts ``system``, less ``mok_enrolled``."""
+    inside = container(node)
+    status = node.text("/var/lib/dpkg/status")
+    unfinished = unfinished_packages(status)
+    interrupted = bool(node.names("/var/lib/dpkg/updates"))
+    return {
+        **distribution(os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release"))),
+        "architecture": platform.machine(),
+        "hostname": node.text("/proc/sys/kernel/hostname"),
+        "kernel": node.text("/proc/sys/kernel/osrelease"),
+        "virtualization": inside or hypervisor(node),
+        "container": inside is not None,
+        "python": platform.python_version(),
+        "secure_boot": secure_boot(node),
+        "cpu_cores": len(re.findall(r"^processor\s*:", node.text("/proc/cpuinfo"), re.MULTILINE)) or None,
+        "memory_mib": memory_mib(node.text("/proc/meminfo")),
+        "boot_id": node.text("/proc/sys/kernel/random/boot_id"),
+        "package_state": "interrupted" if interrupted or unfinished else "ok",
+        "packages_unfinished": unfinished,
+        "clock_synchronized": clock_synchronized(node),
+    }

@@ -1,0 +1,90 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read everything gpulab knows about a GPU node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_facts
+short_description: Read everything gpulab knows about a GPU node
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - Reads GPUs on the PCI bus, kernels and the NVIDIA driver built for each, loaded modules, nouveau, the driver on disk,
+    what NVML says of each GPU, who uses them, filesystems, container engines, and whether a reboot is due.
+  - Changes nothing, needs nothing but Python on the node, and works on a node without a driver, NVML or a GPU.
+  - Never hangs. A driver that does not answer is the fact C(nvml.state=unresponsive).
+options:
+  timeout:
+    description: Seconds that the driver has to answer.
+    type: int
+    default: 5
+attributes:
+  check_mode:
+    support: full
+    description: The same with and without, since nothing is changed.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+  facts:
+    support: full
+    description: Returns C(ansible_facts).
+  platform:
+    support: full
+    description: Where it runs.
+    platforms: linux
+notes:
+  - Run it as root. Another user does not see whose processes hold a GPU, nor the boot loader's menu.
+"""
+
+EXAMPLES = r"""
+- name: Read the node
+  gpulab.node.gpu_facts:
+
+- name: Show the GPUs
+  ansible.builtin.debug:
+    msg: "{{ ansible_facts['gpulab']['nvml']['gpus'] | map(attribute='name') | list }}"
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: The facts, below the key C(gpulab).
+  returned: always
+  type: dict
+  contains:
+    gpulab:
+      description:
+        - "C(schema) is 1. C(simulated) is V(false), or the simulator's own line where GPUs are simulated."
+        - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(driver), C(nvml), C(users_of_gpus), C(filesystems),
+          C(engines) hold what was read; V(null) is what could not be."
+        - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices), V(error)."
+        - "A reading below C(nvml.gpus) is a value, or C(unsupported) with NVML's reason where this board or driver has
+          none, or C(error) with NVML's reason and C(code) where reading it failed."
+        - "C(reboot.reasons) is empty where the driver on disk needs no reboot; C(reboot.loadable) is true where
+          modprobe alone brings it."
+      returned: always
+      type: dict
+      sample:
+        schema: 1
+        simulated: false
+        system: {id: debian, version: "12", kernel: 6.1.0-50-amd64}
+        pci: {gpus: [{address: "0000:19:00.0", device: "10de:2330", driver: nvidia}], nvswitches: []}
+        nvml: {state: ok, driver_version: "535.261.03"}
+        reboot: {reasons: [], loadable: false}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+
+def main() -> None:
+    """Read and return."""
+    module = AnsibleModule(argument_spec={"timeout": {"type": "int", "default": 5}}, supports_check_mode=True)
+    module.exit_json(changed=False, ansible_facts={"gpulab": collect(Node(), module.params["timeout"])})
+
+
+if __name__ == "__main__":
+    main()
