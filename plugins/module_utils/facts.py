@@ -30,7 +30,10 @@ SCHEMA = 1
 
 
 def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
-    """Read everything; the driver has ``timeout`` seconds. What waits for others is started first and collected last."""
+    """Read everything; the driver has ``timeout`` seconds.
+
+    What may take time is started first and collected last.
+    """
     nvml_query = NvmlQuery(timeout, library)
     modprobe_files = facts_modprobe.configuration(node)
     kernels_query = facts_kernels.KernelsQuery(node, node.text("/proc/sys/kernel/osrelease"), modprobe_files)

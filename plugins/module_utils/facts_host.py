@@ -6,11 +6,17 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, Child, Emit
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
 KERNELS_OWN = frozenset({
@@ -48,7 +54,7 @@ class EnginesQuery:
 
 
 def mounts(mountinfo: str) -> list[dict[str, Any]]:
-    """Parse /proc/self/mountinfo: {mount, type, device ("8:1"), source, read_only}; a later mount hides an earlier one."""
+    """Parse /proc/self/mountinfo: {mount, type, device ("8:1"), source, read_only}; a later mount hides an earlier."""
     found: dict[str, dict[str, Any]] = {}
     for line in mountinfo.splitlines():
         left, separator, right = line.partition(" - ")
@@ -78,13 +84,13 @@ def worth_knowing(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     chosen = {}
     for entry in table:
         place = entry["mount"]
-        hidden = any(place == below or place.startswith(below + "/") for below in BELOW_NO_DATA)
+        hidden = any(place == tree or place.startswith(tree + "/") for tree in BELOW_NO_DATA)
         if entry["type"] not in KERNELS_OWN and not hidden:
             chosen[place] = entry
     for path in ALWAYS:
-        entry = holding(path, table)
-        if entry:
-            chosen.setdefault(path, {**entry, "mount": path})
+        below = holding(path, table)
+        if below:
+            chosen.setdefault(path, {**below, "mount": path})
     return [chosen[place] for place in sorted(chosen)]
 
 
@@ -93,15 +99,11 @@ def disk(node: Node, device: str) -> dict[str, bool | None]:
     block = f"/sys/dev/block/{device}"
     if not node.exists(block):
         return {"rotational": None, "nvme": None}
-    whole = os.path.realpath(node.path(block))
-    if not os.path.exists(os.path.join(whole, "queue")):  # a partition: the disk is above it
-        whole = os.path.dirname(whole)
-    try:
-        with open(os.path.join(whole, "queue", "rotational"), encoding="ascii") as file:
-            rotational: bool | None = file.read().strip() == "1"
-    except OSError:
-        rotational = None
-    return {"rotational": rotational, "nvme": os.path.basename(whole).startswith("nvme")}
+    whole = node.resolve(block)
+    if not node.is_dir(f"{whole}/queue"):  # a partition: the disk is above it
+        whole = posixpath.dirname(whole)
+    turns = node.text(f"{whole}/queue/rotational")
+    return {"rotational": turns == "1" if turns else None, "nvme": posixpath.basename(whole).startswith("nvme")}
 
 
 class FilesystemsQuery:
@@ -111,9 +113,7 @@ class FilesystemsQuery:
         """Start measuring."""
         self._node = node
         self._mounts = worth_knowing(mounts(node.text("/proc/self/mountinfo")))
-        self._children = [
-            Child(lambda emit, path=node.path(entry["mount"]): _measure(emit, path), seconds) for entry in self._mounts
-        ]
+        self._children = [Child(partial(_measure, node.path(entry["mount"])), seconds) for entry in self._mounts]
 
     def facts(self) -> list[dict[str, Any]]:
         """Return one record per mount; sizes are None where it did not answer (``responsive`` false)."""
@@ -136,7 +136,7 @@ class FilesystemsQuery:
         return found
 
 
-def _measure(emit: Emit, path: str) -> None:
+def _measure(path: Path, emit: Emit) -> None:
     sizes = os.statvfs(path)
     emit(
         {

@@ -13,11 +13,17 @@ import io
 import os
 import re
 import subprocess
-from typing import Any, BinaryIO, Iterator
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import blacklisted
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 PLACES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
 DECOMPRESSORS = {
@@ -28,6 +34,8 @@ DECOMPRESSORS = {
     b"\x89LZO": ["lzop", "-dcq"],
     b"BZh": ["bzip2", "-dcq"],
 }
+DAMAGED = "a damaged cpio archive"
+UNKNOWN = "an unknown compression"
 _CPIO = (b"070701", b"070702")
 _HEADER = 110
 _ALIGNMENT = 4
@@ -37,15 +45,18 @@ _MODPROBE_FILE = re.compile(r"(?:^|/)modprobe\.d/[^/]+\.conf\Z")
 _NOUVEAU = re.compile(r"(?:^|/)nouveau\.ko(?:\.\w+)?\Z")
 
 
-def cpio_entries(stream: BinaryIO) -> Iterator[tuple[str, bytes | None]]:
-    """Read one newc cpio archive: each name, and the content of modprobe.d files. Raises ValueError on anything else."""
+def cpio_entries(stream: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
+    """Read one newc cpio archive: each name, and the content of modprobe.d files.
+
+    Raises ValueError on anything else.
+    """
     while True:
         header = stream.read(_HEADER)
         if len(header) < _HEADER or header[:6] not in _CPIO:
-            raise ValueError("not a cpio archive")
+            raise ValueError(DAMAGED)
         size, name_size = int(header[54:62], 16), int(header[94:102], 16)
         if name_size > _LARGEST_NAME:
-            raise ValueError("a damaged cpio archive")
+            raise ValueError(DAMAGED)
         name = stream.read(name_size + -(_HEADER + name_size) % _ALIGNMENT)[: name_size - 1].decode("utf-8", "replace")
         if name == "TRAILER!!!":
             return
@@ -54,7 +65,7 @@ def cpio_entries(stream: BinaryIO) -> Iterator[tuple[str, bytes | None]]:
         yield name, content[:size] if wanted else None
 
 
-def entries(image: BinaryIO) -> Iterator[tuple[str, bytes | None]]:
+def entries(image: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
     """Read the image's archives: plain ones first (microcode, firmware), then a compressed one.
 
     Raises ValueError on a damaged image, OSError where its decompressor is absent.
@@ -71,7 +82,7 @@ def entries(image: BinaryIO) -> Iterator[tuple[str, bytes | None]]:
             continue
         commands = [command for prefix, command in DECOMPRESSORS.items() if magic.startswith(prefix)]
         if not commands:
-            raise ValueError(f"an unknown compression, {magic.hex()}")
+            raise ValueError(UNKNOWN)
         os.lseek(image.fileno(), start, os.SEEK_SET)
         with subprocess.Popen(commands[0], stdin=image, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             if process.stdout:
@@ -80,7 +91,7 @@ def entries(image: BinaryIO) -> Iterator[tuple[str, bytes | None]]:
         return
 
 
-def scan(image: BinaryIO) -> dict[str, Any]:
+def scan(image: IO[bytes]) -> dict[str, Any]:
     """Say whether an image holds nouveau, and whether its modprobe.d files forbid it."""
     texts, nouveau = [], False
     for name, content in entries(image):
@@ -104,7 +115,7 @@ class InitramfsQuery:
         self._child: Child | None = None
         if self._path:
             file = node.path(self._path)
-            self._child = Child(lambda emit: _scan_file(emit, file), seconds)
+            self._child = Child(partial(_scan_file, file), seconds)
 
     def facts(self) -> dict[str, Any] | None:
         """Return {path, nouveau, blacklist, error}; the middle two are None where the image could not be read."""
@@ -116,12 +127,12 @@ class InitramfsQuery:
         return {"path": self._path, **found, "error": error}
 
 
-def _scan_file(emit: Emit, path: str) -> None:
-    with open(path, "rb") as image:
+def _scan_file(path: Path, emit: Emit) -> None:
+    with path.open("rb") as image:
         emit(scan(image))
 
 
-def _next_archive(image: BinaryIO) -> int | None:
+def _next_archive(image: IO[bytes]) -> int | None:
     """Return where the next archive starts: archives are padded with zeros."""
     while True:
         position = image.tell()
@@ -133,13 +144,13 @@ def _next_archive(image: BinaryIO) -> int | None:
             return position + len(chunk) - len(rest)
 
 
-def _skip(stream: BinaryIO, size: int, *, keep: bool) -> bytes:
+def _skip(stream: IO[bytes], size: int, *, keep: bool) -> bytes:
     """Read past ``size`` bytes, and return them when asked to."""
     kept = io.BytesIO()
     while size > 0:
         chunk = stream.read(min(size, _CHUNK))
         if not chunk:
-            raise ValueError("a truncated cpio archive")
+            raise ValueError(DAMAGED)
         size -= len(chunk)
         if keep:
             kept.write(chunk)

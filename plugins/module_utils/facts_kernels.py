@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-import os
+import posixpath
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import stand_in
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
 
 MODULES = "/lib/modules"
 DKMS = "/var/lib/dkms"
@@ -81,7 +83,7 @@ def nvidia_modules(modules_dep: str) -> dict[str, str]:
     found = {}
     for line in modules_dep.splitlines():
         path = line.partition(":")[0]
-        match = _NVIDIA_MODULE.match(os.path.basename(path))
+        match = _NVIDIA_MODULE.match(posixpath.basename(path))
         if match:
             found[match.group(1)] = path
     return found
@@ -123,7 +125,7 @@ def markers_of(node: Node, kernel: str, headers: str | None) -> list[str]:
     included = _INCLUDED_MAKEFILE.search(node.text(f"{headers}/Makefile"))  # Debian: what all flavours share
     places = [headers, node.resolve(f"{MODULES}/{kernel}/source")]
     if included:
-        places.append(os.path.normpath(os.path.join(headers, included.group(1))))
+        places.append(posixpath.normpath(posixpath.join(headers, included.group(1))))
     for place in places:
         text = node.text(f"{place}/include/linux/pci.h")
         if text:
@@ -187,8 +189,8 @@ class KernelsQuery:
             modules = nvidia_modules(node.text(f"{MODULES}/{kernel}/modules.dep"))
             name = next((name for name in (preferred, "nvidia", *modules) if name in modules), None)
             if name:
-                self._files[kernel] = os.path.join(MODULES, kernel, modules[name])
-                self._modinfo[kernel] = node.start(["modinfo", node.path(self._files[kernel])])
+                self._files[kernel] = posixpath.join(MODULES, kernel, modules[name])
+                self._modinfo[kernel] = node.start(["modinfo", str(node.path(self._files[kernel]))])
 
     def facts(self) -> list[dict[str, Any]]:
         """Return one record per kernel, oldest first; ``initramfs`` is left for the caller."""

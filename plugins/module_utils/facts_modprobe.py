@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 # By precedence: a file hides those of the same name in later directories (modprobe.d(5))
 DIRECTORIES = (
@@ -36,14 +39,12 @@ def driver_key(name: str | None) -> str:
 
 def blacklisted(texts: Iterable[str]) -> set[str]:
     """Name the modules that these modprobe.d files forbid to load by themselves."""
-    found = set()
+    found: set[str] = set()
     for text in texts:
         for line in text.splitlines():
             words = line.split("#", 1)[0].split()
-            if len(words) >= 2 and words[0] == "blacklist":  # noqa: PLR2004 - a command and its module
-                found.add(module_key(words[1]))
-            elif len(words) >= 3 and words[0] == "install" and words[2] in _NOTHING:  # noqa: PLR2004 - and a program
-                found.add(module_key(words[1]))
+            if words[:1] == ["blacklist"] or (words[:1] == ["install"] and words[2:3] and words[2] in _NOTHING):
+                found.update(map(module_key, words[1:2]))
     return found
 
 

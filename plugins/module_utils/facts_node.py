@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Callable
 
 SECONDS = 3.0  # what one of the commands that facts are read with may take
@@ -51,20 +53,19 @@ class Job:
 class Node:
     """A node's file system from ``root`` on, and its commands (``start(argv)`` returns a Job)."""
 
-    def __init__(self, root: str = "/", start: Callable[[list[str]], Job] = Job) -> None:
+    def __init__(self, root: Path = Path("/"), start: Callable[[list[str]], Job] = Job) -> None:
         """Read below ``root``; a test gives a tree of its own."""
         self.root = root
         self.start = start
 
-    def path(self, path: str) -> str:
+    def path(self, path: str) -> Path:
         """Return where a path of the node, as /etc/os-release, really lies."""
-        return os.path.join(self.root, path.lstrip("/"))
+        return self.root / path.lstrip("/")
 
     def data(self, path: str) -> bytes | None:
         """Return a file's content; None where it cannot be read."""
         try:
-            with open(self.path(path), "rb") as file:
-                return file.read()
+            return self.path(path).read_bytes()
         except OSError:
             return None
 
@@ -82,22 +83,28 @@ class Node:
     def names(self, path: str) -> list[str]:
         """List a directory, sorted; empty where there is none."""
         try:
-            return sorted(os.listdir(self.path(path)))
+            return sorted(entry.name for entry in self.path(path).iterdir())
         except OSError:
             return []
 
     def exists(self, path: str) -> bool:
         """Say whether something is there."""
-        return os.path.exists(self.path(path))
+        try:
+            return self.path(path).exists()
+        except OSError:  # in a directory that may not be entered
+            return False
 
     def is_dir(self, path: str) -> bool:
         """Say whether a directory is there."""
-        return os.path.isdir(self.path(path))
+        try:
+            return self.path(path).is_dir()
+        except OSError:
+            return False
 
     def link(self, path: str) -> str | None:
         """Return what a symbolic link holds; None where it is none."""
         try:
-            return os.readlink(self.path(path))
+            return str(self.path(path).readlink())
         except OSError:
             return None
 
@@ -107,5 +114,5 @@ class Node:
             target = self.link(path)
             if target is None:
                 break
-            path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         return path

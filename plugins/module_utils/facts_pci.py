@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import os
+import posixpath
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
@@ -43,14 +44,14 @@ def read_link(node: Node, device: str) -> dict[str, Any]:
 
 def read_bridge_link(node: Node, device: str) -> dict[str, Any] | None:
     """Read the link of the port above a device; None where the device sits at the root."""
-    parent = os.path.dirname(node.resolve(device))
-    return read_link(node, parent) if _ADDRESS.match(os.path.basename(parent)) else None
+    parent = posixpath.dirname(node.resolve(device))
+    return read_link(node, parent) if _ADDRESS.match(posixpath.basename(parent)) else None
 
 
 def bound_driver(node: Node, device: str) -> str | None:
     """Name the kernel driver that holds a device."""
     target = node.link(f"{device}/driver")
-    return os.path.basename(target) if target else None
+    return posixpath.basename(target) if target else None
 
 
 def read(node: Node) -> tuple[dict[str, Any], str | None]:

@@ -25,10 +25,8 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     if nvidia["loaded"]:
         reasons += _stale(nvidia["version"], coming, facts["driver"]["library"])
     elif coming and not running:
-        reasons.append(
-            f"the NVIDIA driver {coming} is on disk for the kernel that boots next, and not for {facts['system']['kernel']},"
-            " which runs",
-        )
+        kernel = facts["system"]["kernel"]
+        reasons.append(f"the NVIDIA driver {coming} is on disk for the next kernel, not for {kernel}, which runs")
     return {"reasons": reasons, "loadable": bool(running) and not nvidia["loaded"] and not bound}
 
 

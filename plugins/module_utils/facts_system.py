@@ -8,9 +8,11 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
 
 FAMILIES = {"debian": "debian", "ubuntu": "debian", "rhel": "redhat", "fedora": "redhat", "centos": "redhat"}
 EFIVARS = "/sys/firmware/efi/efivars"
@@ -103,7 +105,7 @@ def unfinished_packages(status: str) -> list[str]:
 
 def clock_synchronized(node: Node) -> bool | None:
     """Ask the kernel whether the clock is kept in time (adjtimex(2), where timedatectl takes it from)."""
-    if node.root != "/":
+    if node.root != Path("/"):
         return None
     words = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, ...; modes 0 changes nothing
     try:
@@ -121,7 +123,7 @@ class MokQuery:
         """Start mokutil where there is a question."""
         key = next((key for key in DKMS_KEYS if node.exists(key)), None)
         self._job: Job | None = (
-            node.start(["mokutil", "--test-key", node.path(key)]) if key and state == "enabled" else None
+            node.start(["mokutil", "--test-key", str(node.path(key))]) if key and state == "enabled" else None
         )
 
     def enrolled(self) -> bool | None:

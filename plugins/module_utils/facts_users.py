@@ -10,9 +10,12 @@ import pwd
 import re
 import struct
 import time
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 # Daemons that hold the devices and no work of anybody's
 SERVICES = frozenset(
@@ -57,7 +60,7 @@ def logind_session(text: str) -> dict[str, Any] | None:
     leader, since = fields.get("LEADER", ""), fields.get("REALTIME", "")
     return {
         "leader": int(leader) if leader.isascii() and leader.isdigit() else 0,
-        "user": fields.get("USER", fields["UID"] if "UID" in fields else ""),
+        "user": fields["USER"],
         "since": timestamp(int(since) // 1_000_000) if since.isascii() and since.isdigit() else None,
     }
 
@@ -89,7 +92,7 @@ def holders(node: Node) -> tuple[dict[int, str], bool]:
         if not name.isdigit():
             continue
         try:
-            descriptors = os.listdir(node.path(f"/proc/{name}/fd"))
+            descriptors = [entry.name for entry in node.path(f"/proc/{name}/fd").iterdir()]
         except PermissionError:
             complete = False
             continue
@@ -127,7 +130,7 @@ def process(node: Node, pid: int, device: str, booted: int) -> dict[str, Any]:
     """Describe one process that uses a GPU."""
     ticks = process_fields(node.text(f"/proc/{pid}/stat"))[1]
     try:
-        uid: int | None = os.stat(node.path(f"/proc/{pid}")).st_uid
+        uid: int | None = node.path(f"/proc/{pid}").stat().st_uid
     except OSError:
         uid = None
     command = node.text(f"/proc/{pid}/comm") or None

@@ -12,8 +12,8 @@ short_description: Read everything gpulab knows about a GPU node
 version_added: 0.1.0
 author: The gpulab founders (@gpulab)
 description:
-  - Reads GPUs on the PCI bus, kernels and the NVIDIA driver built for each, loaded modules, nouveau, the driver on disk,
-    what NVML says of each GPU, who uses them, filesystems, container engines, and whether a reboot is due.
+  - Reads GPUs on the PCI bus, kernels and the NVIDIA driver built for each, loaded modules, nouveau, the driver on
+    disk, what NVML says of each GPU, who uses them, filesystems, container engines, and whether a reboot is due.
   - Changes nothing, needs nothing but Python on the node, and works on a node without a driver, NVML or a GPU.
   - Never hangs. A driver that does not answer is the fact C(nvml.state=unresponsive).
 options:
@@ -59,7 +59,8 @@ ansible_facts:
         - "C(schema) is 1. C(simulated) is V(false), or the simulator's own line where GPUs are simulated."
         - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(driver), C(nvml), C(users_of_gpus), C(filesystems),
           C(engines) hold what was read; V(null) is what could not be."
-        - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices), V(error)."
+        - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices),
+          V(error)."
         - "A reading below C(nvml.gpus) is a value, or C(unsupported) with NVML's reason where this board or driver has
           none, or C(error) with NVML's reason and C(code) where reading it failed."
         - "C(reboot.reasons) is empty where the driver on disk needs no reboot; C(reboot.loadable) is true where
