@@ -14,6 +14,144 @@ from dataclasses import dataclass
 # code: (cause, remedy), both str.format templates over the values given to refuse()
 CODES = {
     "H001": ("{host} is unreachable: {detail}", "Check its address, power and SSH: ssh {host}; then run again."),
+    # H020 to H039: packages; line is the essential line of what the package manager printed
+    "H019": ("this node has none of the package managers that gpulab knows: apt", "Use Debian 12 or 13."),
+    "H020": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),
+    "H021": (
+        "a package server cannot be reached: {line}",
+        "Check the node's network, DNS and proxy, and the address in its apt sources; then run again.",
+    ),
+    "H022": (
+        "a package server does not have what its lists promise: {line}",
+        "Run again with fresh lists (cache_valid_time: 0); if it stays, correct the apt source named there.",
+    ),
+    "H023": (
+        "a download was damaged: {line}",
+        "Run again in a few minutes; if it stays, a proxy or mirror in between serves stale or altered files.",
+    ),
+    "H024": (
+        "a package source is not signed by a key that this node trusts: {line}",
+        "Install the key that its Signed-By names, or remove the source.",
+    ),
+    "H025": (
+        "a package source does not fit the node's clock: {line}",
+        "Set the node's clock (timedatectl), or mirror.",
+    ),
+    "H026": ("the node ran out of space: {line}", "Free space on that file system (df -h), then run again."),
+    "H027": ("an earlier installation was cut off: {line}", "Run dpkg --configure -a on the node, then run again."),
+    "H028": (
+        "the packages do not fit together: {line}",
+        "Release holds or remove what conflicts (apt-mark showhold; the whole story is in {log} on the node).",
+    ),
+    "H029": (
+        "a package is not in the lists of this node: {line}",
+        "Check its name and version, and that its apt component or source is enabled.",
+    ),
+    "H030": (
+        "{mount} has {free} MiB free, the packages need {need} MiB",
+        "Free space there, or enlarge it, then run again; nothing was changed.",
+    ),
+    "H031": (
+        "the installation would remove what nobody asked to remove: {names}",
+        "Name these packages in absent if they may go; nothing was changed.",
+    ),
+    "H032": ("a package's own script failed: {line}", "Read {log} on the node."),
+    "H033": (
+        "apt-get succeeded but these wishes do not hold: {names}",
+        "Read {log} on the node; use real package names.",
+    ),
+    "H034": (
+        "the package system is in use since {seconds} s: {holder}",
+        "Let that process end, or stop it, and run again.",
+    ),
+    "H039": ("apt-get failed: {line}", "Read {log} on the node."),
+    # D001 to D003: kernel modules that DKMS builds
+    "D001": (
+        "DKMS could not build {module} {version} for kernel {kernel}: {error}",
+        "See {log} on the node; {advice}.",
+    ),
+    "D002": (
+        "kernel {kernel} has no headers, so {module} cannot be built for it",
+        "Install linux-headers-{kernel}; if no package server has it, boot a newer kernel first.",
+    ),
+    "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
+    "H020": (
+        "{path} exists and gpulab did not write it",
+        "Move what you need of it into your inventory, then move the file away.",
+    ),
+    # P: the plan
+    "P001": ("there is no plan for {system}", "Use one of: {supported}, on x86_64 or aarch64."),
+    "P002": (
+        "no NVIDIA GPU is on the PCI bus of this node",
+        "Check the seating and the power of the GPU and lspci -d 10de:; to build an image, set gpulab_without_gpu: true.",
+    ),
+    "P003": (
+        "the catalog knows neither the GPU {pci_id} nor the range its PCI id lies in",
+        "Add the GPU to catalog/gpus.yml with its source.",
+    ),
+    "P004": (
+        "no driver serves both {one} and {other} of this node ({why})",
+        "Move one of the two GPUs to another node.",
+    ),
+    "P005": (
+        "the running kernel {kernel} has neither headers nor modules on this node",
+        "Install {package}, or boot an installed kernel.",
+    ),
+    "P006": (
+        "no kernel is installed here, and the running one ({running}) is the container host's",
+        "Name the kernels to build for in nvidia_driver_kernels.",
+    ),
+    "P007": ("the catalog knows no driver branch {branch}", "Use one of: {known}."),
+    "P008": (
+        "driver branch {branch} is too old to be installed: {state}",
+        'Take branch {better} (nvidia_driver_source: nvidia), or accept it by name: gpulab_allow_branches: ["{branch}"].',
+    ),
+    "P009": (
+        "there are no driver packages of the source {source} for {system}",
+        "Set nvidia_driver_source to another one.",
+    ),
+    "P010": (
+        "driver {branch} does not drive {gpu}",
+        "This GPU takes {demand}; leave nvidia_driver_branch and _version unset.",
+    ),
+    "P011": (
+        "the {wished} kernel modules do not drive {gpu}",
+        "Set nvidia_driver_kernel_modules to {right}, or leave it unset.",
+    ),
+    "P012": (
+        "driver branch {branch} has no {flavour} kernel modules",
+        "It has the {has} ones: change nvidia_driver_kernel_modules or nvidia_driver_branch.",
+    ),
+    "P013": (
+        "{source} carries no driver branch {branch}",
+        "It carries {carried}; or set nvidia_driver_source to another one.",
+    ),
+    "P014": (
+        "no driver branch of {source} serves {gpu}, which takes {demand}",
+        "Set nvidia_driver_source to another one: distribution, nvidia or runfile.",
+    ),
+    "P015": (
+        "the wished driver version {version} is not of the wished branch {branch}",
+        "Leave nvidia_driver_branch out, or make the two agree.",
+    ),
+    "P016": ("the {driver} modules do not build for kernel {kernel}: {title} ({symptom})", "{way}."),
+    "P017": (
+        "driver {version} is below the security floor {floor} (NVIDIA bulletin {bulletin})",
+        'Take {floor} or newer, or accept it by name: gpulab_allow_branches: ["{branch}"].',
+    ),
+    "P018": (
+        "Secure Boot is on and the key that DKMS signs with is not enrolled, so the module would not load",
+        "Run mokutil --import /var/lib/dkms/mok.pub and confirm it at the console on the next boot; on Ubuntu,"
+        " nvidia_driver_source: distribution has signed modules.",
+    ),
+    "P019": (
+        "a .run driver on top of driver packages ({packages}) leaves two drivers in each other's way",
+        "Keep the packages (nvidia_driver_source: distribution or nvidia), or remove them first.",
+    ),
+    "P020": (
+        "a driver from a .run file ({version}) is installed, and packages do not replace its files",
+        "Run nvidia-uninstall on the node first; to keep it, set nvidia_driver_source: runfile.",
+    ),
     # S: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (

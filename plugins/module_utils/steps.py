@@ -139,7 +139,7 @@ class Step:
             if not same:
                 raise refuse("S003", name=self.name, command=shlex.join(record["argv"]), log=status.log)
             return "attached"
-        if status.state == "finished" and same and not record["acknowledged"]:
+        if status.state == "finished" and same and not self.acknowledged():
             return "picked_up"
         self._launch(command, timeout)
         return "started"
@@ -155,6 +155,10 @@ class Step:
         tail = last_lines(self.log)
         seconds = max(0.0, (ended or time.time()) - record["started"])
         return Status(state, str(self.log), rc, round(seconds, 1), tail[-1] if tail else "", tuple(tail), detail)
+
+    def acknowledged(self) -> bool:
+        """Say whether the end of the step, if it has one, was handed over."""
+        return bool(self._read("state.json").get("acknowledged"))
 
     def acknowledge(self) -> None:
         """Note that the end of the step has been handed over: the same command may run anew."""

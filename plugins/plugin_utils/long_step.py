@@ -51,6 +51,16 @@ class UnansweredError(Exception):
     """The node gave no answer of ours: the connection broke, or the module was killed with it."""
 
 
+class ModuleError(Exception):
+    """A module failed in a way that is no refusal: bad arguments, a bug, a broken connection."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        """Keep what it answered."""
+        self.answer = answer
+        detail = str(answer.get("module_stderr") or answer.get("msg") or "no output").strip()
+        super().__init__(detail.splitlines()[-1])
+
+
 def waits() -> Iterator[float]:
     """Yield the seconds to wait in each poll."""
     yield from POLL_WAITS
@@ -117,6 +127,8 @@ class LongStepAction(ActionBase):
             result.update(self.carry_out(dict(self._task.args)))
         except Refusal as refusal:
             result.update(failed=True, msg=str(refusal), refusal=asdict(refusal))
+        except ModuleError as error:
+            result.update(error.answer)
         return result
 
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
@@ -136,29 +148,24 @@ class LongStepAction(ActionBase):
         send(Progress(self._task_vars["inventory_hostname"], step, seconds, line))
 
     def call_module(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
-        """Run a module of this collection and return its result. Raises Refusal when the module refused."""
+        """Run a module of this collection and return its result. Raises Refusal, and ModuleError."""
         answer = self._execute_module(f"gpulab.node.{name}", module_args=args, task_vars=self._task_vars)
         if "refusal" in answer:
             raise Refusal(**answer["refusal"])
+        if answer.get("failed"):
+            raise ModuleError(answer)
         return answer
 
     def _ask(self, args: dict[str, Any]) -> dict[str, Any]:
         if os.getppid() != self._controller:
             raise AnsibleError(ORPHANED)
-        starting = args["operation"] == "start"
         try:
-            answer = self.call_module("long_step", args)
-        except AnsibleConnectionFailure as failure:
-            if starting:
+            return self.call_module("long_step", args)["step"]
+        except (AnsibleConnectionFailure, ModuleError) as error:
+            if args["operation"] == "start":
                 raise
             self._reset_connection()
-            raise UnansweredError(failure) from failure
-        if "step" in answer:
-            return answer["step"]
-        detail = str(answer.get("module_stderr") or answer.get("msg") or "no output").strip()
-        if starting:
-            raise refuse("S004", name=args["name"], detail=detail)
-        raise UnansweredError(detail.splitlines()[-1])
+            raise UnansweredError(error) from error
 
     def _reset_connection(self) -> None:
         try:

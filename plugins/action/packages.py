@@ -1,0 +1,85 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.packages: one package transaction as a long step, undone when it fails."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, replace
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.apt import ENVIRONMENT
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
+
+UPDATE_TIMEOUT = 900
+UNDO_TIMEOUT = 900
+# Refusals after which the transaction goes on, or is another one's: nothing may be undone.
+NOT_OURS_TO_UNDO = {"S003", "S004", "S007"}
+
+
+class ActionModule(LongStepAction):
+    """Look at the node; where something is to do, wait for the locks, refresh the lists, and run the transaction."""
+
+    def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Bring the packages to the wanted state. Raises Refusal."""
+        self._args = args
+        self._name = args.get("transaction", "packages")
+        seen = self._ask_packages("look")
+        if "todo" in seen:
+            self._wait_for_lock(seen["lock_holder"])
+            if seen["update"]:
+                self._update(seen["update"])
+            seen["transaction"] = self._ask_packages("prepare")["transaction"]
+        if "transaction" not in seen:
+            return {key: seen[key] for key in ("changed", "diff") if key in seen}
+        transaction = seen["transaction"]
+        outcome = self._run(transaction["argv"])
+        if isinstance(outcome, Refusal) or outcome.rc != 0:
+            return self._undo(outcome)
+        self._ask_packages("finish")
+        return {"changed": True, "diff": transaction["diff"], "seconds": outcome.seconds, "log": outcome.log}
+
+    def _run(self, argv: list[str]) -> Outcome | Refusal:
+        """Run the transaction; return its outcome, or why it has none. Raises Refusal when it may still go on."""
+        try:
+            return self.run_step(LongStep(self._name, argv, int(self._args.get("timeout", 3600)), ENVIRONMENT))
+        except Refusal as refusal:
+            if refusal.code in NOT_OURS_TO_UNDO:
+                raise
+            return refusal
+
+    def _undo(self, failed: Outcome | Refusal) -> dict[str, Any]:
+        """Take off again what the transaction brought, and return the failed task's result."""
+        found = self._ask_packages("diagnose")
+        why = failed if isinstance(failed, Refusal) else Refusal(**found["failure"])
+        if found["script"]:
+            argv = ["sh", "-c", found["script"]]
+            undo = self.run_step(LongStep(f"{self._name}-undo", argv, UNDO_TIMEOUT, ENVIRONMENT))
+            done = "Undone: removed" if undo.rc == 0 else f"Undoing failed too (see {undo.log}):"
+            why = replace(why, cause=f"{why.cause} {done} {', '.join(found['undo'])}.")
+        audit = self._ask_packages("audit")["audit"]
+        if audit:
+            why = replace(why, cause=f"{why.cause} dpkg --audit: {' '.join(audit.split())}")
+        return {"failed": True, "msg": str(why), "refusal": asdict(why), "undone": found["undo"], "audit": audit}
+
+    def _wait_for_lock(self, holder: str | None) -> None:
+        """Wait until nobody holds a lock of the package system. Raises Refusal H034 after lock_timeout."""
+        started = time.monotonic()
+        while holder:
+            waited = time.monotonic() - started
+            if waited > int(self._args.get("lock_timeout", 600)):
+                raise refuse("H034", seconds=round(waited), holder=holder)
+            self.report(self._name, waited, f"waiting: {holder}")
+            holder = self._ask_packages("wait")["lock_holder"]
+
+    def _update(self, argv: list[str]) -> None:
+        """Refresh the package lists. Raises Refusal."""
+        name = f"{self._name}-lists"
+        outcome = self.run_step(LongStep(name, argv, UPDATE_TIMEOUT, ENVIRONMENT))
+        if outcome.rc != 0:
+            raise Refusal(**self._ask_packages("diagnose", transaction=name)["failure"])
+
+    def _ask_packages(self, operation: str, **changes: object) -> dict[str, Any]:
+        return self.call_module("packages", {**self._args, "operation": operation, **changes})

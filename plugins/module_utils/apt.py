@@ -1,0 +1,185 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What dpkg and apt report, and what it takes to change it. No I/O happens here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+QUERY = (
+    "dpkg-query",
+    "--show",
+    r"--showformat=${Package}\t${Architecture}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n",
+)
+# What apt-get and the packages' scripts see: no questions, no restarts, messages that can be read here.
+ENVIRONMENT = {
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "LC_ALL": "C.UTF-8",
+    "NEEDRESTART_MODE": "l",
+    "UCF_FORCE_CONFFOLD": "1",
+}
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_ACTION = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]+)\])?(?: \((\S+))?")
+_URI = re.compile(r"^'[^']+' \S+ (\d+) ", re.MULTILINE)
+_AFTER = re.compile(r"^After this operation, ([\d.,]+) (B|kB|MB|GB) of additional disk space", re.MULTILINE)
+_UNKNOWN = (
+    re.compile(r"Unable to locate package (\S+)"),
+    re.compile(r"Package '?(\S+?)'? has no installation candidate"),
+    re.compile(r"Version '[^']*' for '(\S+)' was not found"),
+)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package as dpkg knows it; status is dpkg's word (installed, half-configured, config-files, ...)."""
+
+    version: str
+    status: str
+    held: bool
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted: names to be present (name or name=version), absent, on hold and off hold."""
+
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    unhold: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One transaction: what is new, what changes its version (before, after), what goes (version before)."""
+
+    install: dict[str, str] = field(default_factory=dict)
+    change: dict[str, tuple[str, str]] = field(default_factory=dict)
+    remove: dict[str, str] = field(default_factory=dict)
+
+
+def parse_packages(report: str) -> dict[str, Package]:
+    """Read the output of QUERY. A package of a foreign architecture is called name:architecture, as by dpkg."""
+    rows = [line.split("\t") for line in report.splitlines() if line]
+    native = next((row[1] for row in rows if row[0] == "dpkg"), "")
+    packages = {}
+    for name, architecture, version, want, status in rows:
+        full_name = name if architecture in {native, "all", ""} else f"{name}:{architecture}"
+        packages[full_name] = Package(version, status, want == "hold")
+    return packages
+
+
+def split(wish: str) -> tuple[str, str]:
+    """Return the name and the version pattern ("*" for any) of name or name=version."""
+    name, _equals, version = wish.partition("=")
+    return name, version or "*"
+
+
+def is_installed(packages: dict[str, Package], wish: str) -> bool:
+    """Say whether name or name=version is installed and configured."""
+    name, version = split(wish)
+    package = packages.get(name)
+    return package is not None and package.status == "installed" and fnmatchcase(package.version, version)
+
+
+def is_on_disk(packages: dict[str, Package], name: str) -> bool:
+    """Say whether anything but configuration files of a package is on the node."""
+    return name in packages and packages[name].status not in {"not-installed", "config-files"}
+
+
+def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
+    """Return the wishes that do not hold yet."""
+    held = {name for name, package in packages.items() if package.held}
+    return Wishes(
+        present=tuple(wish for wish in wishes.present if not is_installed(packages, wish)),
+        absent=tuple(name for name in wishes.absent if is_on_disk(packages, name)),
+        hold=tuple(name for name in wishes.hold if name not in held),
+        unhold=tuple(name for name in wishes.unhold if name in held),
+    )
+
+
+def install_command(todo: Wishes, *, recommends: bool, lock_timeout: int, simulate: str = "") -> list[str]:
+    """Return the one apt-get call that fulfils the wishes; simulate is "--simulate" or "--print-uris"."""
+    downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
+    return [
+        "apt-get",
+        "--yes",
+        "--quiet",
+        *([simulate] if simulate else []),
+        *downgrade,
+        *options(lock_timeout),
+        "--option=Dpkg::Options::=--force-confdef",
+        "--option=Dpkg::Options::=--force-confold",
+        "--option=Dpkg::Use-Pty=0",
+        f"--option=APT::Install-Recommends={str(recommends).lower()}",
+        "install",
+        *todo.present,
+        *(f"{name}-" for name in todo.absent),
+    ]
+
+
+def update_command(lock_timeout: int) -> list[str]:
+    """Return the apt-get call that refreshes the package lists; unlike plain apt-get it fails when one fails."""
+    return ["apt-get", "--quiet", *options(lock_timeout), "--option=APT::Update::Error-Mode=any", "update"]
+
+
+def options(lock_timeout: int) -> list[str]:
+    """Return the options that every apt-get call of ours has."""
+    return [f"--option=DPkg::Lock::Timeout={lock_timeout}", "--option=Acquire::Retries=3"]
+
+
+def undo_script(names: list[str], packages: dict[str, Package]) -> str:
+    """Return shell commands that take the named packages off the node, and nothing else.
+
+    dpkg and not apt-get: it never removes a package that was not named, and works after an interruption.
+    Packages whose configuration files were there before (packages is the state then) keep them.
+    """
+    fresh = [name for name in names if name not in packages]
+    commands = [["dpkg", "--force-remove-reinstreq", "--remove", *names], ["dpkg", "--purge", *fresh]]
+    return "\n".join(["set -e", *(" ".join(command) for command in (commands if fresh else commands[:1])), ""])
+
+
+def parse_plan(report: str) -> Plan:
+    """Read the output of apt-get --simulate."""
+    plan = Plan()
+    for match in filter(None, map(_ACTION.match, report.splitlines())):
+        action, name, before, after = match.groups()
+        if action != "Inst":
+            plan.remove[name] = before or ""
+        elif before:
+            plan.change[name] = (before, after)
+        else:
+            plan.install[name] = after
+    return plan
+
+
+def parse_sizes(report: str) -> tuple[int, int]:
+    """Read the output of apt-get --print-uris: bytes to download, bytes more on the disk afterwards."""
+    download = sum(int(size) for size in _URI.findall(report))
+    after = _AFTER.search(report)
+    return download, int(float(after[1].replace(",", "")) * _UNITS[after[2]]) if after else 0
+
+
+def parse_unknown(report: str) -> set[str]:
+    """Return the names that the package lists do not have, from the errors of apt-get."""
+    return {name for pattern in _UNKNOWN for name in pattern.findall(report)}
+
+
+def diff(plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return what changes, for people: one package a line, before and after."""
+    before = {name: f"{name} {version}" for name, version in plan.remove.items()}
+    before.update({name: f"{name} {old}" for name, (old, _new) in plan.change.items()})
+    after = {name: f"{name} {version}" for name, version in plan.install.items()}
+    after.update({name: f"{name} {new}" for name, (_old, new) in plan.change.items()})
+    after.update({wish: f"would install {wish} (not yet in the package lists)" for wish in not_listed})
+    after.update({f"{name} hold": f"{name} on hold" for name in todo.hold})
+    before.update({f"{name} hold": f"{name} on hold" for name in todo.unhold})
+    return {
+        "before_header": "packages",
+        "after_header": "packages",
+        "before": "".join(f"{line}\n" for _name, line in sorted(before.items())),
+        "after": "".join(f"{line}\n" for _name, line in sorted(after.items())),
+    }

@@ -1,0 +1,185 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The apt of this node: everything about a transaction but running it, which a long step does."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure, dkms
+from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.steps import Call, Step
+
+LISTS = Path("/var/lib/apt/lists/partial")  # its time of change is that of the last update
+SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
+JOURNAL = Path("/var/lib/dpkg/updates")
+ARCHIVES = Path("/var/cache/apt/archives")
+SYSTEM = Path("/usr")
+RESERVE = 100 * 2**20  # bytes that maintainer scripts and dpkg itself may need on top
+MEBIBYTE = 2**20
+LOG_LIMIT = 2**20
+TRANSACTION = "transaction.json"
+
+
+class Apt:
+    """Package transactions by apt-get on this node. call runs an argument list: (rc, output, errors)."""
+
+    def __init__(self, call: Call, step: Step, *, recommends: bool, lock_timeout: int) -> None:
+        """Remember how to call apt-get; nothing is read yet."""
+        self._call = call
+        self._step = step
+        self._recommends = recommends
+        self._lock_timeout = lock_timeout
+
+    def packages(self) -> dict[str, apt.Package]:
+        """Return what dpkg knows."""
+        return apt.parse_packages(self._call(list(apt.QUERY))[1])
+
+    def interrupted_transaction(self, wishes: apt.Wishes) -> dict[str, Any] | None:
+        """Return the transaction of these wishes that a former run left running or unheard; None when there is none.
+
+        Raises Refusal S003 when a transaction with other wishes runs under this name.
+        """
+        status = self._step.status()
+        if status.state not in {"running", "finished"} or self._step.acknowledged():
+            return None
+        transaction = self._read_transaction()
+        if transaction.get("wishes") == _plain(wishes):
+            return transaction
+        if status.state == "running":
+            raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
+        return None
+
+    def lock_holder(self) -> str | None:
+        """Return who holds a lock of the package system, in one line; None when it is free."""
+        holder = find_holder()
+        return str(holder) if holder else None
+
+    def check_not_interrupted(self) -> None:
+        """Raise Refusal H027 when dpkg was cut off and would refuse to do anything."""
+        if JOURNAL.is_dir() and any(entry.name.isdigit() for entry in JOURNAL.iterdir()):
+            raise refuse("H027", line=f"{JOURNAL} is not empty")
+
+    def update(self, cache_valid_time: int) -> list[str] | None:
+        """Return the command that refreshes the package lists; None while they are fresh and newer than the sources."""
+        updated = LISTS.stat().st_mtime if LISTS.exists() else 0.0
+        changed = max((path.stat().st_mtime for path in _sources()), default=0.0)
+        fresh = updated > changed and time.time() - updated < cache_valid_time
+        return None if fresh else apt.update_command(self._lock_timeout)
+
+    def simulate(self, todo: apt.Wishes) -> tuple[apt.Plan, str, str]:
+        """Return what apt-get would do, what it printed, and its errors (empty when it could)."""
+        rc, out, err = self._call(self._install(todo, "--simulate"))
+        return apt.parse_plan(out), out, (out + err if rc else "")
+
+    def prepare(self, wishes: apt.Wishes, todo: apt.Wishes) -> dict[str, Any]:
+        """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
+
+        Raises Refusal H029 and the like from the simulation, H030 (space), H031 (would remove more than asked).
+        """
+        if todo.unhold:
+            self._call(["apt-mark", "unhold", *todo.unhold])
+        plan, _out, errors = self.simulate(todo)
+        if errors:
+            raise apt_failure.classify(errors, str(self._step.log))
+        unasked = sorted(set(plan.remove) - set(todo.absent))
+        if unasked:
+            raise refuse("H031", names=", ".join(unasked))
+        self._check_space(todo)
+        known = self.packages()
+        transaction = {
+            "wishes": _plain(wishes),
+            "argv": self._install(todo),
+            "diff": apt.diff(plan, todo),
+            "new": sorted(name for name in plan.install if not apt.is_on_disk(known, name)),
+            "residual": sorted(name for name in plan.install if name in known),
+        }
+        self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._step.directory / TRANSACTION).write_text(json.dumps(transaction))
+        return transaction
+
+    def finish(self, wishes: apt.Wishes) -> None:
+        """Put on hold what is to be held. Raises Refusal H033 when a wish does not hold after all."""
+        todo = apt.open_wishes(wishes, self.packages())
+        unmet = [*todo.present, *todo.absent]
+        if unmet:
+            raise refuse("H033", names=", ".join(unmet), log=self._step.log)
+        if todo.hold:
+            self._call(["apt-mark", "hold", *todo.hold])
+        if todo.unhold:
+            self._call(["apt-mark", "unhold", *todo.unhold])
+
+    def diagnose(self) -> tuple[Refusal, list[str], str]:
+        """Return why the transaction failed, the packages to take off again, and the script that does it."""
+        report = self._step.log.read_bytes()[-LOG_LIMIT:].decode("utf-8", "replace") if self._step.log.exists() else ""
+        transaction = self._read_transaction()
+        packages = self.packages()
+        names = [name for name in transaction["new"] if apt.is_on_disk(packages, name)]
+        if names and self._call(["dpkg", "--no-act", "--force-remove-reinstreq", "--remove", *names])[0] != 0:
+            # Something installed before needs one of them by now: take off only what is broken.
+            names = [name for name in names if packages[name].status != "installed"]
+        script = apt.undo_script(names, {name: packages[name] for name in transaction["residual"]}) if names else ""
+        return self._explain(report), names, script
+
+    def audit(self) -> str:
+        """Return what dpkg finds inconsistent; empty when nothing is."""
+        return self._call(["dpkg", "--audit"])[1].strip()
+
+    def _explain(self, report: str) -> Refusal:
+        failure = apt_failure.dkms_failure(report)
+        if failure is None:
+            return apt_failure.classify(report, str(self._step.log))
+        log = dkms.make_log(failure.module, failure.version)
+        text = log.read_text(errors="replace") if log.exists() else ""
+        if text:
+            (self._step.directory / "make.log").write_text(text)
+        return refuse(
+            "D001",
+            module=failure.module,
+            version=failure.version,
+            kernel=failure.kernel,
+            error=dkms.first_compiler_error(text),
+            log=self._step.directory / "make.log",
+            advice=dkms.ADVICE,
+        )
+
+    def _check_space(self, todo: apt.Wishes) -> None:
+        download, growth = apt.parse_sizes(self._call(self._install(todo, "--print-uris"))[1])
+        needs: dict[int, tuple[Path, int]] = {}
+        for path, need in ((SYSTEM, growth + RESERVE), (ARCHIVES, download)):
+            mount = path.stat().st_dev
+            needs[mount] = (path, need + needs.get(mount, (path, 0))[1])
+        for path, need in needs.values():
+            system = os.statvfs(path)
+            free = system.f_bavail * system.f_frsize
+            if free < need:
+                raise refuse("H030", mount=path, free=free // MEBIBYTE, need=need // MEBIBYTE)
+
+    def _install(self, todo: apt.Wishes, simulate: str = "") -> list[str]:
+        return apt.install_command(
+            todo, recommends=self._recommends, lock_timeout=self._lock_timeout, simulate=simulate
+        )
+
+    def _read_transaction(self) -> dict[str, Any]:
+        try:
+            return json.loads((self._step.directory / TRANSACTION).read_text())
+        except FileNotFoundError:
+            return {"wishes": None, "argv": [], "new": [], "residual": []}
+
+
+def _plain(wishes: apt.Wishes) -> dict[str, list[str]]:
+    return {key: sorted(value) for key, value in asdict(wishes).items()}
+
+
+def _sources() -> list[Path]:
+    """Return the sources and their directory, whose time of change tells of a file that went."""
+    return [path for top in SOURCES if top.exists() for path in (top, *top.glob("*"))]

@@ -1,0 +1,57 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How DKMS modules stand, read from the tree that DKMS keeps (the same in DKMS 2, 3.0 and 3.2).
+
+<module>/<version>/source                       the version is added
+<module>/<version>/<kernel>/<arch>/module/*.ko  it is built for that kernel
+<module>/kernel-<kernel>-<arch>                 link to the build that is installed for that kernel
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TREE = Path("/var/lib/dkms")
+ADVICE = "choose a driver branch or kernel modules (open, proprietary) that support this kernel"
+_COMPILER_ERROR = re.compile(r"^.*?: (?:fatal )?error: .*$|^.*undefined reference to .*$", re.MULTILINE)
+_BUILD_ERROR = re.compile(r"^(?:ERROR: |\*\*\* |make.*\*\*\* |.*modpost: ).*$", re.MULTILINE)
+
+
+def first_compiler_error(log: str) -> str:
+    """Return the first error of the compiler in a make.log; failing that, of the linker, modpost or make."""
+    match = _COMPILER_ERROR.search(log) or _BUILD_ERROR.search(log)
+    lines = log.strip().splitlines()
+    return match[0].strip() if match else (lines[-1].strip() if lines else "its make.log is empty")
+
+
+def version_key(version: str) -> tuple[tuple[int, str], ...]:
+    """Return a key that sorts versions by their numbers."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[a-zA-Z~]+", version))
+
+
+def added_versions(module: str, tree: Path = TREE) -> list[str]:
+    """Return the versions of a module that DKMS knows, oldest first."""
+    return sorted((source.parent.name for source in (tree / module).glob("*/source")), key=version_key)
+
+
+def state(module: str, version: str, kernel: str, tree: Path = TREE) -> str:
+    """Return absent, added, built or installed: how a module version stands for a kernel."""
+    build = tree / module / version
+    if not (build / "source").exists():
+        return "absent"
+    installed = [link.resolve() for link in (tree / module).glob(f"kernel-{kernel}-*")]
+    if any(path.is_relative_to((build / kernel).resolve()) for path in installed):
+        return "installed"
+    return "built" if any((build / kernel).glob("*/module/*.ko*")) else "added"
+
+
+def make_log(module: str, version: str, tree: Path = TREE) -> Path:
+    """Return the path at which DKMS leaves the log of a build that failed."""
+    return tree / module / version / "build" / "make.log"
+
+
+def has_headers(kernel: str, modules: Path = Path("/lib/modules")) -> bool:
+    """Say whether a kernel's headers are there to build against."""
+    return (modules / kernel / "build" / "Makefile").exists()

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who holds a lock file, read from /proc."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+APT_LOCKS = (
+    Path("/var/lib/dpkg/lock-frontend"),
+    Path("/var/lib/dpkg/lock"),
+    Path("/var/lib/apt/lists/lock"),
+    Path("/var/cache/apt/archives/lock"),
+)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds a lock; unit is its systemd unit, or empty."""
+
+    pid: int
+    command: str
+    unit: str
+    path: str
+
+    def __str__(self) -> str:
+        """Return it in one line."""
+        unit = f" of {self.unit}" if self.unit else ""
+        return f"{self.path} is held by process {self.pid} ({self.command}){unit}"
+
+
+def parse_locks(table: str) -> dict[int, set[int]]:
+    """Read /proc/locks: processes that hold a lock, by inode; those that wait for one (->) are left out."""
+    holders: dict[int, set[int]] = {}
+    for line in table.splitlines():
+        fields = line.split()
+        if "->" not in fields:
+            holders.setdefault(int(fields[5].rsplit(":", 1)[1]), set()).add(int(fields[4]))
+    return holders
+
+
+def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc")) -> Holder | None:
+    """Return the process that holds one of the lock files, or None.
+
+    An inode number is unique on its file system only, so the process must have the file open too.
+    """
+    table = parse_locks((proc / "locks").read_text())
+    for path in filter(Path.exists, paths):
+        for pid in sorted(table.get(path.stat().st_ino, ())):
+            if _has_open(proc / str(pid), path):
+                return Holder(pid, _command(proc / str(pid)), _unit(proc / str(pid)), str(path))
+    return None
+
+
+def _has_open(process: Path, path: Path) -> bool:
+    try:
+        return any(link.readlink() == path for link in (process / "fd").iterdir())
+    except OSError:  # it ended meanwhile, or is not ours to look at
+        return False
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text().replace("\0", " ").strip()
+    except OSError:
+        return "ended meanwhile"
+
+
+def _unit(process: Path) -> str:
+    try:
+        cgroup = (process / "cgroup").read_text().splitlines()[-1]
+    except (OSError, IndexError):
+        return ""
+    return next((name for name in reversed(cgroup.split("/")) if name.endswith((".service", ".scope"))), "")

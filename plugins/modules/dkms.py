@@ -1,0 +1,140 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's half of building a kernel module: say how it stands for each kernel, and why a build failed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: dkms
+short_description: Have a DKMS module installed for each of the named kernels
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - Builds and installs a DKMS module for each kernel that does not have it, one long step
+    (see M(gpulab.node.long_step)) per kernel.
+  - A build that fails is reported with the kernel, the module's version and the first error of the compiler.
+options:
+  module:
+    description: The name of the module in DKMS.
+    type: str
+    required: true
+  version:
+    description: Its version. Without it, the newest that DKMS has.
+    type: str
+  kernels:
+    description: The kernels, as C(uname -r) names them.
+    type: list
+    elements: str
+    required: true
+  timeout:
+    description: Seconds after which one build is stopped.
+    type: int
+    default: 1800
+  operation:
+    description: What the action plugin asks of the node. Leave it out.
+    type: str
+    choices: [look, diagnose]
+    default: look
+attributes:
+  check_mode:
+    description: Nothing is built. On a node without DKMS or the module, a build for every kernel is foreseen.
+    support: full
+  diff_mode:
+    description: One kernel a line.
+    support: full
+requirements:
+  - dkms
+  - systemd as the first process of the node
+  - root
+"""
+
+EXAMPLES = r"""
+- name: Build the NVIDIA module for the kernel that the node boots next
+  gpulab.node.dkms:
+    module: nvidia-current
+    kernels: [6.1.0-50-cloud-amd64]
+"""
+
+RETURN = r"""
+version:
+  description: The version that is looked at, null where DKMS has none.
+  returned: always
+  type: str
+kernels:
+  description: How the module stands for each kernel, V(absent), V(added), V(built) or V(installed).
+  returned: always
+  type: dict
+  sample: {6.1.0-50-cloud-amd64: installed}
+diff:
+  description: The same before and after, one kernel a line.
+  returned: on change
+  type: dict
+refusal:
+  description: Code, cause and remedy.
+  returned: on failure
+  type: dict
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import dkms
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+
+def look(params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Say how the module stands for each kernel. Raises Refusal D002 and D003, except for what check mode foresees."""
+    module, kernels = params["module"], params["kernels"]
+    added = dkms.added_versions(module)
+    version = params["version"] or (added[-1] if added else None)
+    if version in added:
+        stands = {kernel: dkms.state(module, version, kernel) for kernel in kernels}
+    else:
+        stands = dict.fromkeys(kernels, "absent")
+    missing = [kernel for kernel, state in stands.items() if state != "installed"]
+    if missing and not check_mode:
+        if version not in added:
+            raise refuse("D003", module=module, version=version or "any version", added=", ".join(added) or "none")
+        for kernel in missing:
+            if not dkms.has_headers(kernel):
+                raise refuse("D002", module=module, kernel=kernel)
+    return {"changed": bool(missing), "version": version, "kernels": stands, "missing": missing}
+
+
+def diagnose(params: dict[str, Any]) -> dict[str, Any]:
+    """Say why the build for the first of the kernels failed."""
+    log = dkms.make_log(params["module"], params["version"])
+    text = log.read_text(errors="replace") if log.exists() else ""
+    error = dkms.first_compiler_error(text)
+    names = {key: params[key] for key in ("module", "version")}
+    failure = refuse("D001", **names, kernel=params["kernels"][0], error=error, log=log, advice=dkms.ADVICE)
+    return {"changed": False, "failure": asdict(failure)}
+
+
+def main() -> None:
+    """Parse, look, report."""
+    module = AnsibleModule(
+        argument_spec={
+            "module": {"type": "str", "required": True},
+            "version": {"type": "str"},
+            "kernels": {"type": "list", "elements": "str", "required": True},
+            "timeout": {"type": "int", "default": 1800},
+            "operation": {"type": "str", "choices": ["look", "diagnose"], "default": "look"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        if module.params["operation"] == "diagnose":
+            result = diagnose(module.params)
+        else:
+            result = look(module.params, check_mode=module.check_mode)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's half of a package transaction: look, prepare, judge. The transaction itself is a long step."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: packages
+short_description: Install and remove packages in one transaction that can be followed and undone
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - Brings packages to the wanted state in one transaction, which runs as a long step (see M(gpulab.node.long_step)).
+  - Where nothing is to do, the package manager is not run at all.
+  - Before anything changes, the transaction is simulated, and refused when it would not fit on the disk or would remove
+    packages that O(absent) does not name.
+  - Waits for the locks of the package system and names the process that holds them.
+  - When the transaction fails, the packages it has brought are taken off again. Packages that were installed before are
+    never removed.
+options:
+  transaction:
+    description: Name of the transaction, as the operator sees it. Letters, digits, V(.), V(_) and V(-).
+    type: str
+    default: packages
+  present:
+    description: Packages to be installed, as V(name) or V(name=version); the version may hold wildcards.
+    type: list
+    elements: str
+    default: []
+  absent:
+    description: Packages to be removed, with their configuration files left.
+    type: list
+    elements: str
+    default: []
+  hold:
+    description: Packages that the package manager may not change from now on.
+    type: list
+    elements: str
+    default: []
+  unhold:
+    description: Packages that it may change again.
+    type: list
+    elements: str
+    default: []
+  recommends:
+    description: Whether to install what the packages recommend, too.
+    type: bool
+    default: false
+  update_cache:
+    description: Whether to refresh the package lists before a transaction.
+    type: bool
+    default: true
+  cache_valid_time:
+    description: Seconds for which package lists are fresh. Lists older than the package sources never are.
+    type: int
+    default: 3600
+  lock_timeout:
+    description: Seconds to wait for another process that holds a lock of the package system.
+    type: int
+    default: 600
+  timeout:
+    description: Seconds after which the transaction is stopped and undone.
+    type: int
+    default: 3600
+  operation:
+    description: What the action plugin asks of the node. Leave it out.
+    type: str
+    choices: [look, wait, prepare, finish, diagnose, audit]
+    default: look
+attributes:
+  check_mode:
+    description: The transaction is simulated. A package whose source this very run would add is no error.
+    support: full
+  diff_mode:
+    description: One package a line.
+    support: full
+requirements:
+  - apt
+  - systemd as the first process of the node
+  - root
+"""
+
+EXAMPLES = r"""
+- name: Install the compiler that DKMS needs
+  gpulab.node.packages:
+    transaction: build-tools
+    present: [dkms, gcc, make]
+
+- name: Keep the driver where it is
+  gpulab.node.packages:
+    transaction: driver
+    present: ["nvidia-kernel-dkms=535.*"]
+    hold: [nvidia-kernel-dkms]
+"""
+
+RETURN = r"""
+diff:
+  description: The packages that change, one a line.
+  returned: on change
+  type: dict
+seconds:
+  description: What the transaction took on the node.
+  returned: on change, not in check mode
+  type: float
+log:
+  description: Path of the transaction's log on the node.
+  returned: on change, not in check mode
+  type: str
+undone:
+  description: The packages that were taken off again.
+  returned: on failure of a transaction
+  type: list
+  elements: str
+audit:
+  description: What dpkg finds inconsistent after that; empty when nothing is.
+  returned: on failure of a transaction
+  type: str
+refusal:
+  description: Code, cause and remedy.
+  returned: on failure
+  type: dict
+"""
+
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure
+from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
+
+LOCK_WAIT = 5.0
+LOCK_INTERVAL = 0.5
+
+
+def look(host: Apt, wishes: apt.Wishes, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Say what is to do: nothing, a former run's transaction, or a new one. Raises Refusal."""
+    left = host.interrupted_transaction(wishes)
+    if left and not check_mode:
+        return {"changed": True, "transaction": left}
+    todo = apt.open_wishes(wishes, host.packages())
+    if todo == apt.Wishes():
+        return {"changed": False}
+    if check_mode:
+        return {"changed": True, **foresee(host, todo)}
+    if not (todo.present or todo.absent):
+        host.finish(wishes)
+        return {"changed": True, "diff": apt.diff(apt.Plan(), todo)}
+    host.check_not_interrupted()
+    update = host.update(params["cache_valid_time"]) if params["update_cache"] else None
+    return {"changed": True, "todo": True, "update": update, "lock_holder": host.lock_holder()}
+
+
+def foresee(host: Apt, todo: apt.Wishes) -> dict[str, Any]:
+    """Return the diff of a simulation; packages that are not in the lists yet are named as such."""
+    not_listed: list[str] = []
+    while True:
+        plan, _out, errors = host.simulate(todo)
+        unknown = apt.parse_unknown(errors)
+        missing = [wish for wish in todo.present if apt.split(wish)[0] in unknown]
+        if not missing:
+            break
+        not_listed += missing
+        todo = replace(todo, present=tuple(wish for wish in todo.present if wish not in missing))
+    if errors and not not_listed:
+        raise apt_failure.classify(errors, "apt-get --simulate")
+    return {"diff": apt.diff(plan, todo, tuple(not_listed))}
+
+
+def wait_for_lock(host: Apt) -> dict[str, Any]:
+    """Wait a few seconds for the package system; say who holds it, if anybody still does."""
+    deadline = time.monotonic() + LOCK_WAIT
+    while (holder := host.lock_holder()) and time.monotonic() < deadline:
+        time.sleep(LOCK_INTERVAL)
+    return {"lock_holder": holder}
+
+
+def operate(module: AnsibleModule) -> dict[str, Any]:
+    """Carry out the wanted operation; raises Refusal."""
+    params = module.params
+    if module.get_bin_path("apt-get") is None:
+        raise refuse("H019")
+    wishes = apt.Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold")))
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    step = Step(params["transaction"], module.run_command, boot_id)
+    host = Apt(module.run_command, step, recommends=params["recommends"], lock_timeout=params["lock_timeout"])
+    if params["operation"] == "wait":
+        return wait_for_lock(host)
+    if params["operation"] == "prepare":
+        return {"transaction": host.prepare(wishes, apt.open_wishes(wishes, host.packages()))}
+    if params["operation"] == "finish":
+        host.finish(wishes)
+        return {}
+    if params["operation"] == "diagnose":
+        refusal, names, script = host.diagnose()
+        return {"failure": asdict(refusal), "undo": names, "script": script}
+    if params["operation"] == "audit":
+        return {"audit": host.audit()}
+    return look(host, wishes, params, check_mode=module.check_mode)
+
+
+def main() -> None:
+    """Parse, operate, report."""
+    names = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "transaction": {"type": "str", "default": "packages"},
+            "present": names,
+            "absent": names,
+            "hold": names,
+            "unhold": names,
+            "recommends": {"type": "bool", "default": False},
+            "update_cache": {"type": "bool", "default": True},
+            "cache_valid_time": {"type": "int", "default": 3600},
+            "lock_timeout": {"type": "int", "default": 600},
+            "timeout": {"type": "int", "default": 3600},
+            "operation": {
+                "type": "str",
+                "choices": ["look", "wait", "prepare", "finish", "diagnose", "audit"],
+                "default": "look",
+            },
+        },
+        supports_check_mode=True,
+    )
+    module.run_command_environ_update = dict(apt.ENVIRONMENT)
+    try:
+        result = operate(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**{"changed": False, **result})
+
+
+if __name__ == "__main__":
+    main()
