@@ -152,6 +152,15 @@ CODES = {
         "a driver from a .run file ({version}) is installed, and packages do not replace its files",
         "Run nvidia-uninstall on the node first; to keep it, set nvidia_driver_source: runfile.",
     ),
+    "H030": (
+        "{host} needs a reboot, and its GPUs are {state} ({who}): {reasons}",
+        "Wait until they are idle and run again, or reboot it all the same: -e reboot_force={host}",
+    ),
+    "H031": ("{host} needs a reboot: {reasons}", "Reboot it, or let gpulab do it: -e reboot_policy=if_idle"),
+    "H032": (
+        "{host} was rebooted and still needs a reboot: {reasons}",
+        "Look at its kernel log (journalctl -k -b); gpulab does not reboot a node twice in one run.",
+    ),
     # S: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write what the proof found on all hosts of the play, on the controller."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
+
+ARGUMENTS = {"directory": {"type": "path"}, "baseline": {"type": "path"}}
+
+
+class ActionModule(ActionBase):
+    """Collect the hosts' facts and results from hostvars and write the report."""
+
+    BYPASS_HOST_LOOP = True
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Write the report and return where it is."""
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        _, arguments = self.validate_argument_spec(ARGUMENTS)
+        now = datetime.now(timezone.utc)
+        report = document.build(_hosts(task_vars), f"{now:%Y-%m-%dT%H:%M:%SZ}")
+        try:
+            earlier = _earlier(arguments["baseline"])
+            directory = files.place(arguments["directory"], now)
+            files.write(report, earlier, directory)
+        except Refusal as refusal:
+            return {"failed": True, "msg": str(refusal)}
+        return {
+            "changed": False,
+            "directory": str(directory),
+            "verdict": report["verdict"],
+            "counts": report["counts"],
+            "msg": [*files.terminal(report), f"report: {directory / 'report.html'}"],
+        }
+
+
+def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return facts and results of each host of the play, failed and unreachable ones included."""
+    hostvars = task_vars["hostvars"]
+    hosts = {}
+    for name in task_vars["ansible_play_hosts_all"]:
+        known = hostvars[name]
+        hosts[name] = {
+            "facts": known["ansible_facts"].get("gpulab"),
+            "verify": known.get("gpulab_verify"),
+            "reading": known.get("gpulab_reading"),
+        }
+    # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
+    plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
+    return plain
+
+
+def _earlier(path: str | None) -> dict[str, Any] | None:
+    """Return the earlier report to compare with, or None. Raises Refusal V004 for a file that is none."""
+    if not path:
+        return None
+    try:
+        earlier: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        schema = earlier["schema"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise refuse("V004", path=path, detail=error) from error
+    if schema != document.SCHEMA:
+        raise refuse("V004", path=path, detail=f"its schema is {schema}, this gpulab writes {document.SCHEMA}")
+    return earlier

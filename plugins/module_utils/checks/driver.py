@@ -1,0 +1,372 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of the driver: present, alone, of one version everywhere, and still there after the next boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Facts,
+    Node,
+    Result,
+    check,
+    fail,
+    ok,
+    skipped,
+    unknown,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DRIVER_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+NVML_API = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
+NO_GPU = "there is no NVIDIA GPU on the PCI bus"
+
+
+@check(
+    "gpu-count",
+    proves="every GPU on the PCI bus answers through NVML, and there are as many as declared",
+    source=NVML_API,
+)
+def gpu_count(node: Node) -> Iterator[Result]:
+    """Compare PCI, NVML and the operator's number; name the GPU that is lost."""
+    if node.foreign_kernel:
+        yield skipped("a container sees its host's PCI bus, not which GPUs it was given")
+        return
+    present = {gpu["address"] for gpu in node.pci_gpus}
+    declared = node.expected_gpus
+    if not present and not declared:
+        yield (
+            ok("no GPU, as declared", 0)
+            if declared == 0
+            else fail(NO_GPU, "check_seating", observed=0, expected="at least 1", unit="GPUs")
+        )
+        return
+    if declared is not None and len(present) != declared:
+        yield fail(
+            f"{len(present)} GPUs on the PCI bus, {declared} declared",
+            "check_seating" if len(present) < declared else "configure",
+            observed=len(present),
+            expected=declared,
+            unit="GPUs",
+            reason=None if len(present) < declared else "the declared number is smaller than what is there",
+        )
+        return
+    if node.facts["nvml.state"] not in ("ok", "no_devices"):
+        yield ok(f"{len(present)} GPUs on the PCI bus; NVML does not answer (see driver-responsive)", len(present))
+        return
+    lost = sorted(present - {gpu.get("bus_id") for gpu in node.gpus})
+    if lost:
+        yield fail(
+            f"{len(lost)} of {len(present)} GPUs do not answer: {', '.join(lost)}",
+            "reboot",
+            observed=len(present) - len(lost),
+            expected=len(present),
+            unit="GPUs",
+            reason="on the PCI bus, but not among the devices that NVML can open",
+        )
+    else:
+        yield ok(f"{len(present)} GPUs on PCI and in NVML", len(present))
+
+
+@check(
+    "nouveau-absent",
+    proves="nouveau holds no GPU, is not loaded, and will not take a GPU at the next boot",
+    source=DRIVER_GUIDE,
+    on_host=True,
+)
+def nouveau_absent(node: Node) -> Iterator[Result]:
+    """Look at what nouveau does now, then at what it will do after a reboot."""
+    if not node.pci_gpus:
+        yield skipped(NO_GPU)
+        return
+    blacklisted = node.facts["nouveau.blacklisted"]
+    bound = [gpu["address"] for gpu in node.pci_gpus if gpu.get("driver") == "nouveau"]
+    after = "reboot" if blacklisted else "configure"
+    found = False
+    if bound:
+        found = True
+        yield fail(
+            f"nouveau drives {', '.join(bound)}", after, observed=bound, expected=[], reason=_unlisted(blacklisted)
+        )
+    elif node.facts["modules.nouveau.loaded"]:
+        found = True
+        yield warn("nouveau is loaded", after, observed="loaded", expected="absent", reason=_unlisted(blacklisted))
+    for kernel in node.kernels():
+        image = kernel["initramfs"] if kernel.get("next_boot") else None
+        if image and image["nouveau"] and not image["blacklist"]:
+            found = True
+            yield fail(
+                f"the initramfs of {kernel['version']} loads nouveau at the next boot",
+                "rebuild_initramfs",
+                observed="nouveau without its blacklist",
+                expected="blacklisted",
+                reason="the blacklist was written after this initramfs was built" if blacklisted else None,
+            )
+    if not found and not blacklisted:
+        found = True
+        yield warn("nouveau is not blacklisted", "configure", observed=False, expected=True)
+    if not found:
+        yield ok("nouveau is absent and blacklisted")
+
+
+def _unlisted(blacklisted: bool) -> str:  # noqa: FBT001 - the fact itself
+    return "blacklisted, but loaded before that took effect" if blacklisted else "it is not blacklisted"
+
+
+@check("nova-absent", proves="the kernel's nova driver holds no GPU", source=DRIVER_GUIDE, on_host=True)
+def nova_absent(node: Node) -> Iterator[Result]:
+    """Look for the kernel's new in-tree driver, which competes with NVIDIA's as nouveau does."""
+    bound = [gpu["address"] for gpu in node.pci_gpus if str(gpu.get("driver", "")).lower().startswith("nova")]
+    if bound:
+        yield fail(f"nova drives {', '.join(bound)}", "configure", observed=bound, expected=[])
+    elif node.facts["modules.nova_core.loaded"]:
+        yield warn("nova_core is loaded", "configure", observed="loaded", expected="absent")
+    else:
+        yield ok("nova is absent")
+
+
+@check(
+    "driver-match",
+    proves="the loaded module, the module on disk for the running kernel and the library are one version",
+    source=DRIVER_GUIDE,
+)
+def driver_match(node: Node) -> Iterator[Result]:
+    """Name the cause of NVML's 'Driver/library version mismatch'."""
+    loaded = node.facts.get("modules.nvidia.version")
+    library = node.facts["driver.library"]
+    on_disk = next((k.get("nvidia_module") for k in node.kernels() if k.get("running")), None)
+    if not node.facts["modules.nvidia.loaded"] or not loaded:
+        yield skipped("the nvidia module is not loaded (see driver-responsive)")
+    elif not library:
+        yield fail(
+            f"module {loaded} is loaded, its library is not installed",
+            "reinstall_driver",
+            observed=None,
+            expected=loaded,
+        )
+    elif loaded != library:
+        cause, remedy = _mismatch(node, loaded, library, on_disk)
+        yield fail(
+            f"Driver/library version mismatch: module {loaded} is loaded, the library is {library}",
+            remedy,
+            observed=loaded,
+            expected=library,
+            reason=cause,
+        )
+    elif on_disk and on_disk != loaded:
+        yield warn(
+            f"module and library are {loaded}, the module on disk is {on_disk}",
+            "rebuild_module",
+            observed=on_disk,
+            expected=loaded,
+            reason="the next load of the module brings the mismatch",
+        )
+    else:
+        yield ok(f"module and library are {loaded}", loaded)
+
+
+def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tuple[str, str]:
+    """Return (cause, remedy) of a loaded module that is not the library's version."""
+    runfile = node.facts.get("driver.runfile")
+    if runfile and node.facts.get("driver.packages"):
+        return f"two drivers are installed: packages, and {runfile} by NVIDIA's .run installer", "reinstall_driver"
+    if on_disk == library:
+        return "the driver was upgraded after its module was loaded", "reboot"
+    if on_disk == loaded:
+        return f"the library was upgraded, but no module {library} was built for the running kernel", "rebuild_module"
+    if on_disk is None:
+        return "no module for the running kernel is on disk", "reboot"
+    return f"module on disk {on_disk}: three versions are installed", "reinstall_driver"
+
+
+@check(
+    "driver-next-boot",
+    proves="the kernel of the next boot has a driver module, in the library's version",
+    source=DRIVER_GUIDE,
+    on_host=True,
+)
+def driver_next_boot(node: Node) -> Iterator[Result]:
+    """Find the node that would come back from a reboot without its GPUs."""
+    library = node.facts["driver.library"]
+    if not library and not _installed(node):
+        yield skipped("no driver is installed (see driver-responsive)")
+        return
+    following = [kernel for kernel in node.kernels() if kernel.get("next_boot")]
+    if not following:
+        yield unknown("which kernel boots next could not be told")
+    for kernel in following:
+        module = kernel["nvidia_module"]
+        if not module:
+            yield fail(
+                f"kernel {kernel['version']} boots next and has no nvidia module",
+                "rebuild_module",
+                expected=library,
+                reason=_unbuilt(kernel),
+            )
+        elif library and module != library:
+            yield fail(
+                f"kernel {kernel['version']} boots next with module {module}; the library is {library}",
+                "rebuild_module",
+                observed=module,
+                expected=library,
+            )
+        else:
+            yield ok(f"kernel {kernel['version']} has module {module}", module)
+
+
+def _unbuilt(kernel: Facts) -> str:
+    """Return why a kernel has no nvidia module."""
+    if not kernel.get("headers"):
+        return "its headers are not installed"
+    for build in kernel.get("dkms", []):
+        return f"DKMS module {build.get('module')} {build.get('version')} is {build.get('state')}, not installed"
+    return "DKMS has no nvidia module for it"
+
+
+@check(
+    "dkms-every-kernel",
+    proves="every installed kernel has the driver's module, so that booting any of them brings the GPUs",
+    source="https://github.com/dell/dkms",
+    on_host=True,
+)
+def dkms_every_kernel(node: Node) -> Iterator[Result]:
+    """Look at every kernel: someone may boot the one before."""
+    if not _installed(node):
+        yield skipped("no driver is installed (see driver-responsive)")
+        return
+    without = [k for k in node.kernels() if not k.get("nvidia_module") and not _built(k)]
+    for kernel in without:
+        yield warn(
+            f"kernel {kernel['version']} has no nvidia module",
+            "rebuild_module",
+            observed=[f"{b.get('version')} {b.get('state')}" for b in kernel.get("dkms", [])],
+            expected="installed",
+            reason=_unbuilt(kernel),
+        )
+    if not without:
+        yield ok(f"all {len(node.kernels())} installed kernels have the module")
+
+
+def _built(kernel: Facts) -> bool:
+    return any(
+        "nvidia" in str(build.get("module")) and build.get("state") == "installed" for build in kernel.get("dkms", [])
+    )
+
+
+@check(
+    "secure-boot",
+    proves="the firmware lets the driver's module load",
+    source="https://wiki.debian.org/SecureBoot",
+    on_host=True,
+)
+def secure_boot(node: Node) -> Iterator[Result]:
+    """With Secure Boot on, an unsigned module, or one whose key is not enrolled, does not load."""
+    state = node.facts["system.secure_boot"]
+    enrolled = node.facts.get("system.mok_enrolled")
+    if state == "unknown":
+        yield unknown("the firmware's Secure Boot state could not be read")
+    elif state != "enabled":
+        yield ok(f"Secure Boot is {state}", state)
+    elif node.facts.get("modules.nvidia.loaded"):
+        yield ok("Secure Boot is enabled and the module loaded", state)
+    elif enrolled:
+        yield ok("Secure Boot is enabled and the module's key is enrolled", state)
+    elif enrolled is None:
+        yield unknown("Secure Boot is enabled; whether the module's key is enrolled could not be told")
+    else:
+        yield fail(
+            "Secure Boot is enabled and the key that signs the driver's module is not enrolled",
+            "enroll_key",
+            observed="not enrolled",
+            expected="enrolled",
+        )
+
+
+@check("driver-responsive", proves="the driver is loaded and NVML answers within its deadline", source=NVML_API)
+def driver_responsive(node: Node) -> Iterator[Result]:
+    """Say why NVML does not answer; a hung driver is an answer."""
+    state = node.facts["nvml.state"]
+    error = node.facts.get("nvml.error.text")
+    if not node.foreign_kernel and not node.facts.get("pci.gpus", True):
+        yield skipped(NO_GPU)
+    elif state in ("ok", "no_devices"):
+        yield ok("NVML answers", state)
+    elif state == "mismatch":
+        yield skipped("NVML refuses a driver of another version (see driver-match)")
+    elif state == "unresponsive":
+        yield fail(
+            "the driver does not answer: NVML was given up at its deadline",
+            "reboot",
+            observed=state,
+            expected="ok",
+            reason=error,
+        )
+    elif state in ("absent", "not_loaded"):
+        cause, remedy = _not_running(node, state)
+        yield fail(f"the NVIDIA driver is not running: {cause}", remedy, observed=state, expected="ok", reason=error)
+    else:
+        yield fail(f"NVML answers {error or state}", "reboot", observed=state, expected="ok", reason=error)
+
+
+def _not_running(node: Node, state: str) -> tuple[str, str]:
+    """Return (cause, remedy) for a driver that is absent or not loaded."""
+    running = next((kernel for kernel in node.facts.get("kernels", []) if kernel.get("running")), None)
+    causes = (
+        (node.foreign_kernel, "the container was given no GPU", "configure"),
+        (not _installed(node), "it is not installed", "install_driver"),
+        (
+            state == "absent" and node.facts.get("modules.nvidia.loaded"),
+            "the module is loaded, libnvidia-ml.so.1 is missing",
+            "reinstall_driver",
+        ),
+        (node.facts.get("nouveau.bound"), "nouveau holds the GPUs", "reboot"),
+        (
+            running and not running.get("nvidia_module"),
+            f"the running kernel has no nvidia module: {_unbuilt(running or Facts({}))}",
+            "rebuild_module",
+        ),
+        (node.facts.get("system.secure_boot") == "enabled", "Secure Boot does not let its module load", "enroll_key"),
+    )
+    return next(((cause, remedy) for holds, cause, remedy in causes if holds), ("its module is not loaded", "reboot"))
+
+
+def _installed(node: Node) -> bool:
+    return bool(node.facts.get("driver.packages") or node.facts.get("driver.runfile"))
+
+
+@check(
+    "persistence",
+    proves="the driver stays initialised without clients, so that settings last and starts are fast",
+    source="https://docs.nvidia.com/deploy/driver-persistence/",
+    per_gpu=True,
+)
+def persistence(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Expect persistence mode on, unless the plan says otherwise."""
+    enabled = gpu["persistence"]
+    if node.plan and node.plan.get("driver.persistence") is False:
+        yield skipped("the plan leaves persistence off")
+    elif enabled:
+        yield ok("persistence mode is on", enabled)
+    else:
+        yield warn("persistence mode is off", "configure", observed=False, expected=True)
+
+
+@check(
+    "packages-consistent",
+    proves="no installation of packages was interrupted half-way",
+    source="https://manpages.debian.org/stable/dpkg/dpkg.1.en.html",
+)
+def packages_consistent(node: Node) -> Iterator[Result]:
+    """Look for an interrupted run of dpkg, which leaves drivers unpacked and modules unbuilt."""
+    state = node.facts["system.package_state"]
+    if state == "interrupted":
+        yield fail("a package installation was interrupted", "repair_packages", observed=state, expected="ok")
+    elif state == "ok":
+        yield ok("packages are consistent", state)
+    else:
+        yield skipped(f"package state {state}")

@@ -1,0 +1,246 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a check is, what it reads and what it answers. No I/O happens here.
+
+A check is a function of a Node (facts, plan, profiles) that yields Results. It reads facts by path; an absent
+fact ends the check with a result that says which fact is absent, so no check guards against it by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Callable
+
+# Rising: a run's verdict is its worst severity.
+SEVERITIES = ("ok", "skipped", "info", "unknown", "warn", "fail")
+
+# The fixed vocabulary of remedies, and the sentence a user reads.
+REMEDIES = {
+    "none": "Nothing to do.",
+    "restart_app": "Restart the program that used the GPU; if it comes back, look for the error in that program.",
+    "stop_app": "Wait for, or stop, the programs that use the GPU.",
+    "reset_gpu": "Stop the programs on this GPU and reset it (nvidia-smi --gpu-reset -i <bus id>), or reboot.",
+    "reboot": "Reboot the node when its GPUs are idle.",
+    "power_cycle": "Switch the node off, wait a minute, switch it on again.",
+    "install_driver": "Install the NVIDIA driver (site.yml does).",
+    "reinstall_driver": "Install the NVIDIA driver again, all of its packages in one version.",
+    "upgrade_driver": "Move to a driver version with the security fixes.",
+    "upgrade_software": "Move to the version named.",
+    "install_software": "Install what is named.",
+    "rebuild_module": "Install the kernel's headers, then build the module: dkms autoinstall -k <kernel>.",
+    "rebuild_initramfs": "Rebuild the initramfs (update-initramfs -u -k <kernel>, or dracut --force), then reboot.",
+    "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
+    "Secure Boot off in the firmware.",
+    "repair_packages": "Finish the interrupted installation: dpkg --configure -a, then apt-get -f install.",
+    "configure": "Set it as named; gpulab's role for it does.",
+    "start_service": "Start and enable the service named.",
+    "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",
+    "check_seating": "Switch the node off; reseat the card, its riser and its cables; try another slot.",
+    "check_cooling": "Check fans, air flow, dust and the room's temperature.",
+    "check_power": "Check the power supplies and the GPU's power cables.",
+    "free_space": "Free disk space on the file system named.",
+    "rma": "Have the board replaced under warranty.",
+    "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",
+}
+
+
+class Unread(Exception):  # noqa: N818 - a fact that cannot be had is no error of the program
+    """A fact that is absent, or that NVML did not give.
+
+    error is NVML's name for why, or None when the fact is absent. unsupported says that there is nothing to read:
+    the board, the driver or the library does not have it.
+    """
+
+    def __init__(self, path: str, error: str | None = None, *, unsupported: bool = False) -> None:
+        """Keep where it was looked for and what NVML said."""
+        super().__init__(path)
+        self.path = path
+        self.error = error
+        self.unsupported = unsupported
+
+
+class Facts:
+    """Nested facts, read by dotted path: ``facts["system.kernel"]``.
+
+    A mapping comes back as Facts, a list of mappings as a list of Facts, all else as it is. An absent path raises
+    Unread, and so does a reading that NVML refused: {"unsupported": NAME} or {"error": NAME, "code": number}.
+    """
+
+    def __init__(self, data: dict[str, Any], path: str = "") -> None:
+        """Wrap data, which lies at path in the whole."""
+        self.data = data
+        self.path = path
+
+    def __getitem__(self, path: str) -> Any:
+        """Return what lies at path; raise Unread where there is nothing to read."""
+        at: Any = self.data
+        whole = f"{self.path}.{path}" if self.path else path
+        for key in path.split("."):
+            _raise_refused(at, whole)
+            if not isinstance(at, dict) or key not in at:
+                raise Unread(whole)
+            at = at[key]
+        _raise_refused(at, whole)
+        if isinstance(at, dict):
+            return Facts(at, whole)
+        if isinstance(at, list):
+            return [Facts(item, f"{whole}[{n}]") if isinstance(item, dict) else item for n, item in enumerate(at)]
+        return at
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return what lies at path, or default where it cannot be read or is null."""
+        try:
+            found = self[path]
+        except Unread:
+            return default
+        return default if found is None else found
+
+
+def _raise_refused(at: Any, path: str) -> None:
+    if isinstance(at, dict) and isinstance(at.get("unsupported"), str):
+        raise Unread(path, at["unsupported"], unsupported=True)
+    if isinstance(at, dict) and isinstance(at.get("error"), str):
+        raise Unread(path, at["error"])
+
+
+@dataclass(frozen=True)
+class Result:
+    """One answer of one check, about the node or one of its GPUs.
+
+    severity is one of SEVERITIES, remediation one of REMEDIES. gpu is {"uuid", "bus_id", "index"} or None.
+    reason says why: the named cause of a finding, or what kept a check from being made.
+    """
+
+    severity: str
+    summary: str
+    observed: Any = None
+    expected: Any = None
+    unit: str | None = None
+    reason: str | None = None
+    remediation: str = "none"
+    gpu: dict[str, Any] | None = None
+    id: str = ""
+    source: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        return asdict(self)
+
+
+def ok(summary: str, observed: Any = None, **more: Any) -> Result:
+    """Answer that what was checked holds."""
+    return Result("ok", summary, observed, **more)
+
+
+def skipped(reason: str) -> Result:
+    """Answer that the check does not apply to this node, and why."""
+    return Result("skipped", "not applicable", reason=reason)
+
+
+def unknown(reason: str) -> Result:
+    """Answer that the check applies but could not be made, and why."""
+    return Result("unknown", "could not be checked", reason=reason)
+
+
+def warn(summary: str, remediation: str, **more: Any) -> Result:
+    """Answer that something wants attention; work can go on."""
+    return Result("warn", summary, remediation=remediation, **more)
+
+
+def fail(summary: str, remediation: str, **more: Any) -> Result:
+    """Answer that the node is not fit for work until this is remedied."""
+    return Result("fail", summary, remediation=remediation, **more)
+
+
+@dataclass(frozen=True)
+class Node:
+    """All that a check may look at.
+
+    plan is None where no plan was made. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
+    expected of that board), "xids" (number -> NVIDIA's record) and "branches" (driver branch -> its record).
+    expected_gpus is the number that the operator declared, or None.
+    """
+
+    facts: Facts
+    plan: Facts | None = None
+    catalog: dict[str, dict[Any, Any]] = field(default_factory=dict)
+    expected_gpus: int | None = None
+
+    @property
+    def foreign_kernel(self) -> bool:
+        """Whether this is a container on a real machine: its kernel and its modules are the host's affair."""
+        return bool(self.facts.get("system.container", False)) and not self.facts.get("simulated")
+
+    @property
+    def pci_gpus(self) -> list[Facts]:
+        """The GPUs on the PCI bus; Unread when the bus was not read."""
+        return self.facts["pci.gpus"] or []
+
+    @property
+    def gpus(self) -> list[Facts]:
+        """The GPUs that NVML lists; none when it does not answer."""
+        return self.facts.get("nvml.gpus", [])
+
+    def profile(self, gpu: Facts) -> dict[str, Any]:
+        """Return what is expected of this board; empty for one that nobody described."""
+        found: dict[str, Any] = self.catalog.get("profiles", {}).get(gpu.get("device"), {})
+        return found
+
+    def kernels(self) -> list[Facts]:
+        """Return the kernels installed on the node, in the order of the facts."""
+        return [kernel for kernel in self.facts["kernels"] if kernel.get("installed", True)]
+
+
+Finder = Callable[..., Iterable[Result]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check in the registry. per_gpu checks are called once per NVML GPU, with (node, gpu).
+
+    requires names the capability that the check needs of a board: a board whose profile lists it must answer, on
+    another board the check is skipped when the driver says it is not supported. on_host marks what a container
+    cannot tell, its kernel being the host's.
+    """
+
+    id: str
+    proves: str
+    source: str
+    find: Finder
+    per_gpu: bool = False
+    requires: str | None = None
+    on_host: bool = False
+
+
+REGISTRY: dict[str, Check] = {}
+
+
+def check(id_: str, **about: Any) -> Callable[[Finder], Finder]:
+    """Put the decorated function into the registry, with what Check says about it.
+
+    Raises ValueError when the id is taken.
+    """
+
+    def register(find: Finder) -> Finder:
+        if id_ in REGISTRY:
+            msg = f"two checks are called {id_}"
+            raise ValueError(msg)
+        REGISTRY[id_] = Check(id_, find=find, **about)
+        return find
+
+    return register
+
+
+def worst(severities: Iterable[str]) -> str:
+    """Return the gravest of the severities; ok when there is none."""
+    return max(severities, key=SEVERITIES.index, default="ok")
+
+
+def count(results: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return how many results there are of each severity."""
+    counts = dict.fromkeys(SEVERITIES, 0)
+    for result in results:
+        counts[result["severity"]] += 1
+    return counts

@@ -1,0 +1,65 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: report
+short_description: Report what the proof found on all hosts of the play
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - Writes C(report.html) (one file, needs no network), C(report.json), C(junit.xml) and for each host C(HOST.prom) for
+    the Prometheus node exporter's textfile collector.
+  - Takes each host's C(gpulab) facts, the result of M(gpulab.node.verify) registered as C(gpulab_verify), and that of
+    M(gpulab.node.gpu_facts) registered as C(gpulab_reading). A host without results is named with what is known.
+  - Runs once, on the controller. It never connects to a node.
+options:
+  directory:
+    description: Where to write. Unset writes to C(reports/TIME) below the working directory, to which C(reports/latest)
+      then points.
+    type: path
+  baseline:
+    description: A C(report.json) of an earlier run. The report then says what changed since.
+    type: path
+attributes:
+  check_mode:
+    description: The report is written all the same, on the controller. Nodes are never changed.
+    support: full
+  diff_mode:
+    description: Nothing on a node is changed.
+    support: none
+seealso:
+  - module: gpulab.node.verify
+"""
+
+EXAMPLES = r"""
+- name: Report on all hosts of the play
+  gpulab.node.report:
+    baseline: reports/2026-11-01T120000Z/report.json
+  register: report
+
+- name: Show a line for each host
+  ansible.builtin.debug:
+    msg: "{{ report.msg }}"
+  run_once: true
+"""
+
+RETURN = r"""
+directory:
+  description: Where the report is.
+  returned: success
+  type: str
+  sample: reports/2026-11-21T093000Z
+verdict:
+  description: The gravest severity on any host.
+  returned: success
+  type: str
+counts:
+  description: How many results there are of each severity, on all hosts.
+  returned: success
+  type: dict
+"""

@@ -1,0 +1,107 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: verify
+short_description: Judge a GPU node by its facts
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - Runs gpulab's checks over the facts that M(gpulab.node.gpu_facts) gathered and, where there is one, the plan of
+    M(gpulab.node.plan).
+  - Fails the host when a finding is at least as grave as O(fail_on), and names each such finding and its remedy.
+  - Runs on the controller. It never connects to the node.
+  - Register its result as C(gpulab_verify), which is where M(gpulab.node.report) looks for it.
+options:
+  level:
+    description: How deep to look. V(quick) looks at facts only.
+    type: str
+    choices: [quick]
+    default: quick
+  fail_on:
+    description: The least grave severity that fails the host.
+    type: str
+    choices: [warn, fail]
+    default: fail
+  expected_gpus:
+    description: How many GPUs the node is declared to have. Unset accepts the number on its PCI bus.
+    type: int
+  profile:
+    description: Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width).
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    description: The same as without, as nothing is changed.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+seealso:
+  - module: gpulab.node.gpu_facts
+  - module: gpulab.node.report
+"""
+
+EXAMPLES = r"""
+- name: Read the node
+  gpulab.node.gpu_facts:
+
+- name: Judge the node
+  gpulab.node.verify:
+    expected_gpus: 8
+    fail_on: warn
+  register: gpulab_verify
+"""
+
+RETURN = r"""
+results:
+  description: The answer of every check.
+  returned: when the node has facts
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Name of the check.
+      type: str
+    severity:
+      description: One of V(ok), V(skipped), V(info), V(unknown), V(warn), V(fail).
+      type: str
+    summary:
+      description: What was found, in one line.
+      type: str
+    observed:
+      description: The value found.
+      type: raw
+    expected:
+      description: The value that was expected.
+      type: raw
+    unit:
+      description: Unit of both values.
+      type: str
+    gpu:
+      description: The GPU that this is about, with its index, uuid and bus_id.
+      type: dict
+    reason:
+      description: The cause of a finding, or why a check was not made.
+      type: str
+    remediation:
+      description: The remedy, one word of a fixed vocabulary.
+      type: str
+    source:
+      description: Where the check's rule comes from.
+      type: str
+counts:
+  description: How many results there are of each severity.
+  returned: when the node has facts
+  type: dict
+  sample: {ok: 41, skipped: 3, info: 0, unknown: 0, warn: 1, fail: 0}
+worst:
+  description: The gravest severity among the results.
+  returned: when the node has facts
+  type: str
+"""

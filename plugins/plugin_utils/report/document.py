@@ -1,0 +1,143 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run's proof as one document: what report.json holds and every other format is made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks import fleet, runner
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    REMEDIES,
+    SEVERITIES,
+    Facts,
+    count,
+    worst,
+)
+
+SCHEMA = 1
+FINDINGS = ("fail", "warn", "unknown", "info")
+
+
+def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
+    """Return the document of a run.
+
+    hosts maps each host's name to {"facts", "verify", "reading"}: its gpulab facts, the result of the verify task and
+    that of gpu_facts, each None where it is not there. created is the time of the run, ISO 8601 in UTC.
+    """
+    compared = fleet.compare({name: Facts(host["facts"]) for name, host in hosts.items() if host["facts"]})
+    entries = [_host(name, host, compared.get(name, [])) for name, host in sorted(hosts.items())]
+    used = {result["remediation"] for entry in entries for result in entry["results"]}
+    return {
+        "schema": SCHEMA,
+        "created": created,
+        "verdict": worst(entry["verdict"] for entry in entries),
+        "counts": count(result for entry in entries for result in entry["results"]),
+        "checks": {
+            **{check.id: {"proves": check.proves, "source": check.source} for check in runner.checks()},
+            **{known.id: {"proves": known.proves, "source": known.source} for known in fleet.COMPARISONS},
+        },
+        "remedies": {remedy: REMEDIES[remedy] for remedy in sorted(used)},
+        "hosts": entries,
+    }
+
+
+def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any]:
+    facts = Facts(host["facts"] or {})
+    state, detail = _state(host)
+    results = list((host["verify"] or {}).get("results") or []) + [result.as_dict() for result in compared]
+    return {
+        "name": name,
+        "state": state,
+        "detail": detail,
+        "verdict": worst(result["severity"] for result in results) if state == "verified" else "fail",
+        "counts": count(results),
+        "simulated": facts.get("simulated") or None,
+        "system": facts.get("system.name"),
+        "kernel": facts.get("system.kernel"),
+        "driver": facts.get("nvml.driver_version") or facts.get("driver.library"),
+        "gpus": inventory(facts),
+        "results": results,
+    }
+
+
+def _state(host: dict[str, Any]) -> tuple[str, str | None]:
+    """Return (state, detail): verified, unreachable, or failed before it could be judged."""
+    if (host["verify"] or {}).get("results"):
+        return "verified", None
+    for task in (host["reading"] or {}, host["verify"] or {}):
+        if task.get("unreachable"):
+            return "unreachable", str(task.get("msg", ""))
+        if task.get("failed"):
+            return "failed", str(task.get("msg", ""))
+    return "failed", "no result: it failed or became unreachable earlier in this run"
+
+
+def inventory(facts: Facts) -> list[dict[str, Any]]:
+    """Return one record for each GPU of a node: NVML's where it answers, else what the PCI bus shows."""
+    listed = [
+        {
+            "index": gpu.get("index"),
+            "model": gpu.get("name"),
+            "device": gpu.get("device"),
+            "uuid": gpu.get("uuid"),
+            "serial": gpu.get("serial"),
+            "bus_id": gpu.get("bus_id"),
+            "vbios": gpu.get("vbios"),
+            "memory_mib": gpu.get("memory_mib.total"),
+            "pcie": _pcie(gpu),
+            "power_limit_watts": gpu.get("power_mw.enforced_limit", 0) // 1000 or None,
+            "temperature_celsius": gpu.get("temperature.gpu"),
+            "ecc": gpu.get("ecc.mode.enabled"),
+            "last_xid": None,
+        }
+        for gpu in facts.get("nvml.gpus", [])
+    ]
+    return listed or [
+        {"model": gpu.get("device"), "device": gpu.get("device"), "bus_id": gpu.get("address")}
+        for gpu in facts.get("pci.gpus", [])
+    ]
+
+
+def _pcie(gpu: Facts) -> str | None:
+    width = gpu.get("pcie.width")
+    return f"gen {gpu.get('pcie.generation')} of {gpu.get('pcie.max_generation')}, x{width}" if width else None
+
+
+def findings(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a person must look at, the gravest first; one finding names all of its GPUs."""
+    grouped: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for result in results:
+        if result["severity"] in FINDINGS:
+            key = tuple(str(result[part]) for part in ("id", "severity", "summary", "reason", "observed", "expected"))
+            entry = grouped.setdefault(key, {**result, "gpus": []})
+            if result["gpu"]:
+                entry["gpus"].append(result["gpu"])
+    return sorted(grouped.values(), key=lambda entry: -SEVERITIES.index(entry["severity"]))
+
+
+def compare(document: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    """Return what changed since an earlier document: findings that are new, and those that are gone."""
+    now, before = _signatures(document), _signatures(earlier)
+    both = {host["name"] for host in document["hosts"]} & {host["name"] for host in earlier["hosts"]}
+    return {
+        "earlier": earlier["created"],
+        "new": [now[key] for key in sorted(now.keys() - before.keys()) if key[0] in both],
+        "gone": [before[key] for key in sorted(before.keys() - now.keys()) if key[0] in both],
+        "hosts_added": sorted({host["name"] for host in document["hosts"]} - both),
+        "hosts_removed": sorted({host["name"] for host in earlier["hosts"]} - both),
+    }
+
+
+def _signatures(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return the findings of warn and above by what makes them the same in two runs: host, check, severity and GPU."""
+    return {
+        (host["name"], result["id"], result["severity"], str((result["gpu"] or {}).get("uuid"))): {
+            "host": host["name"],
+            **{part: result[part] for part in ("id", "severity", "summary", "gpu")},
+        }
+        for host in document["hosts"]
+        for result in host["results"]
+        if result["severity"] in ("warn", "fail")
+    }

@@ -1,0 +1,84 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write a proof's document to disk, each file whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import junit, prometheus, terminal
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["place", "terminal", "write"]
+REPORTS = Path("reports")
+READABLE = 0o644
+
+
+def place(directory: str | None, now: datetime) -> Path:
+    """Return the directory for this run's report, made if need be.
+
+    Without one given it is reports/<UTC time>, and reports/latest points to it. Raises Refusal V003.
+    """
+    path = Path(directory) if directory else REPORTS / f"{now:%Y-%m-%dT%H%M%SZ}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not directory:
+            _point(REPORTS / "latest", path.name)
+    except OSError as error:
+        raise refuse("V003", path=path, detail=error.strerror) from error
+    return path
+
+
+def write(document: dict[str, Any], earlier: dict[str, Any] | None, directory: Path) -> None:
+    """Write report.json, junit.xml, report.html and a <host>.prom for each host. Raises Refusal V003."""
+    try:
+        for name, text in _texts(document, earlier):
+            _replace(directory / name, text)
+    except OSError as error:
+        raise refuse("V003", path=directory, detail=error.strerror) from error
+
+
+def _texts(document: dict[str, Any], earlier: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+    created = datetime.strptime(document["created"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    yield "report.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
+    yield "junit.xml", junit(document)
+    for host in document["hosts"]:
+        yield f"{_file_name(host['name'])}.prom", prometheus(host, created.timestamp())
+    yield "report.html", html(document, earlier)
+
+
+def _file_name(host: str) -> str:
+    """Return the host's name where it can be a file's, else a name made of it that no other host has."""
+    return host if re.fullmatch(r"\w[\w.:-]*", host, re.ASCII) else quote(host, safe="").replace(".", "%2E")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write the text beside path, then rename it there: a reader sees the old file or the new one."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            os.fchmod(stream.fileno(), READABLE)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink()
+        raise
+
+
+def _point(link: Path, target: str) -> None:
+    """Let the symbolic link point to target, without a moment at which there is none."""
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    temporary.symlink_to(target)
+    temporary.replace(link)

@@ -1,0 +1,426 @@
+"""Healthy nodes as gpu_facts would describe them; the only place in these tests that knows how facts are laid out.
+
+Values per board: captures of nvidia-smi -q where they are public, else data sheets.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof_catalog import catalog
+
+DRIVER = "580.178.04"
+KERNEL, NEXT_KERNEL = "6.1.0-49-amd64", "6.1.0-50-amd64"
+ABSENT = {"unsupported": "NOT_SUPPORTED"}
+CATALOG = catalog()
+
+# name, PCI device id, count, memory MiB, PCIe generation, lanes, watts, NVLinks, active NVLinks, NVSwitches, extra
+MODELS: dict[str, dict[str, Any]] = {
+    "h100x8": {
+        "name": "NVIDIA H100 80GB HBM3",
+        "device": "10de:2330",
+        "count": 8,
+        "memory": 81559,
+        "generation": 5,
+        "watts": 700,
+        "links": 18,
+        "nvswitches": 4,
+        "architecture": "hopper",
+        "banks": 2560,
+        "margin": 58,
+        "hbm": True,
+        "ecc": True,
+    },
+    "h200x8": {
+        "name": "NVIDIA H200",
+        "device": "10de:2335",
+        "count": 8,
+        "memory": 143771,
+        "generation": 5,
+        "watts": 700,
+        "links": 18,
+        "nvswitches": 4,
+        "architecture": "hopper",
+        "banks": 2560,
+        "margin": 55,
+        "hbm": True,
+        "ecc": True,
+    },
+    "b200x8": {
+        "name": "NVIDIA B200",
+        "device": "10de:2901",
+        "count": 8,
+        "memory": 183359,
+        "generation": 5,
+        "watts": 1000,
+        "links": 18,
+        "nvswitches": 0,
+        "architecture": "blackwell",
+        "banks": 3840,
+        "margin": 49,
+        "hbm": True,
+        "ecc": True,
+        "fabric": True,
+    },
+    "a100-pcie-x2": {
+        "name": "NVIDIA A100-PCIE-40GB",
+        "device": "10de:20f1",
+        "count": 2,
+        "memory": 40960,
+        "generation": 4,
+        "watts": 250,
+        "links": 12,
+        "active": 0,
+        "architecture": "ampere",
+        "banks": 640,
+        "limits": (92, 89, 85),
+        "hbm": True,
+        "ecc": True,
+    },
+    "a100-pcie-bridged": {
+        "name": "NVIDIA A100-PCIE-40GB",
+        "device": "10de:20f1",
+        "count": 2,
+        "memory": 40960,
+        "generation": 4,
+        "watts": 250,
+        "links": 12,
+        "architecture": "ampere",
+        "banks": 640,
+        "limits": (92, 89, 85),
+        "hbm": True,
+        "ecc": True,
+    },
+    "h100-nvl-x2": {  # three bridges drive 12 of the 18 links: by design
+        "name": "NVIDIA H100 NVL",
+        "device": "10de:2321",
+        "count": 2,
+        "memory": 95830,
+        "generation": 5,
+        "watts": 400,
+        "links": 18,
+        "active": 12,
+        "architecture": "hopper",
+        "banks": 2560,
+        "margin": 50,
+        "hbm": True,
+        "ecc": True,
+    },
+    "rtx4090x2": {
+        "name": "NVIDIA GeForce RTX 4090",
+        "device": "10de:2684",
+        "count": 2,
+        "memory": 24564,
+        "generation": 4,
+        "watts": 450,
+        "architecture": "ada",
+        "margin": 45,
+        "idle": True,
+        "geforce": True,
+    },
+    "rtx3060": {  # a workstation's card in an x8 slot
+        "name": "NVIDIA GeForce RTX 3060",
+        "device": "10de:2503",
+        "count": 1,
+        "memory": 12288,
+        "generation": 4,
+        "watts": 170,
+        "architecture": "ampere",
+        "limits": (98, 95, 93),
+        "idle": True,
+        "geforce": True,
+        "slot": 8,
+    },
+    "l40s": {  # wired x8, as in the cloud
+        "name": "NVIDIA L40S",
+        "device": "10de:26b9",
+        "count": 1,
+        "memory": 46068,
+        "generation": 4,
+        "watts": 350,
+        "width": 8,
+        "architecture": "ada",
+        "banks": 192,
+        "margin": 59,
+        "ecc": True,
+    },
+    "t4": {
+        "name": "Tesla T4",
+        "device": "10de:1eb8",
+        "count": 1,
+        "memory": 15360,
+        "generation": 3,
+        "watts": 70,
+        "width": 8,
+        "architecture": "turing",
+        "limits": (96, 93, 85),
+        "ecc": True,
+        "pages": True,
+        "idle": True,
+    },
+    "v100x4": {
+        "name": "Tesla V100-SXM2-16GB",
+        "device": "10de:1db1",
+        "count": 4,
+        "memory": 16384,
+        "generation": 3,
+        "watts": 300,
+        "links": 6,
+        "architecture": "volta",
+        "limits": (90, 87, 83),
+        "hbm": True,
+        "ecc": True,
+        "pages": True,
+    },
+    "unknown-model": {
+        "name": "NVIDIA Graphics Device",
+        "device": "10de:3fff",
+        "count": 2,
+        "memory": 32768,
+        "generation": 6,
+        "watts": 500,
+        "architecture": "architecture 14",
+        "margin": 50,
+    },
+}
+
+
+def healthy(model: str) -> dict[str, Any]:
+    """Return the facts of a provisioned, healthy and idle node with these GPUs."""
+    spec = MODELS[model]
+    addresses = [f"0000:{0x19 + 0x10 * n:02x}:00.0" for n in range(spec["count"])]
+    return copy.deepcopy(
+        {
+            "schema": 1,
+            "simulated": False,
+            "system": {
+                "id": "debian",
+                "version": "12",
+                "name": "Debian GNU/Linux 12 (bookworm)",
+                "architecture": "x86_64",
+                "hostname": "node1",
+                "kernel": KERNEL,
+                "container": False,
+                "virtualization": "none",
+                "python": "3.11.2",
+                "secure_boot": "disabled",
+                "mok_enrolled": None,
+                "cpu_cores": 64,
+                "memory_mib": 2 * spec["memory"] * spec["count"],
+                "boot_id": "5f1c",
+                "package_state": "ok",
+            },
+            "pci": {
+                "gpus": [_pci(spec, address) for address in addresses],
+                "nvswitches": [
+                    {"address": f"0000:0{n}:00.0", "device": "10de:22a3"} for n in range(spec.get("nvswitches", 0))
+                ],
+            },
+            "kernels": [_kernel(KERNEL, running=True), _kernel(NEXT_KERNEL, next_boot=True)],
+            "modules": {
+                "nvidia": {"loaded": True, "version": DRIVER},
+                "nouveau": {"loaded": False, "version": None},
+                "nova_core": {"loaded": False, "version": None},
+            },
+            "nouveau": {"blacklisted": True, "bound": []},
+            "driver": {
+                "packages": [{"name": "nvidia-driver", "version": f"{DRIVER}-1", "source": "nvidia"}],
+                "runfile": None,
+                "library": DRIVER,
+                "module_on_disk": DRIVER,
+                "holds": [],
+            },
+            "nvml": {
+                "state": "ok",
+                "error": None,
+                "driver_version": DRIVER,
+                "nvml_version": f"13.{DRIVER}",
+                "cuda_version": "13.0",
+                "gpus": [_gpu(spec, index, address) for index, address in enumerate(addresses)],
+                "peers": [
+                    {
+                        "gpus": [a, b],
+                        "ancestor": "node",
+                        "read": "ok",
+                        "write": "ok",
+                        "nvlink": "ok" if _active(spec) else "not_supported",
+                    }
+                    for a in range(spec["count"])
+                    for b in range(a + 1, spec["count"])
+                ],
+            },
+            "users_of_gpus": {"state": "idle", "who": [], "sessions": []},
+            "filesystems": [
+                {
+                    "mount": "/",
+                    "free_mib": 200000,
+                    "size_mib": 400000,
+                    "free_inodes": 10**7,
+                    "read_only": False,
+                    "type": "ext4",
+                }
+            ],
+            "engines": {
+                "docker": "28.0.1",
+                "podman": None,
+                "containerd": "1.7.27",
+                "nvidia_container_toolkit": "1.19.1",
+            },
+            "reboot": {"reasons": []},
+        }
+    )
+
+
+def _active(spec: dict[str, Any]) -> int:
+    return int(spec.get("active", spec.get("links", 0)))
+
+
+def _pci(spec: dict[str, Any], address: str) -> dict[str, Any]:
+    width, speed = spec.get("width", spec.get("slot", 16)), {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}[spec["generation"]]
+    return {
+        "address": address,
+        "device": spec["device"],
+        "subsystem": "10de:16c1",
+        "class": "0302",
+        "driver": "nvidia",
+        "numa_node": 0,
+        "link": {
+            "width": width,
+            "max_width": 16,
+            "speed_gts": 2.5 if spec.get("idle") else speed,
+            "max_speed_gts": speed,
+        },
+        "bridge_link": {"width": width, "max_width": spec.get("slot", 16), "speed_gts": speed, "max_speed_gts": speed},
+    }
+
+
+def _kernel(version: str, *, running: bool = False, next_boot: bool = False) -> dict[str, Any]:
+    return {
+        "version": version,
+        "running": running,
+        "installed": True,
+        "next_boot": next_boot,
+        "headers": f"/usr/src/linux-headers-{version}",
+        "markers": [],
+        "dkms": [{"module": "nvidia", "version": DRIVER, "state": "installed"}],
+        "nvidia_module": DRIVER,
+        "nvidia_module_flavour": "open",
+        "nvidia_module_signer": None,
+        "initramfs": {"path": f"/boot/initrd.img-{version}", "nouveau": True, "blacklist": True, "error": None},
+    }
+
+
+def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
+    ecc, geforce, idle = spec.get("ecc"), spec.get("geforce"), spec.get("idle")
+    shutdown, slowdown, gpu_max = spec.get("limits", (ABSENT, ABSENT, ABSENT))
+    zeros = {"corrected": 0, "uncorrected": 0, "dram_uncorrected": 0, "sram_uncorrected": 0}
+    none = dict.fromkeys(zeros, ABSENT)
+    generation, width = spec["generation"], spec.get("width", spec.get("slot", 16))
+    rows = {"corrected": 0, "uncorrected": 0, "pending": False, "failure": False}
+    banks = {"max": spec.get("banks", 0), "high": 0, "partial": 0, "low": 0, "none": 0}
+    return {
+        "index": index,
+        "name": spec["name"],
+        "uuid": f"GPU-00000000-0000-0000-0000-{index:012d}",
+        "serial": ABSENT if geforce else f"16530230000{index}",
+        "bus_id": address,
+        "device": spec["device"],
+        "subsystem": "10de:16c1",
+        "vbios": "96.00.89.00.01",
+        "board_part_number": ABSENT if geforce else "692-2G520",
+        "minor": index,
+        "architecture": spec["architecture"],
+        "compute_capability": "9.0",
+        "numa_node": 0,
+        "pcie": {
+            "generation": 1 if idle else generation,
+            "max_generation": generation,
+            "gpu_max_generation": generation,
+            "width": width,
+            "max_width": 16,
+            "replays": 0,
+        },
+        "memory_mib": {"total": spec["memory"], "used": 4, "bar1": 131072},
+        "temperature": {
+            "gpu": 34,
+            "memory": 42 if spec.get("hbm") else ABSENT,
+            "margin": spec.get("margin", ABSENT),
+            "shutdown": shutdown,
+            "slowdown": slowdown,
+            "gpu_max": gpu_max,
+            "memory_max": 95 if spec.get("hbm") else ABSENT,
+            "shutdown_tlimit": -8 if "margin" in spec else ABSENT,
+            "slowdown_tlimit": -2 if "margin" in spec else ABSENT,
+            "gpu_max_tlimit": 0 if "margin" in spec else ABSENT,
+            "memory_max_tlimit": ABSENT,
+        },
+        "power_mw": {
+            "usage": 70000,
+            "limit": spec["watts"] * 1000,
+            "enforced_limit": spec["watts"] * 1000,
+            "default_limit": spec["watts"] * 1000,
+            "constraints": {"min": 60000, "max": spec["watts"] * 1000},
+        },
+        "clocks": {
+            "sm": 210,
+            "memory": 2619,
+            "max_sm": 1980,
+            "max_memory": 2619,
+            "performance_state": 8 if idle else 0,
+            "event_reasons": 0x5 if idle else 0x1,
+        },
+        "ecc": {
+            "mode": {"enabled": True, "pending": True} if ecc else ABSENT,
+            "volatile": zeros if ecc else none,
+            "aggregate": zeros if ecc else none,
+            "sram_threshold_exceeded": False if ecc and not spec.get("pages") else ABSENT,
+        },
+        # A GeForce RTX 4090 answers the remapping call with zeros and no error.
+        "remapped_rows": {**rows, "banks": banks}
+        if spec.get("banks")
+        else {**rows, "banks": ABSENT}
+        if geforce
+        else ABSENT,
+        "retired_pages": {"single_bit": 0, "double_bit": 0, "pending": False}
+        if spec.get("pages")
+        else {"single_bit": ABSENT, "double_bit": ABSENT, "pending": ABSENT},
+        "nvlink": {
+            "count": spec.get("links", ABSENT),
+            "links": [_link(n, active=n < _active(spec)) for n in range(spec.get("links", 0))],
+        },
+        "fabric": {
+            "state": "completed",
+            "status": "SUCCESS",
+            "clique": 0,
+            "cluster": "0" * 32,
+            "health_mask": 0,
+            "health_summary": 1,
+        }
+        if spec.get("nvswitches") or spec.get("fabric")
+        else ABSENT,
+        "inforom": {"version": "G520.0200.00.05", "valid": True},
+        "gsp": {"mode": {"enabled": True, "default": True}, "version": DRIVER},
+        "recovery_action": 0,
+        "persistence": True,
+        "compute_mode": 0,
+        "mig": {"enabled": False, "pending": False} if spec.get("hbm") and "pages" not in spec else ABSENT,
+        "utilization": {"gpu": 0, "memory": 0},
+        "processes": [],
+    }
+
+
+def _link(number: int, *, active: bool) -> dict[str, Any]:
+    return {
+        "link": number,
+        "active": active,
+        "version": 4,
+        "speed_mbps": 26562 if active else ABSENT,
+        "errors": {"replay": 0, "recovery": 0, "crc_flit": 0, "crc_data": 0},
+    }
+
+
+def node(facts: dict[str, Any], plan: dict[str, Any] | None = None, expected_gpus: int | None = None) -> Node:
+    """Return what checks look at, with the project's own catalogue."""
+    return Node(Facts(facts), Facts(plan) if plan else None, CATALOG, expected_gpus)

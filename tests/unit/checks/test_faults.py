@@ -1,0 +1,30 @@
+"""Every fault is found by the right check, with the right remedy, and by no check that has nothing to do with it."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
+
+from . import nodes
+from .faults import FAULTS
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_fault_is_found_by_its_check_with_its_remedy(fault):
+    results = verify(nodes.node(fault.facts(), fault.plan, fault.expected_gpus))
+    grave = [r for r in results if r.severity in ("warn", "fail")]
+    found = {(r.id, r.severity, r.remediation) for r in grave}
+    assert (fault.check, fault.severity, fault.remediation) in found
+    assert {r.id for r in grave} == {fault.check, *fault.also}
+    if fault.says:
+        assert any(fault.says in f"{r.summary} {r.reason}" for r in grave)
+
+
+def test_faults_are_distinct_and_cover_every_check():
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    assert {check.id for check in checks()} == {fault.check for fault in FAULTS}
+
+
+def test_the_finding_names_its_gpu():
+    facts = nodes.healthy("rtx4090x2")
+    facts["nvml"]["gpus"][1]["persistence"] = False
+    (finding,) = [r for r in verify(nodes.node(facts)) if r.severity == "warn"]
+    assert finding.gpu == {"index": 1, "uuid": "GPU-00000000-0000-0000-0000-000000000001", "bus_id": "0000:29:00.0"}

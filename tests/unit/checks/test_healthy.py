@@ -1,0 +1,78 @@
+"""A healthy node has no finding, and no set of missing facts makes a check fall over."""
+
+import copy
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from . import nodes
+
+
+@pytest.mark.parametrize("model", nodes.MODELS)
+def test_healthy_node_has_no_finding(model):
+    results = verify(nodes.node(nodes.healthy(model), expected_gpus=nodes.MODELS[model]["count"]))
+    assert [r for r in results if r.severity in ("warn", "fail", "unknown")] == []
+    assert {r.id for r in results} == {c.id for c in checks()}
+    assert {r.severity for r in results} >= {"ok"}
+
+
+def paths(facts, prefix=()):
+    """List the path of every key and list element in the facts."""
+    items = facts.items() if isinstance(facts, dict) else enumerate(facts) if isinstance(facts, list) else ()
+    for key, value in items:
+        yield (*prefix, key)
+        yield from paths(value, (*prefix, key))
+
+
+SMALL = nodes.healthy("a100-pcie-bridged")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(sorted(paths(SMALL), key=str)), min_size=1, max_size=12), st.booleans())
+def test_missing_facts_give_results_and_no_traceback(removed, null):
+    facts = copy.deepcopy(SMALL)
+    for *parents, key in removed:
+        at = facts
+        for parent in parents:
+            at = at.get(parent) if isinstance(at, dict) else at[parent] if at and parent < len(at) else None
+        if isinstance(at, dict) and null and not isinstance(at.get(key), (dict, list)):
+            at[key] = None
+        elif isinstance(at, dict):
+            at.pop(key, None)
+        elif at and key < len(at):
+            del at[key]
+    results = verify(nodes.node(facts))
+    assert {r.id for r in results} == {c.id for c in checks()}
+    assert all(r.severity in SEVERITIES and r.remediation in REMEDIES and r.source for r in results)
+
+
+@pytest.mark.parametrize("facts", [{}, {"pci": {"gpus": []}}, {"nvml": {"state": "absent", "gpus": []}}])
+def test_bare_facts_are_judged(facts):
+    assert {r.id for r in verify(nodes.node(facts))} == {c.id for c in checks()}
+
+
+def test_container_is_not_blamed_for_its_hosts_kernel():
+    facts = nodes.healthy("t4")
+    facts["system"]["container"] = True
+    facts["kernels"] = []
+    facts["nouveau"]["blacklisted"] = False
+    results = {r.id: r for r in verify(nodes.node(facts))}
+    assert results["nouveau-absent"].severity == "skipped"
+    assert "host" in results["driver-next-boot"].reason
+
+
+def test_simulated_node_is_judged_like_a_machine_though_it_is_a_container():
+    facts = nodes.healthy("t4")
+    facts["system"]["container"] = True
+    facts["simulated"] = "simulated Tesla T4"
+    facts["nouveau"]["blacklisted"] = False
+    assert {r.severity for r in verify(nodes.node(facts)) if r.id == "nouveau-absent"} == {"warn"}
+
+
+def test_checks_say_what_they_prove_and_where_the_rule_comes_from():
+    for check in checks():
+        assert check.proves
+        assert check.source.startswith(("https://", "catalog/"))
