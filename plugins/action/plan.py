@@ -1,0 +1,40 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the resolver on the controller, with the facts and the wishes of one host."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timezone
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
+
+
+class ActionModule(ActionBase):
+    """The action behind the module plan."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the plan, or fail with the refusal as data."""
+        result: dict[str, Any] = {**super().run(tmp, task_vars), "changed": False}
+        self.validate_argument_spec(argument_spec={})
+        variables = task_vars or {}
+        facts = variables.get("ansible_facts", {}).get("gpulab")
+        if facts is None:
+            msg = "the facts of this node are missing: run gpulab.node.gpu_facts before gpulab.node.plan"
+            raise AnsibleActionFail(msg)
+        given = {name: self._templar.template(variables[name]) for name in wishes.NAMES if name in variables}
+        today = datetime.now(tz=timezone.utc).date()
+        try:
+            plan = resolve(facts, wishes.complete(given), catalog.load(), today)
+        except Refusal as refusal:
+            return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
+        return {**result, "plan": plan, "because": reasons(plan), "ansible_facts": {"gpulab_plan": plan}}

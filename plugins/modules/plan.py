@@ -1,0 +1,98 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name, which does the work on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: plan
+short_description: Decide all versions for a GPU node, and say why
+version_added: 0.1.0
+author:
+  - The gpulab founders (@gpulab)
+description:
+  - Computes the plan of a node on the controller, from the facts of the node, the wishes in its inventory and the catalog
+    of what works with what.
+  - The wishes are inventory variables such as C(nvidia_driver_branch) or C(cuda_toolkits); all of them are listed in
+    C(plugins/plugin_utils/wishes.py), and each may be left out.
+  - Where no plan can work, the task fails with the code, the cause and the remedy. Nothing is changed in either case.
+notes:
+  - Run M(gpulab.node.gpu_facts) first.
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is ever changed, so check mode makes no difference.
+  diff_mode:
+    support: none
+    description: There is no difference to show.
+options: {}
+seealso:
+  - module: gpulab.node.gpu_facts
+"""
+
+EXAMPLES = r"""
+- name: Read the node
+  gpulab.node.gpu_facts:
+
+- name: Plan the node
+  gpulab.node.plan:
+
+- name: Show what was decided and why
+  ansible.builtin.debug:
+    var: gpulab_plan.driver
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: The plan as a variable of the host.
+  returned: success
+  type: dict
+  contains:
+    gpulab_plan:
+      description: The same as RV(plan).
+      returned: success
+      type: dict
+plan:
+  description: The plan; each part carries its reasons in RV(ignore:because).
+  returned: success
+  type: dict
+  contains:
+    driver:
+      description: Source, branch, version, kernel modules, kernels and packages of the driver.
+      returned: success
+      type: dict
+    reboot:
+      description: Whether a reboot will be needed, and why.
+      returned: success
+      type: dict
+    warnings:
+      description: What the operator ought to know before the plan is applied.
+      returned: success
+      type: list
+      elements: str
+because:
+  description: Every reason of the plan, in its order.
+  returned: success
+  type: list
+  elements: str
+refusal:
+  description: Why there is no plan.
+  returned: failure
+  type: dict
+  contains:
+    code:
+      description: Stable code of the refusal.
+      returned: failure
+      type: str
+      sample: P008
+    cause:
+      description: One line.
+      returned: failure
+      type: str
+    remedy:
+      description: One line.
+      returned: failure
+      type: str
+"""

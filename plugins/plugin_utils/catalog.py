@@ -1,0 +1,90 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The catalog: what works with what, read from the YAML files of C(catalog/) and looked up by name.
+
+A file is read when it is first asked for, and once per process.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2] / "catalog"
+
+Record = dict[str, Any]
+
+# libyaml reads ten times as fast, but is not built into every PyYAML
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Catalog:
+    """The files of one catalog directory, indexed for the resolver."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        """Take the directory; nothing is read yet."""
+        self.root = root
+
+    def read(self, name: str) -> Record:
+        """Read one file of the catalog, name without its ending."""
+        return yaml.load((self.root / f"{name}.yml").read_text(encoding="utf-8"), LOADER)  # noqa: S506  LOADER is safe
+
+    @cached_property
+    def _gpus(self) -> Record:
+        return self.read("gpus")
+
+    @cached_property
+    def _platforms(self) -> Record:
+        return self.read("platforms")
+
+    @cached_property
+    def gpus(self) -> dict[str, Record]:
+        """GPUs by PCI id, such as "10de:2330"."""
+        return {pci_id: gpu for gpu in self._gpus["gpus"] for pci_id in gpu["pci_ids"]}
+
+    @cached_property
+    def architectures(self) -> dict[str, Record]:
+        """What holds for a whole architecture, by its name."""
+        return {record["architecture"]: record for record in self._gpus["architectures"]}
+
+    @cached_property
+    def nvswitches(self) -> dict[str, Record]:
+        """NVSwitches by PCI id."""
+        return {record["pci_id"]: record for record in self._gpus["nvswitches"]}
+
+    @cached_property
+    def branches(self) -> dict[str, Record]:
+        """Driver branches by their number as text, oldest first."""
+        return {record["branch"]: record for record in self.read("driver_branches")["branches"]}
+
+    @cached_property
+    def platforms(self) -> dict[tuple[str, str], Record]:
+        """Platforms by (distribution, version)."""
+        return {(record["distribution"], record["version"]): record for record in self._platforms["platforms"]}
+
+    @cached_property
+    def repositories(self) -> dict[str, Record]:
+        """Package repositories by id."""
+        return {record["id"]: record for record in self._platforms["repositories"]}
+
+    @cached_property
+    def known_issues(self) -> list[Record]:
+        """Pairs of driver and kernel that are known not to work."""
+        return self.read("known_issues")["issues"]
+
+    def platform(self, distribution: str, version: str) -> Record | None:
+        """Return the platform of an os-release id and version: ("rocky", "9.5") is that of RHEL 9."""
+        distribution = self._platforms["same_as"].get(distribution, distribution)
+        return self.platforms.get((distribution, version)) or self.platforms.get(
+            (distribution, version.partition(".")[0])
+        )
+
+
+@lru_cache(maxsize=1)
+def load() -> Catalog:
+    """Return the catalog this collection ships."""
+    return Catalog()

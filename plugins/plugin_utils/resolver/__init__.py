@@ -1,0 +1,40 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The resolver: from the facts of a node, the wishes and the catalog to a plan, or to a refusal.
+
+Nothing here knows Ansible or touches a node: the same input gives the same plan. Each part of the plan has a file of
+its own, and says why it chose what it chose in its C(because).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import driver, reboot
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+
+SCHEMA = 1
+
+
+def resolve(facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, today: date) -> dict[str, Any]:
+    """Return the plan for one node.
+
+    facts are those of the module gpu_facts, wishes a complete set (wishes.complete), today decides what has reached its
+    end of life. Raises Refusal where no plan can work.
+    """
+    case = Case.of(facts, wishes, catalog, today)
+    plan: dict[str, Any] = {"schema": SCHEMA, "driver": driver.plan(case)}
+    plan["reboot"] = reboot.plan(case, plan["driver"])
+    plan["warnings"] = case.warnings
+    return plan
+
+
+def reasons(plan: dict[str, Any]) -> list[str]:
+    """Return every C(because) of a plan, in its order."""
+    return [line for part in plan.values() if isinstance(part, dict) for line in part.get("because", [])]

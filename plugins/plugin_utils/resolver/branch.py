@@ -1,0 +1,121 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which driver branch: the wished one where it can serve, else the newest long-lived one that does."""
+
+from __future__ import annotations
+
+import calendar
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.source import Source
+
+LONG_LIVED = ("long-term-support", "production")
+
+
+def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Return the branch and why this one. Raises Refusal where the wished one, or every one, cannot be taken."""
+    wished = _wished(case)
+    if wished:
+        _check(case, source, wished)
+        return wished, [f"Branch {wished} is wished for."]
+    carried = [case.catalog.branches[name] for name in source.branches]
+    serving = [record for record in carried if _serves(case, record, flavours)]
+    if not serving:
+        raise _none_serves(case, source)
+    accepted = [record for record in serving if accepted_for_life(case, record)]
+    lasting = [record for record in accepted if record["type"] in LONG_LIVED or allowed(case, record["branch"])]
+    if not lasting:
+        record = serving[-1]
+        raise refuse("P008", branch=record["branch"], state=end_of_life(record), better=supported(case))
+    branch = newest([record["branch"] for record in lasting])
+    kind = case.catalog.branches[branch]["type"]
+    return branch, [
+        f"Branch {branch} ({kind}) is the newest long-lived one of {source.label} that serves {names(case)}."
+    ]
+
+
+def accepted_for_life(case: Case, record: dict[str, Any]) -> bool:
+    """Tell whether a branch still gets fixes, or is allowed by name."""
+    return allowed(case, record["branch"]) or not has_ended(record, case.today)
+
+
+def allowed(case: Case, branch: str) -> bool:
+    """Tell whether the operator accepts a branch with its known holes."""
+    return branch in case.wishes["gpulab_allow_branches"]
+
+
+def has_ended(record: dict[str, Any], today: date) -> bool:
+    """Tell whether a branch gets no fixes any more: by NVIDIA's word, or as its day has passed."""
+    return record["ended"] or (record["eol"] is not None and today > _last_day(record["eol"]))
+
+
+def end_of_life(record: dict[str, Any]) -> str:
+    """Say since when a branch gets no fixes, for a message."""
+    return f"its life ended in {record['eol']}" if record["eol"] else "it gets no more fixes from NVIDIA"
+
+
+def supported(case: Case) -> str:
+    """Name the long-lived branches with fixes, for a remedy."""
+    return " or ".join(
+        name
+        for name, record in case.catalog.branches.items()
+        if record["type"] in LONG_LIVED and not has_ended(record, case.today)
+    )
+
+
+def names(case: Case) -> str:
+    """Name the node's GPUs, for a message."""
+    return ", ".join(gpu.name for gpu in case.gpus) or "a node without a GPU"
+
+
+def _wished(case: Case) -> str | None:
+    branch, version = case.wishes["nvidia_driver_branch"], case.wishes["nvidia_driver_version"]
+    if branch and version and branch_of(version) != branch:
+        raise refuse("P015", version=version, branch=branch)
+    return branch or (branch_of(version) if version else None)
+
+
+def _check(case: Case, source: Source, branch: str) -> None:
+    """Refuse a wished branch that is unknown, does not serve a GPU, gets no fixes or is not carried."""
+    record = case.catalog.branches.get(branch)
+    if record is None:
+        raise refuse("P007", branch=branch, known=", ".join(case.catalog.branches))
+    for gpu in case.gpus:
+        if not gpu.served_by(branch):
+            raise refuse("P010", branch=branch, gpu=gpu.name, demand=gpu.demand())
+    if not accepted_for_life(case, record):
+        raise refuse("P008", branch=branch, state=end_of_life(record), better=supported(case))
+    if branch not in source.branches:
+        raise refuse("P013", source=source.label, branch=branch, carried=", ".join(source.branches))
+
+
+def _serves(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> bool:
+    return any(flavour in record["kernel_modules"] for flavour in flavours) and all(
+        gpu.served_by(record["branch"], record["latest"]) for gpu in case.gpus
+    )
+
+
+def _none_serves(case: Case, source: Source) -> Exception:
+    """Return the refusal that names two GPUs without a common branch, or the one that no carried branch serves."""
+    branches = case.catalog.branches
+    for index, one in enumerate(case.gpus):
+        for other in case.gpus[index + 1 :]:
+            if not any(one.served_by(branch) and other.served_by(branch) for branch in branches):
+                return refuse("P004", one=one.name, other=other.name, why=f"{one.demand()} against {other.demand()}")
+    for gpu in case.gpus:
+        if not any(gpu.served_by(branch) for branch in source.branches):
+            return refuse("P014", source=source.label, gpu=gpu.name, demand=gpu.demand())
+    return refuse("P014", source=source.label, gpu=names(case), demand="kernel modules that these branches lack")
+
+
+def _last_day(day_or_month: str) -> date:
+    """Read "2027-03-24", or "2028-06" as the last day of that month."""
+    year, month, *day = (int(number) for number in day_or_month.split("-"))
+    return date(year, month, day[0] if day else calendar.monthrange(year, month)[1])

@@ -1,0 +1,53 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One planning case: what the parts of the resolver share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import gpus
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+
+
+@dataclass
+class Case:
+    """A node, what is wished for it, and what is known."""
+
+    facts: dict[str, Any]
+    wishes: dict[str, Any]
+    catalog: Catalog
+    today: date
+    platform: dict[str, Any]
+    gpus: list[gpus.Gpu]
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, today: date) -> Case:
+        """Read platform and GPUs off the facts. Raises Refusal for a system or a GPU there is no plan for."""
+        system = facts["system"]
+        platform = catalog.platform(system["id"], system["version"])
+        if platform is None or system["architecture"] not in platform["architectures"]:
+            supported = sorted({record["name"] for record in catalog.platforms.values()})
+            raise refuse("P001", system=f"{system['name']} on {system['architecture']}", supported=", ".join(supported))
+        found, warnings = gpus.identify(facts["pci"]["gpus"], catalog)
+        if not found and not wishes["gpulab_without_gpu"]:
+            raise refuse("P002")
+        return cls(facts, wishes, catalog, today, platform, found, warnings)
+
+    @property
+    def container(self) -> bool:
+        """Whether the node is a container, which runs its host's kernel."""
+        return self.facts["system"]["container"]
+
+    @property
+    def architecture(self) -> str:
+        """The CPU architecture as the kernel names it: x86_64 or aarch64."""
+        return self.facts["system"]["architecture"]

@@ -1,0 +1,41 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The driver part of the plan: source, branch, version, kernel modules, kernels and packages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import kernels, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.branch import choose_branch
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.kernel_modules import (
+    allowed_by_gpus,
+    choose_kernel_modules,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+
+
+def plan(case: Case) -> dict[str, Any]:
+    """Return the driver part. Raises Refusal where no driver of the wished kind serves the node."""
+    flavours = allowed_by_gpus(case)
+    origin, why_source = source.choose(case)
+    branch, why_branch = choose_branch(case, origin, flavours)
+    build_for, why_kernels = kernels.to_build_for(case)
+    modules, version, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
+    why_version = source.check_version(case, branch, version)
+    source.check_secure_boot(case, origin)
+    return {
+        "source": origin.name,
+        "branch": branch,
+        "version": version if origin.exact(modules) else None,
+        "newest_known": version,
+        "kernel_modules": modules,
+        **origin.packages(case, branch, version, modules, build_for),
+        "kernels": build_for,
+        "header_packages": kernels.header_packages(case, build_for),
+        "persistence": bool(case.gpus),
+        "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels],
+    }

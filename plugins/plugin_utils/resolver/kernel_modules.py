@@ -1,0 +1,86 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which flavour of the kernel modules, and with it which version: open where every GPU and every kernel allows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import known_issues
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.source import Source
+
+PREFERRED = ("open", "proprietary")
+
+
+def allowed_by_gpus(case: Case) -> tuple[str, ...]:
+    """Return the flavours that drive every GPU of the node and are not wished away, the preferred one first.
+
+    Raises Refusal where two GPUs exclude each other, or a GPU excludes the wished flavour.
+    """
+    for index, one in enumerate(case.gpus):
+        for other in case.gpus[index + 1 :]:
+            if not set(one.kernel_modules) & set(other.kernel_modules):
+                why = f"{one.kernel_modules[0]} against {other.kernel_modules[0]} kernel modules"
+                raise refuse("P004", one=one.name, other=other.name, why=why)
+    wished = case.wishes["nvidia_driver_kernel_modules"]
+    for gpu in case.gpus:
+        if wished != "auto" and wished not in gpu.kernel_modules:
+            raise refuse("P011", wished=wished, gpu=gpu.name, right=" or ".join(gpu.kernel_modules))
+    return tuple(
+        flavour
+        for flavour in PREFERRED
+        if wished in ("auto", flavour) and all(flavour in gpu.kernel_modules for gpu in case.gpus)
+    )
+
+
+def choose_kernel_modules(
+    case: Case, source: Source, branch: str, flavours: tuple[str, ...], kernels: list[str]
+) -> tuple[str, str, list[str]]:
+    """Return flavour, version and why: the first of the flavours that the branch has and no known issue stands against.
+
+    Raises Refusal where the branch has none of them, or each is known to fail on a kernel.
+    """
+    record = case.catalog.branches[branch]
+    had = [flavour for flavour in flavours if flavour in record["kernel_modules"]]
+    if not had:
+        raise refuse("P012", branch=branch, flavour=flavours[0], has=" and ".join(record["kernel_modules"]))
+    because: list[str] = []
+    candidates = _by_fixes(had, {flavour: source.version(case, branch, flavour) for flavour in had}, because)
+    refused: tuple[str, dict[str, Any], str] | None = None
+    for flavour, version in candidates:
+        met = known_issues.find(case, source.name, version, flavour, kernels)
+        if met is None:
+            return flavour, version, [*because, _why(case, flavour)]
+        issue, kernel = met
+        because.append(f"The {flavour} modules {version} do not build for {kernel}: {issue['title']}.")
+        refused = refused or (f"{flavour} {version}", issue, kernel)
+    driver, issue, kernel = refused or ("", {}, "")
+    raise refuse(
+        "P016", driver=driver, kernel=kernel, title=issue["title"], symptom=issue["symptom"], way=issue["remedy"]
+    )
+
+
+def _by_fixes(had: list[str], versions: dict[str, str], because: list[str]) -> list[tuple[str, str]]:
+    """Order the flavours: one whose version lags behind the other's, and so lacks its fixes, comes last."""
+    newest = max(version_key(version) for version in versions.values())
+    lagging = [flavour for flavour in had if version_key(versions[flavour]) < newest]
+    because += [
+        f"The {flavour} modules stay at {versions[flavour]} there, without the latest fixes." for flavour in lagging
+    ]
+    return [(flavour, versions[flavour]) for flavour in sorted(had, key=lagging.__contains__)]
+
+
+def _why(case: Case, flavour: str) -> str:
+    if case.wishes["nvidia_driver_kernel_modules"] == flavour:
+        return f"The {flavour} kernel modules are wished for."
+    if case.gpus and all(gpu.kernel_modules == (flavour,) for gpu in case.gpus):
+        return f"Only the {flavour} kernel modules drive {', '.join(gpu.name for gpu in case.gpus)}."
+    if flavour == "open":
+        return "NVIDIA recommends the open kernel modules from Turing on."
+    return "The proprietary kernel modules serve every GPU of the node."

@@ -1,0 +1,75 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For which kernels the driver is built, and which header packages that takes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+
+
+def to_build_for(case: Case) -> tuple[list[str], list[str]]:
+    """Return kernel releases in the order of the facts, and why these. Raises Refusal where one cannot be built for."""
+    wished = list(case.wishes["nvidia_driver_kernels"])
+    if wished:
+        return wished, ["Built for the kernels named in nvidia_driver_kernels."]
+    kernels = [kernel["version"] for kernel in case.facts["kernels"] if kernel["installed"]]
+    because = [f"Built for the installed kernels: {', '.join(kernels)}."] if kernels else []
+    running = case.facts["system"]["kernel"]
+    if running not in kernels:
+        if _headers_known(case, running):
+            kernels.append(running)
+            because.append(f"Built for the running kernel {running} too.")
+        elif case.container:
+            because.append(f"The running kernel {running} is the container host's: left out.")
+        else:
+            raise refuse("P005", kernel=running, package=_headers_package(case, running))
+    if not kernels:
+        raise refuse("P006", running=running)
+    return kernels, because
+
+
+def header_packages(case: Case, kernels: list[str]) -> list[str]:
+    """Return the headers of each kernel, and per flavour the package that brings those of the next kernel."""
+    packages = [_headers_package(case, kernel) for kernel in kernels]
+    packages += [meta for kernel in kernels if (meta := _meta_package(case, kernel))]
+    return list(dict.fromkeys(packages))
+
+
+def facts_of(case: Case, kernel: str) -> dict[str, Any]:
+    """Return what gpu_facts says of a kernel; a kernel it does not know has no headers and no markers."""
+    for known in case.facts["kernels"]:
+        if known["version"] == kernel:
+            return known
+    return {"version": kernel, "headers": None, "markers": []}
+
+
+def flavour(case: Case, kernel: str) -> str | None:
+    """Return the flavour in a kernel release, such as cloud-amd64; None where the distribution has none."""
+    pattern = case.platform["kernel"]["flavour"]
+    match = re.match(pattern, kernel) if pattern else None
+    return match.group(1) if match else None
+
+
+def _headers_known(case: Case, kernel: str) -> bool:
+    return facts_of(case, kernel)["headers"] is not None
+
+
+def _headers_package(case: Case, kernel: str) -> str:
+    return case.platform["kernel"]["headers"].format(kernel=kernel)
+
+
+def _meta_package(case: Case, kernel: str) -> str | None:
+    names = case.platform["kernel"]
+    kind = flavour(case, kernel)
+    if names["flavour"] and kind is None:
+        return None  # a kernel of the operator's own: no distribution brings its successor
+    hwe = "headers_meta_hwe" in names and version_key(kernel)[:2] > version_key(names["ga"])
+    return names["headers_meta_hwe" if hwe else "headers_meta"].format(flavour=kind)

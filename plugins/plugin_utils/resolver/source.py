@@ -1,0 +1,171 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the driver comes from, what that source carries, and what its packages are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import kernels
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+
+RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{architecture}-{version}.run"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source of drivers on one platform."""
+
+    name: str  # distribution, nvidia or runfile
+    label: str  # for messages
+    branches: tuple[str, ...]
+    record: dict[str, Any]  # of the catalog; empty for a .run file
+    signed: bool = False  # modules signed by the distribution in place of DKMS
+
+    def version(self, case: Case, branch: str, kernel_modules: str) -> str:
+        """Return the version that this source gives: the wished one, else the newest known."""
+        wished = case.wishes["nvidia_driver_version"]
+        newest = self._set(branch).get("newest", {}).get(kernel_modules) if self.record else None
+        return wished or newest or case.catalog.branches[branch]["latest"]
+
+    def exact(self, kernel_modules: str) -> bool:
+        """Tell whether the version is held: NVIDIA's are; a distribution decides within its branch, unless pinned."""
+        pinned = any("pin" in names and kernel_modules in names["pin"] for names in self.record.get("package_sets", ()))
+        return self.name != "distribution" or pinned
+
+    def packages(
+        self, case: Case, branch: str, version: str, kernel_modules: str, build_for: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the keys of the plan that name packages, repositories and files."""
+        if not self.record:
+            url = RUNFILE_URL.format(version=version, architecture=case.architecture)
+            return {
+                "packages": [],
+                "kernel_package": None,
+                "dkms_module": "nvidia",
+                "build_packages": ["dkms", "gcc", "make"],
+                "runfile_url": url,
+            }
+        names = self._set(branch)
+        values = {"branch": branch, "version": version, "pin": names.get("pin", {}).get(kernel_modules)}
+        kernel_package = names["kernel_package"][kernel_modules].format(**values)
+        chosen = names["packages_signed" if self.signed else "packages"][kernel_modules]
+        packages = [package.format(**values) for package in chosen]
+        if self.signed:
+            pattern = names["signed_package"][kernel_modules]
+            flavours = dict.fromkeys(kernels.flavour(case, kernel) for kernel in build_for)
+            packages += [pattern.format(flavour=flavour, **values) for flavour in flavours]
+        other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
+        installed = {package["name"] for package in case.facts["driver"]["packages"]}
+        pin = names.get("pin_package")
+        stream = names.get("module_stream", {}).get(kernel_modules)
+        return {
+            "packages": packages,
+            "kernel_package": None if self.signed else kernel_package,
+            "dkms_module": None if self.signed else names["dkms_module"][kernel_modules],
+            "build_packages": [] if self.signed else ["dkms"],
+            "remove_packages": sorted(other & installed),
+            "pin_package": pin.format(**values) if pin else None,
+            "module_stream": stream.format(**values) if stream else None,
+            "apt_components": self.record["components"] if case.platform["family"] == "debian" else [],
+            "repository": repository(case, self.record["repository"]),
+        }
+
+    def _set(self, branch: str) -> dict[str, Any]:
+        return next(names for names in self.record["package_sets"] if branch in names["branches"])
+
+
+def choose(case: Case) -> tuple[Source, list[str]]:
+    """Return the source and why this one. Raises Refusal for one that platform or node forbid."""
+    wished = case.wishes["nvidia_driver_source"]
+    name, why = (wished, f"Source {wished} is wished for.") if wished != "auto" else _default(case)
+    _check_mixture(case, name)
+    if name == "runfile":
+        return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
+    record = case.platform["driver_sources"].get(name)
+    if record is None or not _serves_architecture(case, record):
+        raise refuse("P009", source=name, system=f"{case.platform['name']} on {case.architecture}")
+    signed = name == "distribution" and _secure_boot(case) and "signed_package" in record["package_sets"][0]
+    owner = case.platform["name"] if name == "distribution" else f"NVIDIA's repository for {case.platform['name']}"
+    return Source(name, owner, tuple(record["branches"]), record, signed), [why]
+
+
+def check_version(case: Case, branch: str, version: str) -> list[str]:
+    """Refuse a version below the floor of its branch, or too old for a GPU; return what is to be said about it."""
+    record = case.catalog.branches[branch]
+    for gpu in case.gpus:
+        if not gpu.served_by(branch, version):
+            raise refuse("P010", branch=version, gpu=gpu.name, demand=gpu.first_driver[branch])
+    if branch in case.wishes["gpulab_allow_branches"]:
+        case.warnings.append(f"Branch {branch} is allowed by name in spite of its age: {version} may have known holes.")
+        return [f"Branch {branch} is allowed by name in gpulab_allow_branches."]
+    floor = record["security_floor"]
+    if floor and not same_or_newer(version, floor["version"]):
+        raise refuse("P017", version=version, floor=floor["version"], bulletin=floor["bulletin"], branch=branch)
+    if not same_or_newer(record["latest"], version):
+        case.warnings.append(f"Driver {version} is newer than the catalog knows ({record['latest']}).")
+    held = (
+        f"{version} is the newest known of its branch"
+        if not case.wishes["nvidia_driver_version"]
+        else "It is wished for"
+    )
+    return [f"{held}; the floor is {floor['version']} (bulletin {floor['bulletin']})." if floor else f"{held}."]
+
+
+def check_secure_boot(case: Case, source: Source) -> None:
+    """Refuse modules that DKMS signs with a key which the firmware does not accept."""
+    if not _secure_boot(case) or source.signed:
+        return
+    if case.facts["system"]["mok_enrolled"] is False:
+        raise refuse("P018")
+    if case.facts["system"]["mok_enrolled"] is None:
+        case.warnings.append("Secure Boot is on, and whether the key of DKMS is enrolled could not be read.")
+
+
+def repository(case: Case, name: str | None) -> dict[str, Any] | None:
+    """Return {id, url, suite, key_url, key_fingerprint} of a repository for the node's architecture."""
+    if name is None:
+        return None
+    record = case.catalog.repositories[name]
+    return {
+        "id": record["id"],
+        "format": record["format"],
+        "url": record["url"].format(architecture=record["architectures"][case.architecture]),
+        "suite": record["suite"],
+        "key_url": record["key_url"],
+        "key_fingerprint": record["key_fingerprint"],
+        "keyring_package_sha256": record["keyring_package_sha256"],
+    }
+
+
+def _default(case: Case) -> tuple[str, str]:
+    sources = case.platform["driver_sources"]
+    distribution = sources.get("distribution")
+    if _secure_boot(case) and distribution and "signed_package" in distribution["package_sets"][0]:
+        return "distribution", f"Secure Boot is on, and {case.platform['name']} has signed modules."
+    return "nvidia", "NVIDIA's repository has the branches with fixes."
+
+
+def _serves_architecture(case: Case, record: dict[str, Any]) -> bool:
+    name = record["repository"]
+    return name is None or case.architecture in case.catalog.repositories[name]["architectures"]
+
+
+def _secure_boot(case: Case) -> bool:
+    return case.facts["system"]["secure_boot"] == "enabled" and not case.container
+
+
+def _check_mixture(case: Case, name: str) -> None:
+    driver = case.facts["driver"]
+    if name == "runfile" and driver["packages"]:
+        raise refuse("P019", packages=", ".join(sorted(package["name"] for package in driver["packages"])[:3]))
+    if name != "runfile" and driver["runfile"]:
+        raise refuse("P020", version=driver["runfile"])

@@ -1,0 +1,120 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The wishes: every inventory variable that the plan takes, in one table.
+
+A wish may be left out; its default then lets the plan choose. Versions are text: quote them in YAML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One variable: its type is a name of Ansible's argument specs, a list has elements."""
+
+    name: str
+    type: str
+    description: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    elements: str | None = None
+    pattern: str | None = None  # for str, and for the elements of a list
+
+
+BRANCH = r"\d{3}"
+DRIVER_VERSION = r"\d{3}(\.\d+){1,2}"
+CUDA_VERSION = r"\d{2}\.\d"
+VERSION = r"\d+(\.\d+)*"
+
+WISHES = (
+    Wish(
+        "nvidia_driver_source",
+        "str",
+        "Where the driver comes from; auto takes NVIDIA's repository where it serves the node.",
+        "auto",
+        ("auto", "distribution", "nvidia", "runfile"),
+    ),
+    Wish("nvidia_driver_branch", "str", "Driver branch, such as 580; unset lets the plan choose.", pattern=BRANCH),
+    Wish("nvidia_driver_version", "str", "Exact driver version, such as 580.178.04.", pattern=DRIVER_VERSION),
+    Wish(
+        "nvidia_driver_kernel_modules",
+        "str",
+        "Flavour of the kernel modules; auto takes the open ones where every GPU and kernel allows it.",
+        "auto",
+        ("auto", "open", "proprietary"),
+    ),
+    Wish(
+        "nvidia_driver_kernels",
+        "list",
+        "Kernel releases to build the driver for; empty means the installed ones and the running one.",
+        (),
+        elements="str",
+    ),
+    Wish(
+        "gpulab_allow_branches",
+        "list",
+        "Driver branches accepted although they are past their end of life or below their security floor.",
+        (),
+        elements="str",
+        pattern=BRANCH,
+    ),
+    Wish(
+        "gpulab_without_gpu", "bool", "Plan a driver although the node has no GPU (to build an image).", default=False
+    ),
+    Wish(
+        "cuda_toolkits",
+        "list",
+        "CUDA toolkits to install side by side, such as 12.9; unset lets the plan choose, an empty list means none.",
+        elements="str",
+        pattern=CUDA_VERSION,
+    ),
+    Wish(
+        "cuda_default",
+        "str",
+        "The toolkit that /usr/local/cuda points to; unset means the newest.",
+        pattern=CUDA_VERSION,
+    ),
+    Wish(
+        "cudnn_version", "str", "cuDNN for the default toolkit, such as 9.10.2; unset installs none.", pattern=VERSION
+    ),
+    Wish("nccl_version", "str", "NCCL for the default toolkit, such as 2.27.5; unset installs none.", pattern=VERSION),
+    Wish("tensorrt_version", "str", "TensorRT for the default toolkit; unset installs none.", pattern=VERSION),
+    Wish(
+        "container_toolkit_version",
+        "str",
+        "Version of the NVIDIA Container Toolkit; unset takes the newest known.",
+        pattern=VERSION,
+    ),
+    Wish(
+        "container_toolkit_engines",
+        "list",
+        "Container engines to give the GPUs to; unset means those found on the node, an empty list means none.",
+        elements="str",
+        choices=("docker", "podman", "containerd"),
+    ),
+    Wish(
+        "gpulab_environments",
+        "list",
+        "Python environments: each has a name, one of pytorch, tensorflow or jax with a version, and may have python,"
+        " index (such as cu126) and packages (further requirements).",
+        (),
+        elements="dict",
+    ),
+)
+
+NAMES = tuple(wish.name for wish in WISHES)
+
+
+def complete(given: dict[str, Any]) -> dict[str, Any]:
+    """Return all wishes, those not given (or null) with their defaults. Raises KeyError for a name that is no wish."""
+    wishes: dict[str, Any] = {wish.name: wish.default for wish in WISHES}
+    for name, value in given.items():
+        if name not in wishes:
+            raise KeyError(name)
+        if value is not None:
+            wishes[name] = value
+    return wishes
