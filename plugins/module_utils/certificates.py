@@ -36,8 +36,8 @@ def split(text: str) -> dict[str, str]:
 def plan(wanted: dict[str, str], ours: dict[str, str], trusted: set[str]) -> tuple[dict[str, str], list[str]]:
     """Return (to add, to remove) by fingerprint.
 
-    wanted and ours map fingerprints to PEM texts: what is asked for, and what gpulab installed before. trusted holds the
-    fingerprints of the node's whole trust store; what it trusts without us is left alone.
+    wanted and ours map fingerprints to PEM texts: what is asked for, and what gpulab installed before. trusted holds
+    the fingerprints that the node trusts without us; those are left alone.
     """
     add = {print_: pem for print_, pem in wanted.items() if print_ not in trusted and print_ not in ours}
     return add, sorted(set(ours) - set(wanted))

@@ -12,8 +12,8 @@ short_description: Trust extra certificate authorities
 version_added: 0.1.0
 description:
   - Adds certificate authorities to the trust store of the node, such as that of a proxy that inspects TLS.
-  - Authorities that the node already trusts are left alone. Authorities that this module added before and that are no longer
-    wanted are removed.
+  - Authorities that the node already trusts are left alone. Authorities that this module added before and that are no
+    longer wanted are removed.
 author:
   - The gpulab founders (@gpulab)
 attributes:

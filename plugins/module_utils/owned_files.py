@@ -1,0 +1,48 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that gpulab owns whole: what has to change so that they hold what is wanted. No I/O happens here.
+
+Every such file starts with a marker line. A file at the same path without the marker is somebody else's and is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+MARKER = "# Written by gpulab"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One file that changes: text before and after; None means that there is no file."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def wanted_text(content: str, owner: str) -> str:
+    """Return the whole text of a file with this content, for the role that owns it."""
+    return f"{MARKER} (role {owner}); changes made by hand are lost.\n{content.rstrip()}\n"
+
+
+def plan(wanted: dict[str, str], current: dict[str, str | None], owner: str) -> list[Step]:
+    """Return what has to change.
+
+    wanted maps each managed path to its content, empty for "no such file"; current maps the same paths to their texts,
+    None where there is no file. Raises Refusal H020 for a file that gpulab did not write and would have to change.
+    """
+    steps = []
+    for path, content in wanted.items():
+        before, after = current[path], wanted_text(content, owner) if content.strip() else None
+        if before == after:
+            continue
+        if before is not None and not before.startswith(MARKER):
+            if after is None:
+                continue
+            raise refuse("H020", path=path)
+        steps.append(Step(path, before, after))
+    return steps

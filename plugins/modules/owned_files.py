@@ -1,0 +1,106 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep the files of a role in one call."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: owned_files
+short_description: Keep small configuration files that gpulab owns whole
+version_added: 0.1.0
+description:
+  - Writes, replaces or removes any number of files in one call; each starts with a line that says who wrote it.
+  - A file at one of the paths that gpulab did not write is never replaced; the task is refused (GPULAB-H020).
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change and changes nothing.
+    support: full
+  diff_mode:
+    description: Shows each file before and after.
+    support: full
+options:
+  owner:
+    description: The role that keeps the files; named in their first line.
+    type: str
+    required: true
+  files:
+    description:
+      - Path of each file, and its content without the first line. Empty content means that the file shall not exist.
+      - Owner and group are root, the mode is 0644. Missing directories are made.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Keep nouveau from loading
+  gpulab.node.owned_files:
+    owner: nouveau
+    files:
+      /etc/modprobe.d/gpulab-nouveau.conf: |
+        blacklist nouveau
+"""
+
+RETURN = r"""
+paths:
+  description: The files that were, or in check mode would be, changed.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/modprobe.d/gpulab-nouveau.conf]
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import files, owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+
+
+def main() -> None:
+    """Read, plan, write."""
+    module = AnsibleModule(
+        argument_spec={
+            "owner": {"type": "str", "required": True},
+            "files": {"type": "dict", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params["files"]
+    current = {path: files.read(Path(path)) if Path(path).is_file() else None for path in wanted}
+    try:
+        steps = owned_files.plan(wanted, current, module.params["owner"])
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    if not module.check_mode:
+        for step in steps:
+            if step.after is None:
+                Path(step.path).unlink()
+            else:
+                Path(step.path).parent.mkdir(parents=True, exist_ok=True)
+                files.replace(module, Path(step.path), step.after)
+    module.exit_json(
+        changed=bool(steps),
+        paths=[step.path for step in steps],
+        diff=[
+            {
+                "before_header": step.path,
+                "after_header": step.path,
+                "before": step.before or "",
+                "after": step.after or "",
+            }
+            for step in steps
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

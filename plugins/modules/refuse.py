@@ -1,0 +1,45 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name."""
+
+DOCUMENTATION = r"""
+module: refuse
+short_description: Fail with one of gpulab's codes
+version_added: 0.1.0
+description:
+  - Fails the host with a stable code, one line of cause and one line of remedy. Runs on the controller.
+author: The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Fails there too.
+    support: full
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+options:
+  code:
+    description: A code that gpulab lists, such as V(H030).
+    type: str
+    required: true
+  values:
+    description: What the texts of the code speak of.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Refuse a node in use
+  gpulab.node.refuse:
+    code: H030
+    values:
+      host: "{{ inventory_hostname }}"
+"""
+
+RETURN = r"""
+refusal:
+  description: Code, cause and remedy.
+  returned: always
+  type: dict
+"""
