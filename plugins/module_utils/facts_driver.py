@@ -19,6 +19,7 @@ UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
 INSTALLER_LOG = "/var/log/nvidia-installer.log"
 VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
 _LIBRARY_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")
+_NOT_DRIVER = re.compile(r"(?:lib)?nvidia-container|nvidia-(?:cuda-(?!mps)|cudnn|docker|visual-profiler|profiler)")
 _INSTALLER_VERSION = re.compile(r"\b(?:[Dd]river|x86_64|aarch64)\b.*?\b(\d{3}\.\d{1,3}(?:\.\d{1,3})?)\b")
 
 
@@ -38,6 +39,8 @@ def packages(listing: str) -> tuple[list[dict[str, str]], list[str]]:
         if len(rest) != 3 or len(status) < 2 or status[1] in "nc":  # noqa: PLR2004 - not installed, or only its files
             continue
         name, version, maintainer = rest
+        if _NOT_DRIVER.match(name):
+            continue
         found.append({"name": name, "version": version, "source": packager(maintainer)})
         if status[0] == "h":
             held.append(name)
@@ -89,7 +92,7 @@ class DriverQuery:
         }
 
     def _runfile(self) -> str | None:
-        """Return the version that a .run file installed; None where its uninstaller is gone, or came with a package."""
+        """Return the version that a .run file installed; None where it left no uninstaller."""
         if not any(self._node.exists(place) for place in UNINSTALLERS):
             return None
         return runfile_version(self._node.text(INSTALLER_LOG)) or "unknown"

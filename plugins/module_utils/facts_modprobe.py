@@ -43,8 +43,13 @@ def blacklisted(texts: Iterable[str]) -> set[str]:
     for text in texts:
         for line in text.splitlines():
             words = line.split("#", 1)[0].split()
-            if words[:1] == ["blacklist"] or (words[:1] == ["install"] and words[2:3] and words[2] in _NOTHING):
-                found.update(map(module_key, words[1:2]))
+            command, module, rest = [*words, "", "", ""][:3]
+            if (
+                command == "blacklist"
+                or (command == "install" and rest in _NOTHING)
+                or (command == "alias" and rest == "off")
+            ):
+                found.add(module_key(module))
     return found
 
 

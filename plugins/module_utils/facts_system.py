@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.facts_users import process_fields
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
 
@@ -35,7 +37,7 @@ HYPERVISORS = (
     ("Virtual Machine", "microsoft"),
 )
 _SYNCHRONIZED_WITHIN = 16_000_000  # microseconds of possible error, as in systemd
-_UNFINISHED = re.compile(r"^Package: (\S+)\nStatus: \S+ \S+ (?:half-installed|half-configured|unpacked)$", re.MULTILINE)
+_UNFINISHED = frozenset({"half-installed", "half-configured", "unpacked"})
 
 
 def os_release(text: str) -> dict[str, str]:
@@ -92,6 +94,12 @@ def secure_boot(node: Node) -> str:
     return "enabled" if variable[4] else "disabled"
 
 
+def boot_id(node: Node, *, inside: bool) -> str:
+    """Return what changes with every boot: the kernel's own id, and in a container the start of its init too."""
+    kernel = node.text("/proc/sys/kernel/random/boot_id")
+    return f"{kernel}-{process_fields(node.text('/proc/1/stat'))[1]}" if inside else kernel
+
+
 def memory_mib(meminfo: str) -> int | None:
     """Parse the memory's size from /proc/meminfo."""
     match = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
@@ -100,7 +108,13 @@ def memory_mib(meminfo: str) -> int | None:
 
 def unfinished_packages(status: str) -> list[str]:
     """Name the packages that dpkg began to install and did not end, from /var/lib/dpkg/status."""
-    return _UNFINISHED.findall(status)
+    found = []
+    for record in ("\n" + status).split("\nPackage: ")[1:]:
+        name, _, rest = record.partition("\n")
+        words = rest.partition("\n")[0].split()
+        if words[:1] == ["Status:"] and words[-1] in _UNFINISHED:
+            found.append(name)
+    return found
 
 
 def clock_synchronized(node: Node) -> bool | None:
@@ -151,7 +165,7 @@ def read(node: Node) -> dict[str, Any]:
         "secure_boot": secure_boot(node),
         "cpu_cores": len(re.findall(r"^processor\s*:", node.text("/proc/cpuinfo"), re.MULTILINE)) or None,
         "memory_mib": memory_mib(node.text("/proc/meminfo")),
-        "boot_id": node.text("/proc/sys/kernel/random/boot_id"),
+        "boot_id": boot_id(node, inside=inside is not None),
         "package_state": "interrupted" if interrupted or unfinished else "ok",
         "packages_unfinished": unfinished,
         "clock_synchronized": clock_synchronized(node),

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 # Daemons that hold the devices and no work of anybody's
-SERVICES = frozenset(
-    {"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "nvidia-smi", "dcgm-exporter", "nvsm"}
-)
+SERVICES = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "dcgm-exporter"})
+_COMM = 15  # the kernel keeps this much of a command's name
 _DEVICE = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-caps/.*)\Z")
 _UTMP = struct.Struct("<hxxi32s4s32s256shhiii16s20s")  # utmp(5) on 64-bit Linux
 _USER_PROCESS = 7
+_PARENT, _START = 1, 19  # fields 4 and 22 of proc_pid_stat(5), counted from behind the name
 
 
 def boot_time(stat: str) -> int:
@@ -35,10 +35,9 @@ def boot_time(stat: str) -> int:
 def process_fields(stat: str) -> tuple[int, int]:
     """Parse a process' parent and its start, in clock ticks since boot, from /proc/PID/stat; 0 where unreadable."""
     fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
-    try:
-        return int(fields[1]), int(fields[19])
-    except (IndexError, ValueError):
+    if len(fields) <= _START:
         return 0, 0
+    return _number(fields[_PARENT]), _number(fields[_START])
 
 
 def utmp_sessions(data: bytes) -> list[dict[str, Any]]:
@@ -59,10 +58,17 @@ def logind_session(text: str) -> dict[str, Any] | None:
         return None
     leader, since = fields.get("LEADER", ""), fields.get("REALTIME", "")
     return {
-        "leader": int(leader) if leader.isascii() and leader.isdigit() else 0,
+        "leader": _number(leader),
         "user": fields["USER"],
-        "since": timestamp(int(since) // 1_000_000) if since.isascii() and since.isdigit() else None,
+        "since": timestamp(_number(since) // 1_000_000),
     }
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return 0
 
 
 def timestamp(seconds: float) -> str | None:
@@ -81,8 +87,10 @@ def user_name(uid: int | str) -> str:
         return str(uid)
 
 
-def holders(node: Node) -> tuple[dict[int, str], bool]:
+def holders(node: Node, own: int) -> tuple[dict[int, str], bool]:
     """Find who has a GPU's device file open: {pid: device}; and whether every process could be looked into.
+
+    Children of ``own`` do not count: one may be left from a reading that the driver never answered.
 
     Reads links only: /proc/PID/cmdline of a hung process can hang its reader.
     """
@@ -100,7 +108,7 @@ def holders(node: Node) -> tuple[dict[int, str], bool]:
             continue
         for descriptor in descriptors:
             device = node.link(f"/proc/{name}/fd/{descriptor}")
-            if device and _DEVICE.match(device):
+            if device and _DEVICE.match(device) and process_fields(node.text(f"/proc/{name}/stat"))[0] != own:
                 found[int(name)] = device
                 break
     return found, complete
@@ -140,13 +148,13 @@ def process(node: Node, pid: int, device: str, booted: int) -> dict[str, Any]:
         "command": command,
         "since": timestamp(booted + ticks / os.sysconf("SC_CLK_TCK")) if ticks else None,
         "device": device,
-        "service": command is not None and any(name.startswith(command) for name in SERVICES),
+        "service": command is not None and command in {name[:_COMM] for name in SERVICES},
     }
 
 
 def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any]:
     """Return the facts ``users_of_gpus``: open device files, and the processes that NVML names."""
-    found, complete = holders(node)
+    found, complete = holders(node, own)
     for gpu in nvml_gpus:
         processes = gpu.get("processes", [])
         for entry in processes if isinstance(processes, list) else []:
