@@ -1,0 +1,177 @@
+"""The PCI devices and kernel files of a simulated node, as trees below any root: a node's or a test's."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sim.settings import Settings
+
+SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s by PCIe generation
+NVIDIA_MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
+CHIPSET_BUSES = 0x10  # below, a bridge sits on bus 0; above, in front of its device
+
+
+class Function(NamedTuple):
+    """One PCI function. Identities are "vvvv:dddd", the class has four digits, generations are PCIe's."""
+
+    address: str
+    identity: str
+    subsystem: str
+    pci_class: str
+    driver: str = ""
+    numa_node: str = "0"
+    generation: str = "5"
+    generation_max: str = "5"
+    width: str = "16"
+    width_max: str = "16"
+    gone: bool = False  # fell off the bus: every read gives ones
+
+
+def write_line(file: Path, text: str) -> None:
+    """Write one line, and the directories above it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{text}\n", encoding="utf-8")
+
+
+def write_link(path: Path, target: Path) -> None:
+    """Make a link to the target, in place of the link that may be there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    path.symlink_to(target)
+
+
+def bridge_address(address: str) -> str:
+    """Place a bridge above a device; "" for a device on bus 0."""
+    bus = int(address.split(":")[1], 16)
+    if not bus:
+        return ""
+    return f"0000:00:{bus:02x}.0" if bus < CHIPSET_BUSES else f"0000:{bus - 1:02x}:01.0"
+
+
+def config_space(function: Function) -> bytes:
+    """Return the first 256 bytes of a function's configuration space."""
+    if function.gone:
+        return b"\xff" * 256
+    config = bytearray(256)
+    vendor, device = (int(part, 16) for part in function.identity.split(":"))
+    revision_and_class = int(function.pci_class, 16) << 16 | 0xA1
+    struct.pack_into("<HHHHI", config, 0, vendor, device, 0x0406, 0, revision_and_class)
+    struct.pack_into("<HH", config, 0x2C, *(int(part, 16) for part in function.subsystem.split(":")))
+    return bytes(config)
+
+
+def write_function(root: Path, function: Function, announcement: str) -> None:
+    """Write a function as sysfs has it: its directory below its bridge, and links by bus and by driver."""
+    bridge = bridge_address(function.address)
+    home = root / "sys/devices" / f"pci0000:{(bridge or function.address).split(':')[1]}" / bridge / function.address
+    vendor, device = function.identity.split(":")
+    subsystem_vendor, subsystem_device = function.subsystem.split(":")
+    files = {
+        "vendor": f"0x{vendor}",
+        "device": f"0x{device}",
+        "class": f"0x{function.pci_class}00",
+        "revision": "0xff" if function.gone else "0xa1",
+        "subsystem_vendor": f"0x{subsystem_vendor}",
+        "subsystem_device": f"0x{subsystem_device}",
+        "numa_node": function.numa_node,
+        "irq": "0",
+        "enable": "1",
+        "modalias": f"pci:v0000{vendor.upper()}d0000{device.upper()}"
+        f"sv0000{subsystem_vendor.upper()}sd0000{subsystem_device.upper()}"
+        f"bc{function.pci_class[:2]}sc{function.pci_class[2:]}i00",
+        "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13),
+        "current_link_speed": f"{SPEEDS[int(function.generation)]} GT/s PCIe",
+        "current_link_width": function.width,
+        "max_link_speed": f"{SPEEDS[int(function.generation_max)]} GT/s PCIe",
+        "max_link_width": function.width_max,
+        "simulated": announcement,
+    }
+    for name, text in files.items():
+        write_line(home / name, text)
+    (home / "config").write_bytes(config_space(function))
+    write_link(root / "sys/bus/pci/devices" / function.address, home)
+    with contextlib.suppress(FileNotFoundError):
+        (home / "driver").unlink()
+    if function.driver:
+        driver = root / "sys/bus/pci/drivers" / function.driver
+        write_link(driver / function.address, home)
+        write_link(home / "driver", driver)
+
+
+def write_pci(root: Path, settings: Settings, driver: str) -> None:
+    """Write the GPUs, bound to a driver or to none (""), the bridges above them, and the NVSwitches."""
+    announcement = settings.announcement()
+    for gpu in settings.gpus:
+        address, node = settings.gpu(gpu, "address"), settings.gpu(gpu, "numa_node", "0")
+        generation, width = settings.gpu(gpu, "pcie_gen"), settings.gpu(gpu, "pcie_width")
+        generation_max, width_max = settings.gpu(gpu, "pcie_gen_max"), settings.gpu(gpu, "pcie_width_max")
+        gone = settings.gpu(gpu, "lost", "0") != "0"
+        if bridge_address(address):
+            bridge = Function(bridge_address(address), "8086:352a", "8086:0000", "0604", "pcieport", node, generation)
+            bridge = bridge._replace(
+                generation_max=settings.gpu(gpu, "bridge_pcie_gen_max", generation_max),
+                width=width,
+                width_max=settings.gpu(gpu, "bridge_pcie_width_max", width_max),
+            )
+            write_function(root, bridge, announcement)
+        function = Function(
+            address,
+            settings.gpu(gpu, "device"),
+            settings.gpu(gpu, "subsystem"),
+            settings.gpu(gpu, "class"),
+            driver,
+            node,
+            generation,
+            settings.gpu(gpu, "pcie_gen_gpu_max", generation_max),
+            width,
+            width_max,
+            gone,
+        )
+        write_function(root, function, announcement)
+    switch = settings.node("nvswitch_device")
+    for number in range(int(settings.node("nvswitches", "0"))):
+        owner = "nvidia" if driver == "nvidia" else ""
+        function = Function(f"0000:{5 + number:02x}:00.0", switch, switch, "0680", owner, width="2", width_max="2")
+        write_function(root, function, announcement)
+
+
+def write_modules(root: Path, driver: str, version: str) -> None:
+    """Write /proc/modules and the additions to /sys/module for the loaded driver (nvidia, nouveau or "")."""
+    names = NVIDIA_MODULES if driver == "nvidia" else (driver,) if driver else ()
+    lines = [f"{name} 1048576 0 - Live 0x0000000000000000 (POE)" for name in names]
+    modules = root / "proc/modules"
+    modules.parent.mkdir(parents=True, exist_ok=True)
+    modules.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for name in names:
+        home = root / "sys/module" / name
+        write_line(home / "initstate", "live")
+        write_line(home / "refcnt", "0")
+        (home / "holders").mkdir(exist_ok=True)
+        if driver == "nvidia":
+            write_line(home / "version", version)
+
+
+def write_proc_driver(root: Path, settings: Settings, version: str, flavour: str) -> None:
+    """Write /proc/driver/nvidia of a loaded driver; the flavour is open or proprietary."""
+    home = root / "proc/driver/nvidia"
+    kind = "Open Kernel Module for x86_64" if flavour == "open" else "x86_64 Kernel Module"
+    write_line(home / "version", f"NVRM version: NVIDIA UNIX {kind}  {version}  {settings.announcement()}")
+    for gpu in settings.gpus:
+        address = settings.gpu(gpu, "address")
+        lines = {
+            "Model": settings.gpu(gpu, "name"),
+            "GPU UUID": settings.gpu(gpu, "uuid", f"GPU-51301a7e-0000-4000-8000-{gpu:012x}"),
+            "Video BIOS": settings.gpu(gpu, "vbios"),
+            "Bus Type": "PCIe",
+            "Bus Location": address,
+            "Device Minor": str(gpu),
+            "GPU Excluded": "No",
+        }
+        text = "\n".join(f"{key + ':':<17}{value}" for key, value in lines.items())
+        write_line(home / "gpus" / address / "information", text)
