@@ -57,20 +57,20 @@ class ActionModule(LongStepAction):
         if found["script"]:
             argv = ["sh", "-c", found["script"]]
             undo = self.run_step(LongStep(f"{self._name}-undo", argv, UNDO_TIMEOUT, ENVIRONMENT))
-            done = "Undone: removed" if undo.rc == 0 else f"Undoing failed too (see {undo.log}):"
-            why = replace(why, cause=f"{why.cause} {done} {', '.join(found['undo'])}.")
+            done = "are removed again" if undo.rc == 0 else f"could not be removed again, see {undo.log}"
+            why = replace(why, cause=f"{why.cause} The {len(found['undo'])} packages that it brought {done}.")
         audit = self._ask_packages("audit")["audit"]
         if audit:
             why = replace(why, cause=f"{why.cause} dpkg --audit: {' '.join(audit.split())}")
         return {"failed": True, "msg": str(why), "refusal": asdict(why), "undone": found["undo"], "audit": audit}
 
     def _wait_for_lock(self, holder: str | None) -> None:
-        """Wait until nobody holds a lock of the package system. Raises Refusal H034 after lock_timeout."""
+        """Wait until nobody holds a lock of the package system. Raises Refusal H054 after lock_timeout."""
         started = time.monotonic()
         while holder:
             waited = time.monotonic() - started
             if waited > int(self._args.get("lock_timeout", 600)):
-                raise refuse("H034", seconds=round(waited), holder=holder)
+                raise refuse("H054", seconds=round(waited), holder=holder)
             self.report(self._name, waited, f"waiting: {holder}")
             holder = self._ask_packages("wait")["lock_holder"]
 

@@ -12,24 +12,24 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 # In the order of trust: the first pattern found names the cause. Group 0 is the line the user is shown, whole.
 CAUSES = [
-    ("H020", r"Could not get lock (?P<lock>\S+?)\. It is held by process (?P<pid>\d+) \((?P<command>[^)]*)\)"),
-    ("H027", r"dpkg was interrupted"),
-    ("H026", r"No space left on device|You don't have enough free space in \S+"),
-    ("H029", r"Unable to locate package|has no installation candidate|Version '[^']*' for '[^']*' was not found"),
-    ("H025", r"Release file for .* (?:is not valid yet|is expired)"),
-    ("H024", r"NO_PUBKEY|is not signed|GPG error|could(?:n't| not) be verified|At least one invalid signature"),
-    ("H023", r"Hash Sum mismatch|File has unexpected size|Hashes of received file"),
-    ("H022", r"404 +Not Found|does not (?:no longer )?have a Release file"),
+    ("H040", r"Could not get lock (?P<lock>\S+?)\. It is held by process (?P<pid>\d+) \((?P<command>[^)]*)\)"),
+    ("H047", r"dpkg was interrupted"),
+    ("H046", r"No space left on device|You don't have enough free space in \S+"),
+    ("H049", r"Unable to locate package|has no installation candidate|Version '[^']*' for '[^']*' was not found"),
+    ("H045", r"Release file for .* (?:is not valid yet|is expired)"),
+    ("H044", r"NO_PUBKEY|is not signed|GPG error|could(?:n't| not) be verified|At least one invalid signature"),
+    ("H043", r"Hash Sum mismatch|File has unexpected size|Hashes of received file"),
+    ("H042", r"404 +Not Found|does not (?:no longer )?have a Release file"),
     (
-        "H021",
+        "H041",
         (
             r"Temporary failure resolving|Could not resolve|Could not connect to|Connection (?:refused|reset|failed)"
             r"|[Cc]onnection timed out|Unable to connect to|Network is unreachable|No route to host"
             r"|Cannot initiate the connection|Certificate verification failed|50\d +\w+.*\[IP"
         ),
     ),
-    ("H028", r"unmet dependencies|held broken packages|Unmet dependencies|Unable to correct problems"),
-    ("H032", r"installed (?P<package>\S+) package (?P<script>\S+) script subprocess returned error exit status \d+"),
+    ("H048", r"unmet dependencies|held broken packages|Unmet dependencies|Unable to correct problems"),
+    ("H052", r"installed (?P<package>\S+) package (?P<script>\S+) script subprocess returned error exit status \d+"),
 ]
 _PATTERNS = [(code, re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)) for code, pattern in CAUSES]
 _UNMET = re.compile(r"^ (\S+) : (?:Depends|Conflicts|Breaks|PreDepends): .*$", re.MULTILINE)
@@ -57,7 +57,7 @@ def classify(report: str, log: str) -> Refusal:
         if match:
             return refuse(code, line=_essential(code, match, report), log=log)
     errors = _ERROR.findall(report) or report.strip().splitlines()[-1:] or ["it printed nothing"]
-    return refuse("H039", line=errors[0], log=log)
+    return refuse("H059", line=errors[0], log=log)
 
 
 def dkms_failure(report: str) -> DkmsFailure | None:
@@ -67,5 +67,5 @@ def dkms_failure(report: str) -> DkmsFailure | None:
 
 
 def _essential(code: str, match: re.Match[str], report: str) -> str:
-    unmet = _UNMET.search(report) if code == "H028" else None
+    unmet = _UNMET.search(report) if code == "H048" else None
     return " ".join((unmet or match)[0].split())

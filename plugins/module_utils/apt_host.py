@@ -65,9 +65,9 @@ class Apt:
         return str(holder) if holder else None
 
     def check_not_interrupted(self) -> None:
-        """Raise Refusal H027 when dpkg was cut off and would refuse to do anything."""
+        """Raise Refusal H047 when dpkg was cut off and would refuse to do anything."""
         if JOURNAL.is_dir() and any(entry.name.isdigit() for entry in JOURNAL.iterdir()):
-            raise refuse("H027", line=f"{JOURNAL} is not empty")
+            raise refuse("H047", line=f"{JOURNAL} is not empty")
 
     def update(self, cache_valid_time: int) -> list[str] | None:
         """Return the command that refreshes the package lists; None while they are fresh and newer than the sources."""
@@ -84,7 +84,7 @@ class Apt:
     def prepare(self, wishes: apt.Wishes, todo: apt.Wishes) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
 
-        Raises Refusal H029 and the like from the simulation, H030 (space), H031 (would remove more than asked).
+        Raises Refusal H049 and the like from the simulation, H050 (space), H051 (would remove more than asked).
         """
         if todo.unhold:
             self._call(["apt-mark", "unhold", *todo.unhold])
@@ -93,7 +93,7 @@ class Apt:
             raise apt_failure.classify(errors, str(self._step.log))
         unasked = sorted(set(plan.remove) - set(todo.absent))
         if unasked:
-            raise refuse("H031", names=", ".join(unasked))
+            raise refuse("H051", names=", ".join(unasked))
         self._check_space(todo)
         known = self.packages()
         transaction = {
@@ -108,11 +108,11 @@ class Apt:
         return transaction
 
     def finish(self, wishes: apt.Wishes) -> None:
-        """Put on hold what is to be held. Raises Refusal H033 when a wish does not hold after all."""
+        """Put on hold what is to be held. Raises Refusal H053 when a wish does not hold after all."""
         todo = apt.open_wishes(wishes, self.packages())
         unmet = [*todo.present, *todo.absent]
         if unmet:
-            raise refuse("H033", names=", ".join(unmet), log=self._step.log)
+            raise refuse("H053", names=", ".join(unmet), log=self._step.log)
         if todo.hold:
             self._call(["apt-mark", "hold", *todo.hold])
         if todo.unhold:
@@ -162,7 +162,7 @@ class Apt:
             system = os.statvfs(path)
             free = system.f_bavail * system.f_frsize
             if free < need:
-                raise refuse("H030", mount=path, free=free // MEBIBYTE, need=need // MEBIBYTE)
+                raise refuse("H050", mount=path, free=free // MEBIBYTE, need=need // MEBIBYTE)
 
     def _install(self, todo: apt.Wishes, simulate: str = "") -> list[str]:
         return apt.install_command(

@@ -14,57 +14,72 @@ from dataclasses import dataclass
 # code: (cause, remedy), both str.format templates over the values given to refuse()
 CODES = {
     "H001": ("{host} is unreachable: {detail}", "Check its address, power and SSH: ssh {host}; then run again."),
-    # H020 to H039: packages; line is the essential line of what the package manager printed
-    "H019": ("this node has none of the package managers that gpulab knows: apt", "Use Debian 12 or 13."),
-    "H020": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),
-    "H021": (
+    "H002": ("{host} has no Python that Ansible can run: {detail}", "Install Python 3.9 or later there: python3."),
+    "H003": ("sudo on {host} asks for a password: {detail}", "Run with --ask-become-pass, or allow it without one."),
+    "H004": ("sudo on {host} refuses: {detail}", "Check the password, and that this user may run sudo there."),
+    "H005": ("{host} does not let this user in: {detail}", "Check ansible_user and the key: ssh-copy-id {host}."),
+    "H006": (
+        "the SSH host key of {host} is unknown or has changed: {detail}",
+        "If the node was reinstalled, take its new key: ssh-keygen -R {host}, then ssh {host} and compare it.",
+    ),
+    "H007": ("the name {host} cannot be resolved: {detail}", "Set ansible_host to its address in the inventory."),
+    "H008": ("{host} has no space left: {detail}", "Free space there (df -h), also in /tmp; then run again."),
+    "H009": (
+        "the Python of {host} is too old: {detail}",
+        "Install Python 3.9 or later.",
+    ),
+    "H010": ("a file system of {host} is read-only: {detail}", "Look for disk errors there (dmesg), then remount it."),
+    # H040 to H059: packages; line is the essential line of what the package manager printed
+    "H055": ("this node has none of the package managers that gpulab knows: apt", "Use Debian 12 or 13."),
+    "H040": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),
+    "H041": (
         "a package server cannot be reached: {line}",
         "Check the node's network, DNS and proxy, and the address in its apt sources; then run again.",
     ),
-    "H022": (
+    "H042": (
         "a package server does not have what its lists promise: {line}",
         "Run again with fresh lists (cache_valid_time: 0); if it stays, correct the apt source named there.",
     ),
-    "H023": (
+    "H043": (
         "a download was damaged: {line}",
         "Run again in a few minutes; if it stays, a proxy or mirror in between serves stale or altered files.",
     ),
-    "H024": (
+    "H044": (
         "a package source is not signed by a key that this node trusts: {line}",
         "Install the key that its Signed-By names, or remove the source.",
     ),
-    "H025": (
+    "H045": (
         "a package source does not fit the node's clock: {line}",
         "Set the node's clock (timedatectl), or mirror.",
     ),
-    "H026": ("the node ran out of space: {line}", "Free space on that file system (df -h), then run again."),
-    "H027": ("an earlier installation was cut off: {line}", "Run dpkg --configure -a on the node, then run again."),
-    "H028": (
+    "H046": ("the node ran out of space: {line}", "Free space on that file system (df -h), then run again."),
+    "H047": ("an earlier installation was cut off: {line}", "Run dpkg --configure -a on the node, then run again."),
+    "H048": (
         "the packages do not fit together: {line}",
         "Release holds or remove what conflicts (apt-mark showhold; the whole story is in {log} on the node).",
     ),
-    "H029": (
+    "H049": (
         "a package is not in the lists of this node: {line}",
         "Check its name and version, and that its apt component or source is enabled.",
     ),
-    "H030": (
+    "H050": (
         "{mount} has {free} MiB free, the packages need {need} MiB",
         "Free space there, or enlarge it, then run again; nothing was changed.",
     ),
-    "H031": (
+    "H051": (
         "the installation would remove what nobody asked to remove: {names}",
         "Name these packages in absent if they may go; nothing was changed.",
     ),
-    "H032": ("a package's own script failed: {line}", "Read {log} on the node."),
-    "H033": (
+    "H052": ("a package's own script failed: {line}", "Read {log} on the node."),
+    "H053": (
         "apt-get succeeded but these wishes do not hold: {names}",
         "Read {log} on the node; use real package names.",
     ),
-    "H034": (
+    "H054": (
         "the package system is in use since {seconds} s: {holder}",
         "Let that process end, or stop it, and run again.",
     ),
-    "H039": ("apt-get failed: {line}", "Read {log} on the node."),
+    "H059": ("apt-get failed: {line}", "Read {log} on the node."),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

@@ -184,7 +184,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
     if module.get_bin_path("apt-get") is None:
-        raise refuse("H019")
+        raise refuse("H055")
     wishes = apt.Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold")))
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     step = Step(params["transaction"], module.run_command, boot_id)

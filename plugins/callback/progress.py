@@ -1,0 +1,330 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.progress: what a run does now, what it changed, and how it ended."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: progress
+type: stdout
+short_description: One live line per host, a clear recap, errors with cause and remedy
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - On a terminal, one line per host that is at work lives at its foot, with the last line of the long step it runs
+    (see M(gpulab.node.long_step)). Changes, failures, differences and messages scroll above.
+  - Elsewhere, plain lines, at least one every 30 seconds for each host that is at work.
+  - The recap has the durations, and for each host that failed the cause, the remedy and the code.
+extends_documentation_fragment:
+  - result_format_callback
+options:
+  display_ok_hosts:
+    description: Whether to show tasks that changed nothing, too.
+    type: bool
+    default: false
+    env:
+      - name: ANSIBLE_DISPLAY_OK_HOSTS
+    ini:
+      - key: display_ok_hosts
+        section: defaults
+  display_skipped_hosts:
+    description: Whether to show tasks that were skipped, too.
+    type: bool
+    default: false
+    env:
+      - name: ANSIBLE_DISPLAY_SKIPPED_HOSTS
+    ini:
+      - key: display_skipped_hosts
+        section: defaults
+  show_custom_stats:
+    description: Whether to show what C(set_stats) collected after the recap.
+    type: bool
+    default: false
+    env:
+      - name: ANSIBLE_SHOW_CUSTOM_STATS
+    ini:
+      - key: show_custom_stats
+        section: defaults
+requirements:
+  - rich, for the live lines; without it, plain lines
+"""
+
+import atexit
+import importlib.util
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from ansible import constants as C  # noqa: N812 - its name in every plugin of Ansible
+from ansible import context
+from ansible.plugins.callback import CallbackBase
+from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Receiver
+from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import (
+    Failure,
+    RunBoard,
+    counts,
+    duration,
+    short_task,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ansible.executor.stats import AggregateStats
+    from ansible.executor.task_result import CallbackTaskResult
+    from ansible.inventory.host import Host
+    from ansible.playbook import Playbook
+    from ansible.playbook.handler import Handler
+    from ansible.playbook.play import Play
+    from ansible.playbook.task import Task
+
+REFRESH_SECONDS = 0.25
+VERDICT_COLORS = {
+    "ok": C.COLOR_OK,
+    "changed": C.COLOR_CHANGED,
+    "failed": C.COLOR_ERROR,
+    "unreachable": C.COLOR_UNREACHABLE,
+}
+# Actions whose message is written for the operator.
+SPEAKS_FOR_ITSELF = {"assert", "fail"}
+# What does not help to see why a task failed.
+NOISE = {"changed", "failed", "delta", "start", "end", "stderr_lines", "stdout_lines", "invocation"}
+
+
+def message(result: Mapping[str, Any]) -> str:
+    """Return a failed task's message, with the last line of what the command said."""
+    said = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
+    text = str(result.get("msg", "")).strip()
+    return f"{text}: {said[-1]}" if said and said[-1] not in text else text
+
+
+class CallbackModule(CallbackBase):
+    """Show a run: events come from Ansible, lines of long steps from the channel, both meet on the board."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "gpulab.node.progress"
+
+    def __init__(self) -> None:
+        """Know no host yet; nothing is started before a playbook is."""
+        super().__init__()
+        self._board = RunBoard(time.monotonic())
+        self._receiver: Receiver | None = None
+        self._region: Any = None
+        self._watcher: threading.Thread | None = None
+
+    def v2_playbook_on_start(self, playbook: Playbook) -> None:  # noqa: ARG002 - Ansible's signature
+        """Open the channel, and the live lines on a terminal."""
+        self._receiver = Receiver()
+        if sys.stdout.isatty() and importlib.util.find_spec("rich"):
+            from ansible_collections.gpulab.node.plugins.plugin_utils.live_region import LiveRegion  # noqa: PLC0415
+
+            self._region = LiveRegion(self._display)
+        self._watcher = threading.Thread(target=self._watch, name="gpulab-progress", daemon=True)
+        self._watcher.start()
+        atexit.register(self._close)
+
+    def v2_playbook_on_play_start(self, play: Play) -> None:
+        """Name the play."""
+        mode = "  (check mode: nothing is changed)" if play.check_mode else ""
+        self._show(f"\nPLAY {play.get_name().strip()}{mode}", C.COLOR_HIGHLIGHT)
+
+    def v2_runner_on_start(self, host: Host, task: Task) -> None:
+        """Put the host's task on the board."""
+        self._board.start_task(host.get_name(), short_task(task.get_name()), time.monotonic())
+
+    def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
+        """Show a change, a message, or with -v any result."""
+        seconds = self._board.end_task(result.host.get_name(), time.monotonic())
+        if not (result.task.loop and "results" in result.result):  # its items have been shown
+            self._show_success(result, seconds)
+
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Show a failure with its cause and remedy."""
+        self._end_badly(result, "failed", ignored=ignore_errors)
+
+    def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
+        """Show why a host cannot be reached."""
+        self._end_badly(result, "unreachable", ignored=bool(result.task.ignore_unreachable))
+
+    def v2_runner_on_skipped(self, result: CallbackTaskResult) -> None:
+        """Show a skipped task when asked to."""
+        self._board.end_task(result.host.get_name(), time.monotonic())
+        self._handle_warnings(result.result)
+        if self.get_option("display_skipped_hosts"):
+            self._show_line(result, "skipped", C.COLOR_SKIP)
+
+    def v2_runner_item_on_ok(self, result: CallbackTaskResult) -> None:
+        """Show a change or a message of one item of a loop."""
+        self._show_success(result, None)
+
+    def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
+        """Show the failure of one item of a loop."""
+        self._show_failure(result, "failed", ignored=bool(result.task.ignore_errors))
+
+    def v2_runner_item_on_skipped(self, result: CallbackTaskResult) -> None:
+        """Show a skipped item of a loop when asked to."""
+        if self.get_option("display_skipped_hosts"):
+            self._show_line(result, "skipped", C.COLOR_SKIP)
+
+    def v2_runner_retry(self, result: CallbackTaskResult) -> None:
+        """Say that a task is tried again."""
+        left = result.result["retries"] - result.result["attempts"]
+        self._show_line(result, f"not yet, {left} more tries", C.COLOR_DEBUG)
+
+    def v2_on_file_diff(self, result: CallbackTaskResult) -> None:
+        """Show what changes, for --diff."""
+        results = result.result["results"] if result.task.loop and "results" in result.result else [result.result]
+        for one in results:
+            text = self._get_diff(one["diff"]) if one.get("diff") and one.get("changed") else ""
+            if text:
+                self._show(f"{self.host_label(result)}  {short_task(result.task.get_name())}")
+                self._show(text.rstrip("\n") + "\n")
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        """Say that a play had no host."""
+        self._show("no host matched", C.COLOR_SKIP)
+
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        """Say that no host is left."""
+        self._show("no host is left", C.COLOR_ERROR)
+
+    def v2_playbook_on_notify(self, handler: Handler, host: Host) -> None:
+        """Say with -vv that a handler was notified."""
+        if self._display.verbosity > 1:
+            self._show(f"{host.get_name()}  notified: {short_task(handler.get_name())}", C.COLOR_VERBOSE)
+
+    def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
+        """Show the recap."""
+        self._close()
+        total = duration(time.monotonic() - self._board.started)
+        self._show(
+            f"\nRECAP  total {total}{'  (check mode)' if context.CLIARGS.get('check') else ''}", C.COLOR_HIGHLIGHT
+        )
+        hosts = sorted(stats.processed)
+        width = max(map(len, hosts), default=0)
+        for host in hosts:
+            self._show_host(host, stats.summarize(host), width)
+        if stats.custom and self.get_option("show_custom_stats"):
+            self._show(f"\nCUSTOM STATS {self._dump_results(stats.custom, indent=1)}")
+        self._show("")
+
+    def _show_host(self, host: str, summary: dict[str, int], width: int) -> None:
+        """Show one host in the recap, and what was wrong with it."""
+        result = verdict(summary)
+        line = f"  {host:{width}}  {result:11}  {duration(self._board.seconds(host)):>6}  {counts(summary)}"
+        self._show(line, VERDICT_COLORS[result])
+        if result in {"failed", "unreachable"}:
+            for failure in self._board.failures(host):
+                self._show(f"    {failure.task}")
+                self._show_cause(failure)
+
+    def _show_success(self, result: CallbackTaskResult, seconds: float | None) -> None:
+        """Show a task or item that did not fail; one that changed nothing only when it has something to say."""
+        self._handle_warnings(result.result)
+        changed = bool(result.result.get("changed"))
+        says = self._run_is_verbose(result)
+        if changed or says or self.get_option("display_ok_hosts"):
+            word, color = ("changed", C.COLOR_CHANGED) if changed else ("ok", C.COLOR_OK)
+            self._show_line(result, word, color, seconds)
+        if says:
+            self._clean_results(result.result, result.task.action)
+            text = result.result.get("msg")
+            only_text = isinstance(text, str) and self._display.verbosity == 0
+            self._show_indented(text if only_text else self._dump_results(result.result))
+
+    def _end_badly(self, result: CallbackTaskResult, word: str, *, ignored: bool) -> None:
+        """Show a failure, and keep it for the recap unless it is ignored."""
+        host = result.host.get_name()
+        self._board.end_task(host, time.monotonic())
+        failure = self._show_failure(result, word, ignored=ignored)
+        if not ignored:
+            self._board.fail(host, failure)
+
+    def _show_failure(self, result: CallbackTaskResult, word: str, *, ignored: bool) -> Failure:
+        """Show a failure: cause and remedy where they are known, else all that is known."""
+        of_loop = result.task.loop and "results" in result.result
+        refusal = explain(result.result, result.host.get_name(), unreachable=word == "unreachable")
+        failure = Failure(self._task_label(result), refusal, message(result.result))
+        self._handle_warnings(result.result)
+        if ignored and self._display.verbosity == 0:
+            self._show_line(result, f"{word}, ignored", C.COLOR_WARN)
+            return failure
+        self._show_line(result, word, VERDICT_COLORS[word])
+        if of_loop:
+            return failure
+        if refusal is None and result.task.action.rpartition(".")[2] not in SPEAKS_FOR_ITSELF:
+            self._handle_exception(result.result)
+            self._show_indented(self._dump_results(self._essence(result.result)))
+        else:
+            self._show_cause(failure)
+            self._show(f"      at {result.task.get_path()}")
+        return failure
+
+    def _essence(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what says why a task failed; with -v, everything."""
+        if self._display.verbosity > 0:
+            return result
+        return {key: value for key, value in result.items() if value not in ("", [], None) and key not in NOISE}
+
+    def _show_cause(self, failure: Failure) -> None:
+        """Show a failure's cause and remedy."""
+        if failure.refusal:
+            self._show(f"      GPULAB-{failure.refusal.code}  {failure.refusal.cause}", C.COLOR_ERROR)
+            self._show(f"      Remedy: {failure.refusal.remedy}")
+        else:
+            self._show_indented(failure.message)
+
+    def _show_line(self, result: CallbackTaskResult, word: str, color: str, seconds: float | None = None) -> None:
+        """Show what became of a task or item on a host, in one line."""
+        took = f"  {duration(seconds)}" if seconds is not None else ""
+        self._show(f"{self.host_label(result)}  {word}  {self._task_label(result)}{took}", color)
+
+    def _task_label(self, result: CallbackTaskResult) -> str:
+        """Return a task's name, with the item of a loop."""
+        label = self._get_item_label(result.result)
+        return short_task(result.task.get_name()) + (f"  (item={label})" if label is not None else "")
+
+    def _show_indented(self, text: str) -> None:
+        """Show a message below the line it belongs to."""
+        for line in text.strip("\n").splitlines():
+            self._show(f"      {line}")
+
+    def _show(self, text: str, color: str | None = None) -> None:
+        self._display.display(text, color=color)
+
+    def _watch(self) -> None:
+        """Note what long steps say, and keep the picture of the run alive, until the channel is closed."""
+        while True:
+            try:
+                progress = self._receiver.receive(REFRESH_SECONDS) if self._receiver else None
+            except OSError:
+                return
+            if progress:
+                self._board.note(progress)
+            self._refresh(time.monotonic())
+
+    def _refresh(self, now: float) -> None:
+        """Draw the live lines; without a terminal, say something of each host now and then."""
+        if self._region:
+            self._region.draw(self._board.rows(now), self._board.waiting(), now - self._board.started)
+            return
+        for row in self._board.overdue(now):
+            self._show(f"{row.host}  {duration(row.seconds)}  {row.task}{f': {row.line}' if row.line else ''}")
+            sys.stdout.flush()
+
+    def _close(self) -> None:
+        """End the live lines and the channel; what is printed from now on is final."""
+        if self._receiver:
+            self._receiver.close()
+            self._receiver = None
+        if self._watcher:
+            self._watcher.join(timeout=2)
+            self._watcher = None
+        if self._region:
+            self._region.close()
+            self._region = None
