@@ -47,7 +47,7 @@ NVLINK_COUNTERS = {"replay": 0, "recovery": 1, "crc_flit": 2, "crc_data": 3}
 CORRECTED, UNCORRECTED = 0, 1
 VOLATILE, AGGREGATE = 0, 1
 DRAM, SRAM = 2, 7
-MAX_NVLINKS = 18
+MAX_NVLINKS = 36
 
 # Field ids of nvmlDeviceGetFieldValues (NVML_FI_DEV_*)
 FIELD_MEMORY_TEMP = 82
