@@ -143,7 +143,7 @@ CODES = {
     ),
     "P014": (
         "no driver branch of {source} serves {gpu}, which takes {demand}",
-        "Set nvidia_driver_source to another one: distribution, nvidia or runfile.",
+        "Set nvidia_driver_source: {way}.",
     ),
     "P015": (
         "the wished driver version {version} is not of the wished branch {branch}",
@@ -176,6 +176,40 @@ CODES = {
         "{host} was rebooted and still needs a reboot: {reasons}",
         "Look at its kernel log (journalctl -k -b); gpulab does not reboot a node twice in one run.",
     ),
+    "P021": ("{variable} holds an outdated recipe, '{text}': {wrong}", "Instead: {right}."),
+    "P022": ("the catalog knows no CUDA toolkit {version}", "Use one of: {known}."),
+    "P023": (
+        "CUDA {version} needs driver {floor} or newer, and the plan has {driver}",
+        "Choose an older CUDA, or a newer driver: nvidia_driver_source: nvidia.",
+    ),
+    "P024": ("nvcc of CUDA {version} does not compile for {gpu}", "For this GPU, use CUDA {right}."),
+    "P025": (
+        "NVIDIA's repository for {system} carries no CUDA {version}",
+        "Use a newer CUDA, or leave the toolkit to the Python environments.",
+    ),
+    "P026": ("cuda_default {default} is not among cuda_toolkits ({toolkits})", "Add it there, or leave cuda_default out."),
+    "P027": (
+        "{library} {version} is wished for, and no CUDA toolkit that it could be tied to",
+        'Name one: cuda_toolkits: ["12.9"].',
+    ),
+    "P028": ("the catalog knows no {library} {version}", "It knows {first} to {last}."),
+    "P029": ("{library} {version} does not serve {target}", "Use {right}."),
+    "P030": (
+        "container toolkit {version} is below the security floor {floor} ({cves})",
+        "Leave container_toolkit_version out, or take {floor} or newer.",
+    ),
+    "P031": (
+        "the node has NVSwitches, and the driver source {source} of {system} has no Fabric Manager of its version",
+        "Set nvidia_driver_source: nvidia.",
+    ),
+    "P032": (
+        "environment {name} names {named} of pytorch, tensorflow and jax",
+        "Give each environment exactly one: their cuDNN and NCCL exclude each other.",
+    ),
+    "P033": ("environment {name}: the catalog knows no {framework} {version}", "It knows {known}."),
+    "P034": ("environment {name}: {release} has no build {index}", "Leave index out, or use one of: {right}."),
+    "P035": ("environment {name}: no build of {release} runs on this node ({why})", "Use {right}."),
+    "P036": ("environment {name}: {release} has no wheel for Python {python}", "Use Python {right}, or leave python out."),
     # S: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (

@@ -8,6 +8,7 @@ A file is read when it is first asked for, and once per process.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,47 @@ class Catalog:
     def repositories(self) -> dict[str, Record]:
         """Package repositories by id."""
         return {record["id"]: record for record in self._platforms["repositories"]}
+
+    @cached_property
+    def toolkits(self) -> dict[str, Record]:
+        """CUDA toolkits by major.minor, oldest first."""
+        return {record["cuda"]: record for record in self.read("cuda_toolkits")["toolkits"]}
+
+    @cached_property
+    def min_drivers(self) -> dict[str, str]:
+        """The oldest driver that runs code of a CUDA major, by that major."""
+        return {cuda.partition(".")[0]: record["min_driver"] for cuda, record in self.toolkits.items()}
+
+    @cached_property
+    def libraries(self) -> dict[str, Record]:
+        """cuDNN, NCCL and TensorRT by name."""
+        return {record["library"]: record for record in self.read("cuda_libraries")["libraries"]}
+
+    @cached_property
+    def container_toolkit(self) -> Record:
+        """The NVIDIA Container Toolkit."""
+        return self.read("container_toolkit")
+
+    @cached_property
+    def frameworks(self) -> dict[str, dict[str, Record]]:
+        """Releases by framework and version, oldest first."""
+        frameworks: dict[str, dict[str, Record]] = {}
+        for record in self.read("frameworks")["releases"]:
+            frameworks.setdefault(record["framework"], {})[record["version"]] = record
+        return frameworks
+
+    @cached_property
+    def recipes(self) -> list[Record]:
+        """Wrong recipes, each with its pattern compiled."""
+        return [
+            {**record, "pattern": re.compile(record["pattern"], re.IGNORECASE)}
+            for record in self.read("recipes")["recipes"]
+        ]
+
+    @cached_property
+    def disk(self) -> list[Record]:
+        """How much space what takes, and where."""
+        return self.read("disk")["needs"]
 
     @cached_property
     def known_issues(self) -> list[Record]:

@@ -23,12 +23,28 @@ class Wish:
     choices: tuple[str, ...] = ()
     elements: str | None = None
     pattern: str | None = None  # for str, and for the elements of a list
+    fields: tuple[Wish, ...] = ()  # of a dict, and of the dicts in a list
 
 
 BRANCH = r"\d{3}"
 DRIVER_VERSION = r"\d{3}(\.\d+){1,2}"
 CUDA_VERSION = r"\d{2}\.\d"
 VERSION = r"\d+(\.\d+)*"
+
+ENVIRONMENT = (
+    Wish("name", "str", "Name of the environment; this one is required.", pattern=r"[a-z][a-z0-9_.-]*"),
+    Wish("pytorch", "str", "PyTorch, such as 2.9 (its newest patch release) or 2.9.1.", pattern=VERSION),
+    Wish("tensorflow", "str", "TensorFlow, such as 2.20.", pattern=VERSION),
+    Wish("jax", "str", "JAX, such as 0.9.", pattern=VERSION),
+    Wish("python", "str", "Python, such as 3.12; unset lets the plan choose.", pattern=r"3\.\d+"),
+    Wish(
+        "index",
+        "str",
+        "CUDA build, such as cu126 (PyTorch) or cuda12 (JAX); unset lets the plan choose.",
+        pattern=r"\w+",
+    ),
+    Wish("packages", "list", "Further requirements, as pip takes them.", (), elements="str"),
+)
 
 WISHES = (
     Wish(
@@ -99,10 +115,10 @@ WISHES = (
     Wish(
         "gpulab_environments",
         "list",
-        "Python environments: each has a name, one of pytorch, tensorflow or jax with a version, and may have python,"
-        " index (such as cu126) and packages (further requirements).",
+        "Python environments, each with one framework.",
         (),
         elements="dict",
+        fields=ENVIRONMENT,
     ),
 )
 

@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import driver, reboot
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
+    container_toolkit,
+    cuda,
+    disk,
+    driver,
+    environments,
+    fabric_manager,
+    libraries,
+    reboot,
+    recipes,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 if TYPE_CHECKING:
@@ -28,13 +38,22 @@ def resolve(facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, tod
     facts are those of the module gpu_facts, wishes a complete set (wishes.complete), today decides what has reached its
     end of life. Raises Refusal where no plan can work.
     """
+    recipes.check(wishes, catalog)
     case = Case.of(facts, wishes, catalog, today)
-    plan: dict[str, Any] = {"schema": SCHEMA, "driver": driver.plan(case)}
+    plan: dict[str, Any] = {"schema": SCHEMA}
+    plan["driver"] = driver.plan(case)
+    plan["cuda"] = cuda.plan(case, plan["driver"])
+    plan["libraries"] = libraries.plan(case, plan["cuda"])
+    plan["container_toolkit"] = container_toolkit.plan(case)
+    plan["environments"] = environments.plan(case, plan["driver"])
+    plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
     plan["reboot"] = reboot.plan(case, plan["driver"])
+    plan["disk"] = disk.plan(case, plan)
     plan["warnings"] = case.warnings
     return plan
 
 
 def reasons(plan: dict[str, Any]) -> list[str]:
     """Return every C(because) of a plan, in its order."""
-    return [line for part in plan.values() if isinstance(part, dict) for line in part.get("because", [])]
+    parts = [part for part in plan.values() if isinstance(part, dict)] + plan["environments"]
+    return [line for part in parts for line in part.get("because", [])]

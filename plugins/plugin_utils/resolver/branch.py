@@ -28,7 +28,7 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
     carried = [case.catalog.branches[name] for name in source.branches]
     serving = [record for record in carried if _serves(case, record, flavours)]
     if not serving:
-        raise _none_serves(case, source)
+        raise _none_serves(case, source, flavours)
     accepted = [record for record in serving if accepted_for_life(case, record)]
     lasting = [record for record in accepted if record["type"] in LONG_LIVED or allowed(case, record["branch"])]
     if not lasting:
@@ -102,7 +102,7 @@ def _serves(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> bo
     )
 
 
-def _none_serves(case: Case, source: Source) -> Exception:
+def _none_serves(case: Case, source: Source, flavours: tuple[str, ...]) -> Exception:
     """Return the refusal that names two GPUs without a common branch, or the one that no carried branch serves."""
     branches = case.catalog.branches
     for index, one in enumerate(case.gpus):
@@ -111,8 +111,31 @@ def _none_serves(case: Case, source: Source) -> Exception:
                 return refuse("P004", one=one.name, other=other.name, why=f"{one.demand()} against {other.demand()}")
     for gpu in case.gpus:
         if not any(gpu.served_by(branch) for branch in source.branches):
-            return refuse("P014", source=source.label, gpu=gpu.name, demand=gpu.demand())
-    return refuse("P014", source=source.label, gpu=names(case), demand="kernel modules that these branches lack")
+            return refuse(
+                "P014",
+                source=source.label,
+                gpu=gpu.name,
+                demand=gpu.demand(),
+                way=_other_sources(case, source, flavours),
+            )
+    demand = f"{' or '.join(flavours)} kernel modules that these branches lack"
+    return refuse(
+        "P014", source=source.label, gpu=names(case), demand=demand, way=_other_sources(case, source, flavours)
+    )
+
+
+def _other_sources(case: Case, source: Source, flavours: tuple[str, ...]) -> str:
+    """Name the sources that have a branch for the GPUs, each with its newest one, for a remedy."""
+    ways = []
+    carried = {name: record["branches"] for name, record in case.platform["driver_sources"].items()}
+    for name, branches in {**carried, "runfile": list(case.catalog.branches)}.items():
+        records = [case.catalog.branches[branch] for branch in branches]
+        serving = [record for record in records if _serves(case, record, flavours)]
+        lasting = [record["branch"] for record in serving if not has_ended(record, case.today)]
+        if name != source.name and serving:
+            branch = newest(lasting or [record["branch"] for record in serving])
+            ways.append(f"{name} (branch {branch}{'' if lasting else ', to be allowed by name'})")
+    return " or ".join(ways) or "no source serves these GPUs"
 
 
 def _last_day(day_or_month: str) -> date:

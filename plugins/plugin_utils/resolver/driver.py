@@ -35,7 +35,7 @@ def plan(case: Case) -> dict[str, Any]:
         "kernel_modules": modules,
         **origin.packages(case, branch, version, modules, build_for),
         "kernels": build_for,
-        "header_packages": kernels.header_packages(case, build_for),
+        "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
         "persistence": bool(case.gpus),
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels],
     }

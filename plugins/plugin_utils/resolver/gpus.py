@@ -31,6 +31,7 @@ class Gpu:
     first_branch: str | None
     last_branch: str | None
     first_driver: dict[str, str]
+    first_cuda: str
     last_cuda: str | None
     fabric_manager: bool
 
@@ -84,6 +85,7 @@ def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]
         first_branch=architecture["first_branch"],
         last_branch=architecture["last_branch"],
         first_driver=record.get("first_driver", {}),
+        first_cuda=architecture["first_cuda"],
         last_cuda=architecture["last_cuda"],
         fabric_manager=record.get("fabric_manager") == "always",
     )
@@ -102,6 +104,7 @@ def _by_range(pci_id: str, catalog: Catalog) -> Gpu:
                 first_branch=architecture["first_branch"],
                 last_branch=architecture["last_branch"],
                 first_driver={},
+                first_cuda=architecture["first_cuda"],
                 last_cuda=architecture["last_cuda"],
                 fabric_manager=False,
             )

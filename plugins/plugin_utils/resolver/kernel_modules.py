@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import known_issues
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.source import Source
+
+Met = tuple[str, dict[str, Any], str]  # driver, known issue, kernel
 
 PREFERRED = ("open", "proprietary")
 
@@ -52,18 +54,26 @@ def choose_kernel_modules(
         raise refuse("P012", branch=branch, flavour=flavours[0], has=" and ".join(record["kernel_modules"]))
     because: list[str] = []
     candidates = _by_fixes(had, {flavour: source.version(case, branch, flavour) for flavour in had}, because)
-    refused: tuple[str, dict[str, Any], str] | None = None
+    refused: list[Met] = []
     for flavour, version in candidates:
         met = known_issues.find(case, source.name, version, flavour, kernels)
         if met is None:
             return flavour, version, [*because, _why(case, flavour)]
         issue, kernel = met
         because.append(f"The {flavour} modules {version} do not build for {kernel}: {issue['title']}.")
-        refused = refused or (f"{flavour} {version}", issue, kernel)
-    driver, issue, kernel = refused or ("", {}, "")
-    raise refuse(
-        "P016", driver=driver, kernel=kernel, title=issue["title"], symptom=issue["symptom"], way=issue["remedy"]
-    )
+        refused.append((f"{flavour} {version}", issue, kernel))
+    raise _broken(case, source, branch, kernels, refused[0])
+
+
+def _broken(case: Case, source: Source, branch: str, kernels: list[str], refused: Met) -> Refusal:
+    """Return the refusal for a known broken pair: its way out is the other flavour where that one builds."""
+    driver, issue, kernel = refused
+    way = issue["remedy"]
+    for flavour in case.catalog.branches[branch]["kernel_modules"]:
+        builds = not known_issues.find(case, source.name, source.version(case, branch, flavour), flavour, kernels)
+        if builds and all(flavour in gpu.kernel_modules for gpu in case.gpus):
+            way = f"Set nvidia_driver_kernel_modules: {flavour}, which builds and drives every GPU here"
+    return refuse("P016", driver=driver, kernel=kernel, title=issue["title"], symptom=issue["symptom"], way=way)
 
 
 def _by_fixes(had: list[str], versions: dict[str, str], because: list[str]) -> list[tuple[str, str]]:

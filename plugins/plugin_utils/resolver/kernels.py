@@ -51,11 +51,14 @@ def facts_of(case: Case, kernel: str) -> dict[str, Any]:
     return {"version": kernel, "headers": None, "markers": []}
 
 
-def flavour(case: Case, kernel: str) -> str | None:
-    """Return the flavour in a kernel release, such as cloud-amd64; None where the distribution has none."""
-    pattern = case.platform["kernel"]["flavour"]
-    match = re.match(pattern, kernel) if pattern else None
-    return match.group(1) if match else None
+def series(case: Case, kernel: str) -> str | None:
+    """Return the series of a kernel release, such as cloud-amd64 or generic-hwe-24.04; None for one of nobody's."""
+    names = case.platform["kernel"]
+    match = re.match(names["flavour"], kernel)
+    if match is None:
+        return None
+    hwe = "hwe" in names and version_key(kernel)[:2] > version_key(names["ga"])
+    return match.group(1) + (names["hwe"] if hwe else "")
 
 
 def _headers_known(case: Case, kernel: str) -> bool:
@@ -67,9 +70,5 @@ def _headers_package(case: Case, kernel: str) -> str:
 
 
 def _meta_package(case: Case, kernel: str) -> str | None:
-    names = case.platform["kernel"]
-    kind = flavour(case, kernel)
-    if names["flavour"] and kind is None:
-        return None  # a kernel of the operator's own: no distribution brings its successor
-    hwe = "headers_meta_hwe" in names and version_key(kernel)[:2] > version_key(names["ga"])
-    return names["headers_meta_hwe" if hwe else "headers_meta"].format(flavour=kind)
+    found = series(case, kernel)
+    return None if found is None else case.platform["kernel"]["headers_meta"].format(series=found)

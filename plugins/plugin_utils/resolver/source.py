@@ -61,8 +61,8 @@ class Source:
         packages = [package.format(**values) for package in chosen]
         if self.signed:
             pattern = names["signed_package"][kernel_modules]
-            flavours = dict.fromkeys(kernels.flavour(case, kernel) for kernel in build_for)
-            packages += [pattern.format(flavour=flavour, **values) for flavour in flavours]
+            known = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
+            packages += [pattern.format(series=series, **values) for series in known if series]
         other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
         installed = {package["name"] for package in case.facts["driver"]["packages"]}
         pin = names.get("pin_package")

@@ -1,0 +1,143 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Python environments of the plan: framework release, CUDA build and Python that fit driver and GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.gpus import Gpu
+
+FRAMEWORKS = ("pytorch", "tensorflow", "jax")
+PYTORCH_INDEX = "https://download.pytorch.org/whl/{index}"
+
+
+def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one part per wished environment. Raises Refusal for one that cannot work on the node."""
+    return [_environment(case, driver, wish) for wish in case.wishes["gpulab_environments"]]
+
+
+def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
+    name = wish["name"]
+    named = [framework for framework in FRAMEWORKS if wish.get(framework)]
+    if len(named) != 1:
+        raise refuse("P032", name=name, named=" and ".join(named) or "none")
+    framework = named[0]
+    release = _release(case, name, framework, wish[framework])
+    build = _build(case, driver, name, release, wish.get("index"))
+    python = _python(case, name, release, wish.get("python"))
+    if framework == "tensorflow" and any(_by_ptx(build, gpu) for gpu in case.gpus):
+        case.warnings.append(
+            f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow."
+        )
+    if case.architecture != "x86_64":
+        case.warnings.append(f"{name}: the catalog has confirmed the wheels of {framework} for x86_64 only.")
+    why = (
+        f"{name}: {framework} {release['version']} built for CUDA {build['cuda']} runs on driver"
+        f" {driver['newest_known']} and every GPU; Python {python} has wheels of it."
+    )
+    return {
+        "name": name,
+        "framework": framework,
+        "version": release["version"],
+        "python": python,
+        "cuda": build["cuda"],
+        "index_url": PYTORCH_INDEX.format(index=build["index"]) if framework == "pytorch" else None,
+        "requirements": [_requirement(framework, release["version"], build), *wish.get("packages", ())],
+        "because": [why],
+    }
+
+
+def _requirement(framework: str, version: str, build: dict[str, Any]) -> str:
+    names = {"pytorch": "torch", "tensorflow": "tensorflow[and-cuda]", "jax": f"jax[{build['index']}]"}
+    return f"{names[framework]}=={version}"
+
+
+def _release(case: Case, name: str, framework: str, wished: str) -> dict[str, Any]:
+    """Return the newest release that a version names: 2.9 is 2.9.1."""
+    releases = case.catalog.frameworks[framework]
+    length = len(version_key(wished))
+    fitting = [version for version in releases if version_key(version)[:length] == version_key(wished)]
+    if not fitting:
+        raise refuse("P033", name=name, framework=framework, version=wished, known=", ".join(releases))
+    return releases[newest(fitting)]
+
+
+def _build(case: Case, driver: dict[str, Any], name: str, release: dict[str, Any], index: str | None) -> dict[str, Any]:
+    builds = [build for build in release["builds"] if index in (None, build["index"])]
+    label = f"{release['framework']} {release['version']}"
+    if not builds:
+        right = ", ".join(build["index"] or "none to choose" for build in release["builds"])
+        raise refuse("P034", name=name, release=label, index=index, right=right)
+    obstacles = {build["cuda"]: _obstacle(case, driver, build) for build in builds}
+    fitting = [build for build in builds if obstacles[build["cuda"]] is None]
+    if not fitting:
+        why = "; ".join(f"CUDA {cuda}: {obstacle}" for cuda, obstacle in obstacles.items())
+        raise refuse("P035", name=name, release=label, why=why, right=_alternative(case, driver, release["framework"]))
+    level = case.catalog.branches[driver["branch"]]["cuda"]
+    in_full = [build for build in fitting if same_or_newer(level, build["cuda"])]
+    return max(in_full or fitting, key=lambda build: version_key(build["cuda"]))
+
+
+def _obstacle(case: Case, driver: dict[str, Any], build: dict[str, Any]) -> str | None:
+    floor = case.catalog.min_drivers[build["cuda"].partition(".")[0]]
+    if not same_or_newer(driver["newest_known"], floor):
+        return f"needs driver {floor}"
+    for gpu in case.gpus:
+        if not _covers(build, gpu):
+            return f"has no kernels for {gpu.name}"
+    return None
+
+
+def _covers(build: dict[str, Any], gpu: Gpu) -> bool:
+    if gpu.compute_capability is None:
+        return True
+    lowest = build["min_compute_capability"]
+    if lowest is not None and not same_or_newer(gpu.compute_capability, lowest):
+        return False
+    return build["compute_capabilities"] is None or _has_kernels(build, gpu.compute_capability) or _by_ptx(build, gpu)
+
+
+def _has_kernels(build: dict[str, Any], compute_capability: str) -> bool:
+    """Tell whether compiled kernels run: those of the same major and of no higher minor do."""
+    major, minor = version_key(compute_capability)
+    return any(
+        version_key(known)[0] == major and version_key(known)[1] <= minor for known in build["compute_capabilities"]
+    )
+
+
+def _by_ptx(build: dict[str, Any], gpu: Gpu) -> bool:
+    """Tell whether a GPU runs the build only by compiling its PTX."""
+    if build["ptx"] is None or gpu.compute_capability is None:
+        return False
+    return not _has_kernels(build, gpu.compute_capability) and same_or_newer(gpu.compute_capability, build["ptx"])
+
+
+def _alternative(case: Case, driver: dict[str, Any], framework: str) -> str:
+    """Name the newest release of the framework that runs on this node."""
+    for version, release in reversed(case.catalog.frameworks[framework].items()):
+        for build in reversed(release["builds"]):
+            if _obstacle(case, driver, build) is None:
+                return f"{framework} {version} built for CUDA {build['cuda']}"
+    return "another driver branch or framework"
+
+
+def _python(case: Case, name: str, release: dict[str, Any], wished: str | None) -> str:
+    lowest, highest = release["python"]["min"], release["python"]["max"]
+
+    def fits(version: str) -> bool:
+        return same_or_newer(version, lowest) and (highest is None or same_or_newer(highest, version))
+
+    if wished is not None:
+        if not fits(wished):
+            label = f"{release['framework']} {release['version']}"
+            raise refuse("P036", name=name, release=label, python=wished, right=f"{lowest} to {highest or 'newer'}")
+        return wished
+    own = case.platform["python"]
+    return own if fits(own) else highest or lowest

@@ -1,0 +1,37 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The recipes of outdated guides, met in the wishes: refused with the recipe that works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+
+
+def check(wishes: dict[str, Any], catalog: Catalog) -> None:
+    """Raise Refusal for the first wrong recipe in any text of the wishes."""
+    for name, value in wishes.items():
+        for text in _texts(value):
+            for recipe in catalog.recipes:
+                if recipe["pattern"].search(text):
+                    raise refuse("P021", variable=name, text=text, wrong=recipe["wrong"], right=recipe["right"])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Walk through every text of a wish, names of fields included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield str(key)
+            yield from _texts(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _texts(inner)
