@@ -10,23 +10,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 import conftest  # noqa: F401 - makes the collection importable
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 from unit.checks import nodes
-from unit.checks.faults import FAULTS
+from unit.checks.test_faults import FAULTS
 
 
 def main() -> int:
     """Print the table; return 1 when a fault was not found by its check with its remedy."""
     missed = 0
-    sys.stdout.write(f"{'fault':<52} {'model':<18} {'check':<20} {'severity':<8} {'remedy':<18} found\n")
+    sys.stdout.write(f"{'fault':<52} {'model':<18} {'check':<20} {'severity':<8} {'remedy':<20} found\n")
     for fault in FAULTS:
-        results = verify(nodes.node(fault.facts(), fault.plan, fault.expected_gpus))
+        results = verify(nodes.node(fault.facts(), fault.plan, **fault.declared))
         match = [
             r for r in results if (r.id, r.severity, r.remediation) == (fault.check, fault.severity, fault.remediation)
         ]
         missed += not match
         found = match[0].summary if match else "NOT FOUND"
-        sys.stdout.write(
-            f"{fault.name:<52} {fault.model:<18} {fault.check:<20} {fault.severity:<8} {fault.remediation:<18} {found}\n"
-        )
+        row = f"{fault.name:<52} {fault.model:<18} {fault.check:<20} {fault.severity:<8} {fault.remediation:<20}"
+        sys.stdout.write(f"{row} {found}\n")
     sys.stdout.write(f"{len(FAULTS) - missed} of {len(FAULTS)} faults found\n")
     return bool(missed)
 

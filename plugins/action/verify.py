@@ -18,6 +18,8 @@ ARGUMENTS = {
     "level": {"type": "str", "choices": ["quick"], "default": "quick"},
     "fail_on": {"type": "str", "choices": ["warn", "fail"], "default": "fail"},
     "expected_gpus": {"type": "int"},
+    "mig": {"type": "bool", "default": False},
+    "power_budget_watts": {"type": "int"},
     "profile": {"type": "dict", "default": {}},
 }
 
@@ -45,7 +47,11 @@ class ActionModule(ActionBase):
             facts=Facts(facts),
             plan=Facts(plan) if plan else None,
             catalog=catalog(arguments["profile"]),
-            expected_gpus=arguments["expected_gpus"],
+            declared={
+                "gpus": arguments["expected_gpus"],
+                "mig": arguments["mig"],
+                "power_budget_watts": arguments["power_budget_watts"],
+            },
         )
         return judged(host, [result.as_dict() for result in verify(node)], arguments["fail_on"])
 

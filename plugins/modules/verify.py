@@ -31,8 +31,16 @@ options:
   expected_gpus:
     description: How many GPUs the node is declared to have. Unset accepts the number on its PCI bus.
     type: int
+  mig:
+    description: Whether Multi-Instance GPU is declared to be on.
+    type: bool
+    default: false
+  power_budget_watts:
+    description: What all GPUs of the node together may draw. Unset does not judge it.
+    type: int
   profile:
-    description: Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width).
+    description: Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width) or
+      C(power_limit_watts).
     type: dict
     default: {}
 attributes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.checks.board import BROKEN
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Facts,
     Node,
@@ -38,7 +39,7 @@ def gpu_count(node: Node) -> Iterator[Result]:
         yield skipped("a container sees its host's PCI bus, not which GPUs it was given")
         return
     present = {gpu["address"] for gpu in node.pci_gpus}
-    declared = node.expected_gpus
+    declared = node.declared.get("gpus")
     if not present and not declared:
         yield (
             ok("no GPU, as declared", 0)
@@ -60,14 +61,15 @@ def gpu_count(node: Node) -> Iterator[Result]:
         yield ok(f"{len(present)} GPUs on the PCI bus; NVML does not answer (see driver-responsive)", len(present))
         return
     lost = sorted(present - {gpu.get("bus_id") for gpu in node.gpus})
+    errors = sorted({gpu.data["error"] for gpu in node.gpus if "error" in gpu.data})
     if lost:
         yield fail(
             f"{len(lost)} of {len(present)} GPUs do not answer: {', '.join(lost)}",
-            "reboot",
+            BROKEN.get(errors[0], "reboot") if errors else "reboot",
             observed=len(present) - len(lost),
             expected=len(present),
             unit="GPUs",
-            reason="on the PCI bus, but not among the devices that NVML can open",
+            reason=f"NVML answers {', '.join(errors)}" if errors else "on the PCI bus, but NVML does not list them",
         )
     else:
         yield ok(f"{len(present)} GPUs on PCI and in NVML", len(present))
@@ -97,7 +99,7 @@ def nouveau_absent(node: Node) -> Iterator[Result]:
         found = True
         yield warn("nouveau is loaded", after, observed="loaded", expected="absent", reason=_unlisted(blacklisted))
     for kernel in node.kernels():
-        image = kernel["initramfs"] if kernel.get("next_boot") else None
+        image = kernel.optional("initramfs") if kernel.get("next_boot") else None
         if image and image["nouveau"] and not image["blacklist"]:
             found = True
             yield fail(
@@ -138,7 +140,7 @@ def nova_absent(node: Node) -> Iterator[Result]:
 def driver_match(node: Node) -> Iterator[Result]:
     """Name the cause of NVML's 'Driver/library version mismatch'."""
     loaded = node.facts.get("modules.nvidia.version")
-    library = node.facts["driver.library"]
+    library = node.facts.optional("driver.library")
     on_disk = next((k.get("nvidia_module") for k in node.kernels() if k.get("running")), None)
     if not node.facts["modules.nvidia.loaded"] or not loaded:
         yield skipped("the nvidia module is not loaded (see driver-responsive)")
@@ -192,7 +194,7 @@ def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tup
 )
 def driver_next_boot(node: Node) -> Iterator[Result]:
     """Find the node that would come back from a reboot without its GPUs."""
-    library = node.facts["driver.library"]
+    library = node.facts.optional("driver.library")
     if not library and not _installed(node):
         yield skipped("no driver is installed (see driver-responsive)")
         return
@@ -200,7 +202,7 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
     if not following:
         yield unknown("which kernel boots next could not be told")
     for kernel in following:
-        module = kernel["nvidia_module"]
+        module = kernel.optional("nvidia_module")
         if not module:
             yield fail(
                 f"kernel {kernel['version']} boots next and has no nvidia module",

@@ -64,8 +64,8 @@ class Unread(Exception):  # noqa: N818 - a fact that cannot be had is no error o
 class Facts:
     """Nested facts, read by dotted path: ``facts["system.kernel"]``.
 
-    A mapping comes back as Facts, a list of mappings as a list of Facts, all else as it is. An absent path raises
-    Unread, and so does a reading that NVML refused: {"unsupported": NAME} or {"error": NAME, "code": number}.
+    A mapping comes back as Facts, a list of mappings as a list of Facts, all else as it is. Unread is raised by an
+    absent path, by null, and by what NVML refused: {"unsupported": NAME} or {"error": NAME, "code": number}.
     """
 
     def __init__(self, data: dict[str, Any], path: str = "") -> None:
@@ -74,7 +74,14 @@ class Facts:
         self.path = path
 
     def __getitem__(self, path: str) -> Any:
-        """Return what lies at path; raise Unread where there is nothing to read."""
+        """Return what lies at path; raise Unread where there is nothing to read, or null."""
+        found = self.optional(path)
+        if found is None:
+            raise Unread(f"{self.path}.{path}" if self.path else path)
+        return found
+
+    def optional(self, path: str) -> Any:
+        """Return what lies at path, None where that is null; raise Unread where there is nothing to read."""
         at: Any = self.data
         whole = f"{self.path}.{path}" if self.path else path
         for key in path.split("."):
@@ -92,10 +99,13 @@ class Facts:
     def get(self, path: str, default: Any = None) -> Any:
         """Return what lies at path, or default where it cannot be read or is null."""
         try:
-            found = self[path]
+            return self[path]
         except Unread:
             return default
-        return default if found is None else found
+
+    def identity(self) -> dict[str, Any]:
+        """Return what names a GPU in a result."""
+        return {key: self.get(key) for key in ("index", "uuid", "bus_id")}
 
 
 def _raise_refused(at: Any, path: str) -> None:
@@ -134,6 +144,11 @@ def ok(summary: str, observed: Any = None, **more: Any) -> Result:
     return Result("ok", summary, observed, **more)
 
 
+def info(summary: str, remediation: str = "none", **more: Any) -> Result:
+    """Answer something worth knowing that is no fault."""
+    return Result("info", summary, remediation=remediation, **more)
+
+
 def skipped(reason: str) -> Result:
     """Answer that the check does not apply to this node, and why."""
     return Result("skipped", "not applicable", reason=reason)
@@ -160,13 +175,13 @@ class Node:
 
     plan is None where no plan was made. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
     expected of that board), "xids" (number -> NVIDIA's record) and "branches" (driver branch -> its record).
-    expected_gpus is the number that the operator declared, or None.
+    declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts".
     """
 
     facts: Facts
     plan: Facts | None = None
     catalog: dict[str, dict[Any, Any]] = field(default_factory=dict)
-    expected_gpus: int | None = None
+    declared: dict[str, Any] = field(default_factory=dict)
 
     @property
     def foreign_kernel(self) -> bool:
@@ -176,12 +191,14 @@ class Node:
     @property
     def pci_gpus(self) -> list[Facts]:
         """The GPUs on the PCI bus; Unread when the bus was not read."""
-        return self.facts["pci.gpus"] or []
+        gpus: list[Facts] = self.facts["pci.gpus"]
+        return gpus
 
     @property
     def gpus(self) -> list[Facts]:
         """The GPUs that NVML lists; none when it does not answer."""
-        return self.facts.get("nvml.gpus", [])
+        gpus: list[Facts] = self.facts.get("nvml.gpus", [])
+        return gpus
 
     def profile(self, gpu: Facts) -> dict[str, Any]:
         """Return what is expected of this board; empty for one that nobody described."""

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks import driver  # noqa: F401 - fills the registry
+from ansible_collections.gpulab.node.plugins.module_utils.checks import (  # noqa: F401 - they fill the registry
+    board,
+    driver,
+    host,
+    kernel_log,
+    links,
+    memory,
+    pcie,
+    services,
+    software,
+    thermal,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     REGISTRY,
     Check,
@@ -19,16 +30,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     skipped,
     unknown,
 )
-
-# NVML's errors (nvml.h, without the prefix NVML_ERROR_) that say the GPU is broken, and what helps.
-BROKEN = {
-    "GPU_IS_LOST": "reboot",
-    "RESET_REQUIRED": "reset_gpu",
-    "CORRUPTED_INFOROM": "rma",
-    "IRQ_ISSUE": "reboot",
-    "INSUFFICIENT_POWER": "check_power",
-    "TIMEOUT": "reboot",
-}
 
 
 def checks() -> list[Check]:
@@ -49,7 +50,13 @@ def run(check: Check, node: Node) -> list[Result]:
         return [_sign(check, result) for result in _answers(check, node)]
     if not node.gpus:
         return [_sign(check, skipped("NVML lists no GPU (see driver-responsive)"))]
-    return [_sign(check, result, gpu) for gpu in node.gpus for result in _answers(check, node, gpu)]
+    return [_sign(check, result, gpu) for gpu in node.gpus for result in _gpu_answers(check, node, gpu)]
+
+
+def _gpu_answers(check: Check, node: Node, gpu: Facts) -> list[Result]:
+    if set(gpu.data) <= {"index", "error", "code", "unsupported"}:
+        return [skipped("the GPU does not answer (see gpu-count)")]
+    return _answers(check, node, gpu)
 
 
 def _answers(check: Check, node: Node, *gpu: Facts) -> list[Result]:
@@ -67,8 +74,8 @@ def _unread(check: Check, unread: Unread, node: Node, gpu: Facts | None = None) 
     """Turn a fact that cannot be had into a result."""
     if unread.error is None:
         return unknown(f"the facts do not hold {unread.path}")
-    if unread.error in BROKEN:
-        return fail(f"the GPU answers {unread.error}", BROKEN[unread.error], observed=unread.error, reason=unread.path)
+    if unread.error in board.BROKEN:
+        return skipped(f"the GPU answers {unread.error} (see gpu-answers)")
     if not unread.unsupported:
         return unknown(f"{unread.path} could not be read: {unread.error}")
     profile = node.profile(gpu) if gpu else {}
@@ -83,5 +90,4 @@ def _unread(check: Check, unread: Unread, node: Node, gpu: Facts | None = None) 
 
 
 def _sign(check: Check, result: Result, gpu: Facts | None = None) -> Result:
-    who = {key: gpu.get(key) for key in ("index", "uuid", "bus_id")} if gpu else result.gpu
-    return replace(result, id=check.id, source=result.source or check.source, gpu=who)
+    return replace(result, id=check.id, source=check.source, gpu=gpu.identity() if gpu else result.gpu)

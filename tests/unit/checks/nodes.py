@@ -5,7 +5,7 @@ Values per board: captures of nvidia-smi -q where they are public, else data she
 
 from __future__ import annotations
 
-import copy
+import json
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
@@ -191,7 +191,7 @@ def healthy(model: str) -> dict[str, Any]:
     """Return the facts of a provisioned, healthy and idle node with these GPUs."""
     spec = MODELS[model]
     addresses = [f"0000:{0x19 + 0x10 * n:02x}:00.0" for n in range(spec["count"])]
-    return copy.deepcopy(
+    return unshared(
         {
             "schema": 1,
             "simulated": False,
@@ -211,6 +211,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "memory_mib": 2 * spec["memory"] * spec["count"],
                 "boot_id": "5f1c",
                 "package_state": "ok",
+                "clock_synchronized": True,
             },
             "pci": {
                 "gpus": [_pci(spec, address) for address in addresses],
@@ -268,9 +269,19 @@ def healthy(model: str) -> dict[str, Any]:
                 "containerd": "1.7.27",
                 "nvidia_container_toolkit": "1.19.1",
             },
+            "services": {
+                "nvidia-fabricmanager": {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"},
+            },
+            "kernel_log": {"readable": True, "events": []},
             "reboot": {"reasons": []},
         }
     )
+
+
+def unshared(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy in which no two parts are one object."""
+    copied: dict[str, Any] = json.loads(json.dumps(facts))
+    return copied
 
 
 def _active(spec: dict[str, Any]) -> int:
@@ -421,6 +432,6 @@ def _link(number: int, *, active: bool) -> dict[str, Any]:
     }
 
 
-def node(facts: dict[str, Any], plan: dict[str, Any] | None = None, expected_gpus: int | None = None) -> Node:
+def node(facts: dict[str, Any], plan: dict[str, Any] | None = None, **declared: Any) -> Node:
     """Return what checks look at, with the project's own catalogue."""
-    return Node(Facts(facts), Facts(plan) if plan else None, CATALOG, expected_gpus)
+    return Node(Facts(facts), Facts(plan) if plan else None, CATALOG, declared)

@@ -1,0 +1,195 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of the board itself: whether it answers, what it asks for, and how it compares with its siblings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+
+QUERIES = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
+# NVML's errors (nvml.h, without the prefix NVML_ERROR_) that say the GPU is broken, and what helps.
+BROKEN = {
+    "GPU_IS_LOST": "reboot",
+    "RESET_REQUIRED": "reset_gpu",
+    "CORRUPTED_INFOROM": "contact_support",
+    "IRQ_ISSUE": "reboot",
+    "INSUFFICIENT_POWER": "check_power",
+    "TIMEOUT": "reboot",
+}
+# nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: what the driver asks for, and the remedy.
+RECOVERY = {
+    1: ("a GPU reset", "reset_gpu"),
+    2: ("a reboot", "reboot"),
+    3: ("its peers drained", "stop_app"),
+    4: ("to be drained and reset", "reset_gpu"),
+    5: ("IMEX to recover", "contact_support"),
+    6: ("a bus reset", "reset_gpu"),
+    7: ("a reboot of the system", "reboot"),
+}
+# A GPU this much warmer than the median of its siblings has a problem that they have not.
+WARMER_CELSIUS = 20
+ENOUGH_SIBLINGS = 4
+
+
+@check("gpu-answers", proves="the GPU answers every question that the driver puts to it", source=QUERIES, per_gpu=True)
+def gpu_answers(_node: Node, gpu: Facts) -> Iterator[Result]:
+    """Look for an error that means a broken GPU in any of its readings."""
+    errors = sorted(set(_errors(gpu.data)) & set(BROKEN))
+    for error in errors:
+        yield fail(f"the GPU answers {error}", BROKEN[error], observed=error, expected="an answer")
+    if not errors:
+        yield ok("the GPU answers")
+
+
+def _errors(data: Any) -> Iterator[str]:
+    """Return the name of each error below data."""
+    if isinstance(data, dict):
+        if isinstance(data.get("error"), str):
+            yield data["error"]
+        for value in data.values():
+            yield from _errors(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _errors(value)
+
+
+@check("recovery-action", proves="the driver asks for no recovery of the GPU", source=QUERIES, per_gpu=True)
+def recovery_action(_node: Node, gpu: Facts) -> Iterator[Result]:
+    """Take the driver's own word for what helps."""
+    action = gpu["recovery_action"]
+    if action:
+        text, remedy = RECOVERY.get(action, (f"recovery action {action}", "contact_support"))
+        yield fail(f"the GPU needs {text}", remedy, observed=action, expected=0)
+    else:
+        yield ok("no recovery needed", action)
+
+
+@check("inforom", proves="the board's own record of itself is intact", source=QUERIES, per_gpu=True)
+def inforom(_node: Node, gpu: Facts) -> Iterator[Result]:
+    """Take the driver's verdict on the infoROM's checksum."""
+    if gpu["inforom.valid"]:
+        yield ok("the infoROM is valid", gpu.get("inforom.version"))
+    else:
+        yield fail("the infoROM is corrupt", "contact_support", observed=False, expected=True)
+
+
+@check("gsp-firmware", proves="the GPU's system processor runs the driver's own firmware", source=QUERIES, per_gpu=True)
+def gsp_firmware(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Compare versions where the processor is in use."""
+    if not gpu["gsp.mode.enabled"]:
+        yield skipped("the GPU's system processor is not in use")
+        return
+    firmware, driver = gpu["gsp.version"], node.facts["nvml.driver_version"]
+    if firmware == driver:
+        yield ok(f"firmware {firmware}", firmware)
+    else:
+        yield warn(f"GSP firmware {firmware}, driver {driver}", "reinstall_driver", observed=firmware, expected=driver)
+
+
+@check(
+    "mig",
+    proves="Multi-Instance GPU is on or off as declared",
+    source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
+    per_gpu=True,
+)
+def mig(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Expect MIG off unless declared."""
+    declared = bool(node.declared.get("mig"))
+    enabled, pending = gpu["mig.enabled"], gpu["mig.pending"]
+    if enabled != pending:
+        yield warn(
+            f"MIG turns {'on' if pending else 'off'} at the next GPU reset",
+            "reset_gpu",
+            observed=enabled,
+            expected=pending,
+        )
+    elif enabled != declared:
+        yield fail(
+            f"MIG is {'on' if enabled else 'off'}, declared {'on' if declared else 'off'}",
+            "configure",
+            observed=enabled,
+            expected=declared,
+        )
+    else:
+        yield ok(f"MIG is {'on' if enabled else 'off'}", enabled)
+
+
+@check("gpu-idle", proves="nobody uses the GPUs", source=QUERIES)
+def gpu_idle(node: Node) -> Iterator[Result]:
+    """Tell who uses GPUs: no fault, but what a reboot would end."""
+    if node.facts["users_of_gpus.state"] == "busy":
+        who = [
+            f"{user.get('command')} ({user.get('user')}, pid {user.get('pid')})"
+            for user in node.facts["users_of_gpus.who"]
+        ]
+        yield info(f"in use by {', '.join(who[:4])}{' ...' if who[4:] else ''}", "stop_app", observed=len(who))
+    else:
+        yield ok(f"GPUs are {node.facts['users_of_gpus.state']}")
+
+
+@check("board-known", proves="gpulab knows what to expect of this board", source="catalog/profiles.yml", per_gpu=True)
+def board_known(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Tell of a board without a profile: fewer things can be judged."""
+    name = node.profile(gpu).get("name")
+    if name:
+        yield ok(f"judged as {name}", gpu["device"])
+    else:
+        yield info(f"{gpu['device']} has no profile; declare expected values with gpulab.node.verify's profile")
+
+
+@check("siblings-alike", proves="GPUs of one model on this node are alike", source="the other GPUs of this node")
+def siblings_alike(node: Node) -> Iterator[Result]:
+    """Name the GPU that differs from most others of its model."""
+    models: dict[str, list[Facts]] = {}
+    for gpu in node.gpus:
+        models.setdefault(gpu.get("device"), []).append(gpu)
+    found = [result for siblings in models.values() for result in _unlike(siblings)]
+    if len(node.gpus) == 1:
+        yield skipped("there is one GPU")
+    elif found:
+        yield from found
+    else:
+        yield ok(f"{len(node.gpus)} GPUs are alike")
+
+
+def _unlike(siblings: list[Facts]) -> Iterator[Result]:
+    for path, name, unit in (
+        ("vbios", "VBIOS", None),
+        ("memory_mib.total", "memory", "MiB"),
+        ("power_mw.enforced_limit", "power limit", "mW"),
+    ):
+        values = [(gpu, gpu.get(path)) for gpu in siblings]
+        usual, _ = Counter(value for _, value in values).most_common(1)[0]
+        for gpu, value in values:
+            if value != usual:
+                yield warn(
+                    f"{name} {value}; the other GPUs: {usual}",
+                    "configure",
+                    observed=value,
+                    expected=usual,
+                    unit=unit,
+                    gpu=gpu.identity(),
+                )
+    degrees = [(gpu, gpu.get("temperature.gpu")) for gpu in siblings if gpu.get("temperature.gpu") is not None]
+    if len(degrees) >= ENOUGH_SIBLINGS:
+        middle = median(value for _, value in degrees)
+        for gpu, value in degrees:
+            if value > middle + WARMER_CELSIUS:
+                yield warn(
+                    f"{value} °C; the median of the GPUs is {middle:g} °C",
+                    "check_cooling",
+                    observed=value,
+                    expected=middle,
+                    unit="°C",
+                    gpu=gpu.identity(),
+                )

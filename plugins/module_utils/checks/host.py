@@ -1,0 +1,120 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of the node around the GPUs: processors, memory, disks, clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Unread,
+    check,
+    fail,
+    info,
+    ok,
+    skipped,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+SIZING = "https://github.com/stas00/ml-engineering/tree/master/compute"
+# For each GPU one process and two workers that load data; and some for the system.
+CORES_PER_GPU, CORES_FOR_SYSTEM = 3, 4
+FULL_PERCENT = 95
+DISK_FILESYSTEMS = ("ext4", "ext3", "xfs", "btrfs", "zfs", "f2fs")
+
+
+@check("cpu-cores", proves="there are enough processor cores to feed the GPUs", source=SIZING)
+def cpu_cores(node: Node) -> Iterator[Result]:
+    """Tell of a node with few cores: it works, but its GPUs wait for data."""
+    cores, wanted = node.facts["system.cpu_cores"], CORES_PER_GPU * len(node.gpus) + CORES_FOR_SYSTEM
+    if not node.gpus:
+        yield skipped("there is no GPU to feed")
+    elif cores < wanted:
+        yield info(
+            f"{cores} cores for {len(node.gpus)} GPUs, {wanted} recommended",
+            observed=cores,
+            expected=wanted,
+            unit="cores",
+        )
+    else:
+        yield ok(f"{cores} cores for {len(node.gpus)} GPUs", cores)
+
+
+@check("host-memory", proves="the node has at least as much memory as its GPUs", source=SIZING)
+def host_memory(node: Node) -> Iterator[Result]:
+    """Tell of a node with less memory than its GPUs have."""
+    memory = node.facts["system.memory_mib"]
+    try:
+        wanted = sum(gpu["memory_mib.total"] for gpu in node.gpus)
+    except Unread as unread:
+        yield skipped(f"{unread.path} is not to be had")
+        return
+    if not wanted:
+        yield skipped("there is no GPU to compare with")
+    elif memory < wanted:
+        yield info(f"{memory} MiB of memory, {wanted} MiB on the GPUs", observed=memory, expected=wanted, unit="MiB")
+    else:
+        yield ok(f"{memory} MiB of memory, {wanted} MiB on the GPUs", memory)
+
+
+@check(
+    "disks",
+    proves="file systems can be written and have room",
+    source="https://man7.org/linux/man-pages/man2/statfs.2.html",
+)
+def disks(node: Node) -> Iterator[Result]:
+    """Look at every file system on a disk."""
+    found = False
+    for disk in node.facts["filesystems"]:
+        size, free = disk.get("size_mib", 0), disk.get("free_mib", 0)
+        if disk.get("responsive") is False:
+            found = True
+            yield fail(f"{disk['mount']} does not answer", "reboot", observed="no answer")
+        elif disk.get("type") not in DISK_FILESYSTEMS or not size:
+            continue
+        elif disk.get("read_only"):
+            found = True
+            yield fail(f"{disk['mount']} is read-only", "reboot", observed="read-only", expected="writable")
+        elif free * 100 < size * (100 - FULL_PERCENT) or disk.get("free_inodes", 1) == 0:
+            found = True
+            yield warn(f"{disk['mount']} is full: {free} of {size} MiB free", "free_space", observed=free, unit="MiB")
+    if not found:
+        yield ok("file systems can be written and have room")
+
+
+@check(
+    "clock",
+    proves="the clock is kept in time, which logs, certificates and NCCL across nodes rely on",
+    on_host=True,
+    source="https://man7.org/linux/man-pages/man2/adjtimex.2.html",
+)
+def clock(node: Node) -> Iterator[Result]:
+    """Ask the kernel."""
+    if node.facts["system.clock_synchronized"]:
+        yield ok("the clock is synchronised", observed=True)
+    else:
+        yield warn(
+            "the clock is not synchronised",
+            "start_service",
+            observed=False,
+            expected=True,
+            reason="systemd-timesyncd or chrony",
+        )
+
+
+@check(
+    "reboot-pending", proves="nothing waits for a reboot", source="plugins/module_utils/facts_reboot.py", on_host=True
+)
+def reboot_pending(node: Node) -> Iterator[Result]:
+    """Tell what a reboot would change; what is wrong until then has its own finding."""
+    reasons = node.facts["reboot.reasons"]
+    if reasons:
+        yield info(f"a reboot is pending: {'; '.join(reasons)}", "reboot", observed=len(reasons), expected=0)
+    else:
+        yield ok("no reboot is pending")

@@ -1,0 +1,64 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check what the driver said in the kernel log since the node booted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, check, fail, ok, unknown, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
+
+CATALOG = "https://docs.nvidia.com/deploy/xid-errors/"
+WITHOUT_XID = {
+    "fallen_off_the_bus": ("the GPU has fallen off the bus", "reboot"),
+    "reset_required": ("the GPU requires a reset", "reset_gpu"),
+}
+# NVLink 5 errors (XID 144 to 150) say in their text whether they end work; a fatal one needs what NVIDIA names.
+NVLINK5 = range(144, 151)
+
+
+@check("xids", proves="the driver reported no error of GPU, board or link since the node booted", source=CATALOG)
+def xids(node: Node) -> Iterator[Result]:
+    """Judge each XID by NVIDIA's immediate action; what a user's program causes is only told."""
+    if not node.facts["kernel_log.readable"]:
+        yield unknown("the kernel log could not be read; reading it takes root")
+        return
+    events = node.facts["kernel_log.events"]
+    for event in events:
+        yield _xid(node, event) if event["kind"] == "xid" else _without_xid(node, event)
+    if not events:
+        yield ok("no XID since the node booted", 0)
+
+
+def _without_xid(node: Node, event: Facts) -> Result:
+    text, remedy = WITHOUT_XID[event["kind"]]
+    return fail(text, remedy, **_seen(node, event))
+
+
+def _xid(node: Node, event: Facts) -> Result:
+    number = event["xid"]
+    record: dict[str, Any] | None = node.catalog.get("xids", {}).get(number)
+    if record is None:
+        return warn(f"XID {number}, which NVIDIA does not list as in use", "contact_support", **_seen(node, event))
+    fatal = number in NVLINK5 and " Fatal" in f" {event.get('text', '')}"
+    severity = "fail" if fatal else record["severity"]
+    summary = f"XID {number}: {record['meaning']}"
+    return Result(severity, summary, remediation=record["remedy"], **_seen(node, event))
+
+
+def _seen(node: Node, event: Facts) -> dict[str, Any]:
+    """Return the evidence: how often, when, which line, which GPU."""
+    gpu = next((gpu.identity() for gpu in node.gpus if gpu.get("bus_id") == event.get("bus_id")), None)
+    when = f", last {event.get('time')}" if event.get("time") else ""
+    return {
+        "observed": f"{event.get('count', 1)} times{when}",
+        "expected": "none",
+        "reason": event.get("text") or None,
+        "gpu": gpu or {"index": None, "uuid": None, "bus_id": event.get("bus_id")},
+    }

@@ -1,0 +1,166 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of what joins GPUs: NVLink, the NVSwitch fabric, peer access."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Unread,
+    check,
+    fail,
+    info,
+    ok,
+    skipped,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+
+NVLINK_API = "https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html"
+FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
+# Bit errors that the link repaired; DCGM calls this many a second too many, and no counter here has a time.
+CRC_ERRORS = 100
+# nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*: two bits each, 1 true, 2 false, 0 not known.
+HEALTH_BITS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "access timeout recovery"}
+CONFIGURATION_SHIFT, CONFIGURATION_FINE = 8, (0, 1)
+UNHEALTHY = (2, 3)
+
+
+@check(
+    "nvlink",
+    proves="all NVLinks of the board are up; a bridge, where there is one, joins both of its boards alike",
+    source=NVLINK_API,
+    per_gpu=True,
+)
+def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Count active links against the profile; against the siblings on boards for which a bridge is an option."""
+    active, wanted = _active(gpu), node.profile(gpu).get("nvlink_links")
+    if len(node.gpus) == 1:
+        yield skipped("there is one GPU, and nothing to link it to")
+    elif wanted:
+        down = [link["link"] for link in gpu["nvlink.links"] if link.get("active") is not True]
+        if active < wanted:
+            yield fail(
+                f"{active} of {wanted} NVLinks are up",
+                "reset_gpu",
+                observed=active,
+                expected=wanted,
+                unit="links",
+                reason=f"down: {', '.join(map(str, down))}" if down else "the driver lists no more",
+            )
+        else:
+            yield ok(f"{active} NVLinks are up", active)
+    elif not active:
+        yield ok("no NVLink is in use", 0)
+    else:
+        best = max(_active(sibling) for sibling in node.gpus if sibling.get("device") == gpu.get("device"))
+        if active < best:
+            yield warn(
+                f"{active} NVLinks are up, {best} on another board of the same model",
+                "check_seating",
+                observed=active,
+                expected=best,
+                unit="links",
+                reason="the NVLink bridge does not sit well",
+            )
+        else:
+            yield ok(f"{active} NVLinks are up, through bridges", active)
+
+
+def _active(gpu: Facts) -> int:
+    return sum(link.get("active") is True for link in gpu.get("nvlink.links", []))
+
+
+@check("nvlink-errors", proves="NVLinks carry data without repair", source=NVLINK_API, per_gpu=True)
+def nvlink_errors(_node: Node, gpu: Facts) -> Iterator[Result]:
+    """Name the links that replayed, recovered, or repaired many bits."""
+    noisy = [str(link["link"]) for link in gpu["nvlink.links"] if _noisy(link.get("errors") or {})]
+    if noisy:
+        yield warn(
+            f"NVLinks with errors: {', '.join(noisy)}", "contact_support", observed=len(noisy), expected=0, unit="links"
+        )
+    elif gpu["nvlink.links"]:
+        yield ok("no NVLink error")
+    else:
+        yield skipped("the board has no NVLink")
+
+
+def _noisy(errors: Any) -> bool:
+    repaired = max(errors.get("crc_flit", 0), errors.get("crc_data", 0)) if errors else 0
+    return bool(errors) and (errors.get("replay", 0) > 0 or errors.get("recovery", 0) > 0 or repaired >= CRC_ERRORS)
+
+
+@check("fabric", proves="the GPU has joined the NVSwitch fabric", source=FABRIC_GUIDE, per_gpu=True)
+def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Expect a completed, healthy registration; CUDA fails with error 802 without."""
+    switched = bool(node.facts.get("pci.nvswitches"))
+    expected = switched and "fabric_state" in node.profile(gpu).get("capabilities", ())
+    try:
+        state, status = gpu["fabric.state"], gpu["fabric.status"]
+    except Unread as unread:
+        if not unread.unsupported or not expected:
+            raise
+        state, status = "not_supported", unread.error
+    unwell = _unwell(gpu.get("fabric.health_mask", 0), gpu.get("fabric.health_summary", 0))
+    if state == "not_supported" and not expected:
+        yield skipped("the GPU is not on an NVSwitch fabric")
+    elif state != "completed" or status != "SUCCESS":
+        yield fail(
+            f"the NVSwitch fabric is not ready: {state}, {status}",
+            "start_fabricmanager",
+            observed=state,
+            expected="completed",
+        )
+    elif unwell:
+        yield fail(
+            f"the NVSwitch fabric is not healthy: {unwell}", "contact_support", observed=unwell, expected="healthy"
+        )
+    else:
+        yield ok("joined the fabric", state)
+
+
+def _unwell(mask: int, summary: int) -> str | None:
+    """Return what the fabric's health says is wrong, or None."""
+    wrong = [text for shift, text in HEALTH_BITS.items() if mask >> shift & 3 == 1]
+    if mask >> CONFIGURATION_SHIFT & 0xF not in CONFIGURATION_FINE:
+        wrong.append("incorrect configuration")
+    return ", ".join(wrong) or ("unhealthy" if summary in UNHEALTHY else None)
+
+
+@check("peer-access", proves="GPUs reach each other's memory as their boards allow", source=NVLINK_API)
+def peer_access(node: Node) -> Iterator[Result]:
+    """Expect NVLink between boards that are made with it; tell of other pairs without peer access."""
+    boards = {gpu.get("index"): node.profile(gpu) for gpu in node.gpus}
+    pairs = node.facts["nvml.peers"]
+    if not pairs:
+        yield skipped("there is no pair of GPUs")
+        return
+    apart = [p for p in pairs if all("nvlink" in boards.get(n, {}).get("capabilities", ()) for n in p["gpus"])]
+    apart = [p for p in apart if p.get("nvlink") != "ok"]
+    disabled = [p for p in pairs if p.get("read") == "disabled_by_regkey"]
+    without = [p for p in pairs if p.get("read") != "ok" or p.get("write") != "ok"]
+    if apart:
+        yield fail(
+            f"{len(apart)} of {len(pairs)} pairs of GPUs have no NVLink between them: {_names(apart)}",
+            "start_fabricmanager" if node.facts.get("pci.nvswitches") else "reset_gpu",
+            observed=len(pairs) - len(apart),
+            expected=len(pairs),
+            unit="pairs",
+        )
+    elif disabled:
+        yield warn(f"peer access is disabled by a driver option: {_names(disabled)}", "configure")
+    elif without:
+        yield info(f"{len(without)} of {len(pairs)} pairs of GPUs have no peer access; copies go through host memory")
+    else:
+        yield ok(f"all {len(pairs)} pairs of GPUs have peer access")
+
+
+def _names(pairs: list[Facts], shown: int = 4) -> str:
+    names = ["-".join(map(str, pair["gpus"])) for pair in pairs[:shown]]
+    return ", ".join(names) + (" ..." if len(pairs) > shown else "")

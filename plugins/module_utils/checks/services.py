@@ -1,0 +1,48 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check the services that GPUs need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
+
+
+@check(
+    "fabric-manager",
+    proves="where there are NVSwitches, Fabric Manager runs, in the driver's exact version",
+    source=FABRIC_GUIDE,
+)
+def fabric_manager(node: Node) -> Iterator[Result]:
+    """Look at the service and at the packages; CUDA fails with error 802 without."""
+    if not node.facts["pci.nvswitches"]:
+        yield skipped("there is no NVSwitch on the PCI bus")
+        return
+    driver = node.facts.optional("driver.library")
+    versions = [p["version"] for p in node.facts["driver.packages"] if "fabricmanager" in str(p.get("name"))]
+    state = node.facts["services"].get("nvidia-fabricmanager.active", "absent")
+    if versions and driver and not any(driver in version for version in versions):
+        yield fail(
+            f"Fabric Manager {versions[0]} does not go with driver {driver}",
+            "start_fabricmanager",
+            observed=versions[0],
+            expected=driver,
+        )
+    elif state != "active":
+        yield fail(
+            f"nvidia-fabricmanager is {state if versions else 'not installed'}",
+            "start_fabricmanager",
+            observed=state,
+            expected="active",
+        )
+    else:
+        yield ok("nvidia-fabricmanager is active", state)

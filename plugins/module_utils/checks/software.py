@@ -1,0 +1,111 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of the software: the driver of the plan, without known holes, and containers that can use it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, unknown, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+BULLETINS = "https://github.com/NVIDIA/product-security"
+# NVIDIA bulletin 5850 of June 2026 (CVE-2026-24260: from a container to the host).
+TOOLKIT_FLOOR = "1.19.1"
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return a version for comparison: its leading numbers, without an epoch or a packager's suffix."""
+    return tuple(map(int, re.findall(r"\d+", re.split(r"[-+~]", version.rpartition(":")[2])[0])))
+
+
+@check("driver-plan", proves="the installed driver is the plan's", source="the plan", on_host=True)
+def driver_plan(node: Node) -> Iterator[Result]:
+    """Compare version or branch, and the kind of kernel module."""
+    if node.plan is None:
+        yield skipped("no plan was made in this run")
+        return
+    library, version, branch = (
+        node.facts.optional("driver.library"),
+        node.plan.get("driver.version"),
+        node.plan["driver.branch"],
+    )
+    if not library:
+        yield fail("the plan's driver is not installed", "install_driver", expected=version or branch)
+    elif (version and library != version) or library.partition(".")[0] != str(branch):
+        yield fail(
+            f"driver {library} is installed, the plan says {version or branch}",
+            "install_driver",
+            observed=library,
+            expected=version or branch,
+        )
+    else:
+        yield ok(f"driver {library}", library)
+    kind = node.plan.get("driver.kernel_modules")
+    for kernel in node.kernels():
+        built = kernel.get("nvidia_module_flavour")
+        if kind and built and built != kind:
+            yield fail(
+                f"kernel {kernel['version']} has {built} modules, the plan says {kind}",
+                "install_driver",
+                observed=built,
+                expected=kind,
+            )
+
+
+@check("driver-security", proves="the driver has NVIDIA's security fixes", source=BULLETINS)
+def driver_security(node: Node) -> Iterator[Result]:
+    """Compare with the floor of the driver's branch; a branch without one gets no fixes any more."""
+    driver = node.facts.get("nvml.driver_version") or node.facts.optional("driver.library")
+    if not driver:
+        yield skipped("no driver is installed (see driver-responsive)")
+        return
+    branch = node.catalog.get("branches", {}).get(driver.partition(".")[0])
+    if branch is None:
+        yield unknown(f"the catalogue does not know branch {driver.partition('.')[0]}")
+        return
+    floor = branch["security_floor"]
+    if floor is None:
+        yield warn(
+            f"driver {driver}: branch {branch['branch']} gets no security fixes any more",
+            "upgrade_driver",
+            observed=driver,
+        )
+    elif release(driver) < release(floor["version"]):
+        yield warn(
+            f"driver {driver} has known holes, {floor['version']} has the fixes",
+            "upgrade_driver",
+            observed=driver,
+            expected=floor["version"],
+            reason=f"NVIDIA bulletin {floor['bulletin']}",
+        )
+    else:
+        yield ok(f"driver {driver}", driver)
+
+
+@check(
+    "container-toolkit", proves="containers can be given GPUs, through a toolkit without known holes", source=BULLETINS
+)
+def container_toolkit(node: Node) -> Iterator[Result]:
+    """Expect the toolkit where the plan does; its version wherever it is."""
+    installed = node.facts.optional("engines.nvidia_container_toolkit")
+    planned = node.plan.get("container_toolkit") if node.plan else None
+    if installed and release(installed) < release(TOOLKIT_FLOOR):
+        yield warn(
+            f"NVIDIA Container Toolkit {installed} has known holes, {TOOLKIT_FLOOR} has the fixes",
+            "upgrade_software",
+            observed=installed,
+            expected=TOOLKIT_FLOOR,
+        )
+    elif installed:
+        yield ok(f"NVIDIA Container Toolkit {installed}", installed)
+    elif planned:
+        yield fail("the plan's NVIDIA Container Toolkit is not installed", "install_software", expected="installed")
+    else:
+        yield skipped("no NVIDIA Container Toolkit is installed or planned")

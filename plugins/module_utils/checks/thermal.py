@@ -1,0 +1,109 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of temperature, power and what holds the clocks down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Unread, check, fail, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+
+QUERIES = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
+# Where a board publishes neither margin nor limit; the limit that A100 and T4 boards publish.
+FALLBACK_CELSIUS = 85
+# A margin below this many degrees leaves no room for a warmer day.
+NARROW_MARGIN = 5
+
+# nvml.h, NVML_CLOCKS_EVENT_REASON_*: mask, what it means, severity, remedy. All other bits are benign.
+HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
+
+
+@check("temperature", proves="the GPU is below the temperature at which it slows down", source=QUERIES, per_gpu=True)
+def temperature(_node: Node, gpu: Facts) -> Iterator[Result]:
+    """Judge by the board's own margin, then by its limit, then by 85 °C."""
+    degrees = gpu["temperature.gpu"]
+    margin = gpu.get("temperature.margin")
+    limit = gpu.get("temperature.gpu_max") or gpu.get("temperature.slowdown") or FALLBACK_CELSIUS
+    if margin is not None:
+        seen = {"observed": margin, "expected": NARROW_MARGIN, "unit": "°C margin"}
+        if margin <= 0:
+            yield fail(f"{degrees} °C, no margin left", "check_cooling", **seen)
+        elif margin < NARROW_MARGIN:
+            yield warn(f"{degrees} °C, {margin} °C below the limit", "check_cooling", **seen)
+        else:
+            yield ok(f"{degrees} °C, margin {margin} °C", degrees, unit="°C")
+    elif degrees > limit:
+        yield fail(
+            f"{degrees} °C, the limit is {limit} °C", "check_cooling", observed=degrees, expected=limit, unit="°C"
+        )
+    else:
+        yield ok(f"{degrees} °C, the limit is {limit} °C", degrees, unit="°C")
+
+
+@check("memory-temperature", proves="the GPU's memory is below its limit", source=QUERIES, per_gpu=True)
+def memory_temperature(_node: Node, gpu: Facts) -> Iterator[Result]:
+    """Compare where the board publishes both."""
+    degrees, limit = gpu["temperature.memory"], gpu["temperature.memory_max"]
+    if degrees > limit:
+        yield fail(
+            f"memory at {degrees} °C, its limit is {limit} °C",
+            "check_cooling",
+            observed=degrees,
+            expected=limit,
+            unit="°C",
+        )
+    else:
+        yield ok(f"memory at {degrees} °C, its limit is {limit} °C", degrees, unit="°C")
+
+
+@check("clock-events", proves="neither heat nor power holds the clocks down", source=QUERIES, per_gpu=True)
+def clock_events(_node: Node, gpu: Facts) -> Iterator[Result]:
+    """Read the bits; the general hardware slowdown is told only where no bit says which."""
+    reasons = gpu["clocks.event_reasons"]
+    seen = {"observed": hex(reasons), "expected": "no slowdown"}
+    if reasons & HW_THERMAL:
+        yield fail("the hardware slows the clocks for heat", "check_cooling", **seen)
+    if reasons & HW_POWER_BRAKE:
+        yield fail("the power supply's brake signal slows the clocks", "check_power", **seen)
+    if reasons & HW_SLOWDOWN and not reasons & (HW_THERMAL | HW_POWER_BRAKE):
+        yield fail("the hardware slows the clocks", "check_power", **seen)
+    if reasons & SW_THERMAL:
+        yield warn("the driver slows the clocks for heat", "check_cooling", **seen)
+    if not reasons & (HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_POWER_BRAKE):
+        yield ok("no slowdown", hex(reasons))
+
+
+@check("power-limit", proves="the board may draw the power it is made for", source=QUERIES, per_gpu=True)
+def power_limit(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Compare what is enforced with the profile's declared limit, else with the board's default."""
+    enforced = gpu["power_mw.enforced_limit"] // 1000
+    wanted = node.profile(gpu).get("power_limit_watts") or gpu["power_mw.default_limit"] // 1000
+    seen = {"observed": enforced, "expected": wanted, "unit": "W"}
+    if enforced < wanted:
+        yield warn(f"power is limited to {enforced} W of {wanted} W", "configure", **seen)
+    else:
+        yield ok(f"{enforced} W", enforced, unit="W")
+
+
+@check("power-budget", proves="all GPUs together stay within what the node may draw", source=QUERIES)
+def power_budget(node: Node) -> Iterator[Result]:
+    """Add the limits up, where a budget is declared."""
+    budget = node.declared.get("power_budget_watts")
+    if not budget:
+        yield skipped("no power budget is declared")
+        return
+    try:
+        total = sum(gpu["power_mw.enforced_limit"] for gpu in node.gpus) // 1000
+    except Unread as unread:
+        yield skipped(f"{unread.path} is not to be had")
+        return
+    if total > budget:
+        yield warn(f"the GPUs may draw {total} W of {budget} W", "configure", observed=total, expected=budget, unit="W")
+    else:
+        yield ok(f"the GPUs may draw {total} W of {budget} W", total, unit="W")

@@ -1,0 +1,36 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of the services that a GPU node needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "docker.service", "containerd.service")
+PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
+
+
+def units(text: str) -> dict[str, dict[str, Any]]:
+    """Parse systemctl show: unit name without its type to {"load", "active", "sub", "enabled"}, in systemd's words."""
+    found = {}
+    for block in text.strip().split("\n\n"):
+        fields = dict(line.partition("=")[::2] for line in block.splitlines())
+        if "Id" in fields:
+            found[fields["Id"].rpartition(".")[0]] = {name: fields.get(key, "") for key, name in PROPERTIES.items()}
+    return found
+
+
+class ServicesQuery:
+    """The facts ``services``; systemd answers beside the caller's other work."""
+
+    def __init__(self, node: Node) -> None:
+        """Ask systemd."""
+        self._job = node.start(["systemctl", "show", "--property=" + ",".join(("Id", *PROPERTIES)), *UNITS])
+
+    def facts(self) -> dict[str, dict[str, Any]] | None:
+        """Return the units; None where systemd does not run."""
+        return units(self._job.output() or "") or None

@@ -1,0 +1,243 @@
+"""Faults of presence and driver; see faults.py."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from . import nodes
+from .faults import OLD, Fault, all_of, every_gpu, put
+
+
+def nvml_down(state: str, code: int, text: str) -> Callable[[dict[str, Any]], None]:
+    """Return an injection in which NVML does not start."""
+
+    def inject(facts: dict[str, Any]) -> None:
+        facts["nvml"].update(state=state, error={"code": code, "text": text}, gpus=[], peers=[])
+
+    return inject
+
+
+NOT_LOADED = all_of(
+    put("modules.nvidia", {"loaded": False, "version": None}), nvml_down("not_loaded", 9, "DRIVER_NOT_LOADED")
+)
+MISMATCH = nvml_down("mismatch", 18, "LIB_RM_VERSION_MISMATCH")
+NO_DRIVER = all_of(
+    put("modules.nvidia", {"loaded": False, "version": None}),
+    nvml_down("absent", 12, "LIBRARY_NOT_FOUND"),
+    put("driver.packages", []),
+    put("driver.library", None),
+    *(put(f"kernels.{n}.{key}", value) for n in (0, 1) for key, value in (("nvidia_module", None), ("dkms", []))),
+)
+
+PRESENCE = [
+    Fault(
+        "a GPU is missing from the bus",
+        "h100x8",
+        all_of(lambda f: f["pci"]["gpus"].pop(), lambda f: f["nvml"]["gpus"].pop()),
+        "gpu-count",
+        "check_seating",
+        declared={"gpus": 8},
+        says="7 GPUs on the PCI bus, 8 declared",
+    ),
+    Fault("more GPUs than declared", "t4", lambda _: None, "gpu-count", "configure", declared={"gpus": 0}),
+    Fault(
+        "a GPU on the bus that NVML does not list",
+        "h200x8",
+        lambda f: f["nvml"]["gpus"].pop(5),
+        "gpu-count",
+        "reboot",
+        says="0000:69:00.0",
+    ),
+    Fault(
+        "no GPU at all",
+        "rtx3060",
+        all_of(put("pci.gpus", []), nvml_down("no_devices", 0, "")),
+        "gpu-count",
+        "check_seating",
+    ),
+    Fault("NVML lists no device", "v100x4", nvml_down("no_devices", 0, ""), "gpu-count", "reboot", says="4 of 4"),
+    Fault(
+        "nouveau holds a GPU",
+        "rtx4090x2",
+        all_of(
+            put("pci.gpus.1.driver", "nouveau"),
+            put("nouveau.bound", ["0000:29:00.0"]),
+            put("modules.nouveau.loaded", value=True),
+        ),
+        "nouveau-absent",
+        "reboot",
+    ),
+    Fault(
+        "nouveau holds a GPU and is not blacklisted",
+        "rtx4090x2",
+        all_of(put("pci.gpus.0.driver", "nouveau"), put("nouveau.blacklisted", value=False)),
+        "nouveau-absent",
+        "configure",
+    ),
+    Fault(
+        "nouveau is loaded beside the driver",
+        "l40s",
+        put("modules.nouveau.loaded", value=True),
+        "nouveau-absent",
+        "reboot",
+        "warn",
+    ),
+    Fault(
+        "nouveau is not blacklisted",
+        "l40s",
+        put("nouveau.blacklisted", value=False),
+        "nouveau-absent",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "nouveau in the next boot's initramfs",
+        "a100-pcie-x2",
+        put("kernels.1.initramfs.blacklist", value=False),
+        "nouveau-absent",
+        "rebuild_initramfs",
+        says=nodes.NEXT_KERNEL,
+    ),
+    Fault("nova holds a GPU", "rtx4090x2", put("pci.gpus.0.driver", "NovaCore"), "nova-absent", "configure"),
+    Fault(
+        "nova_core is loaded",
+        "rtx4090x2",
+        put("modules.nova_core.loaded", value=True),
+        "nova-absent",
+        "configure",
+        "warn",
+    ),
+]
+
+DRIVER = [
+    Fault(
+        "driver upgraded without a reboot",
+        "h100x8",
+        all_of(put("modules.nvidia.version", OLD), MISMATCH),
+        "driver-match",
+        "reboot",
+        says="upgraded after its module was loaded",
+    ),
+    Fault(
+        "library upgraded, module not rebuilt",
+        "h100x8",
+        all_of(put("modules.nvidia.version", OLD), put("kernels.0.nvidia_module", OLD), MISMATCH),
+        "driver-match",
+        "rebuild_module",
+        says="no module 580.178.04 was built",
+    ),
+    Fault(
+        "runfile over packages",
+        "rtx4090x2",
+        all_of(put("modules.nvidia.version", OLD), put("driver.runfile", "580.95.05"), MISMATCH),
+        "driver-match",
+        "reinstall_driver",
+        says="two drivers",
+    ),
+    Fault(
+        "three versions at once",
+        "t4",
+        all_of(put("modules.nvidia.version", OLD), put("kernels.0.nvidia_module", "570.211.01"), MISMATCH),
+        "driver-match",
+        "reinstall_driver",
+    ),
+    Fault(
+        "module loaded, library missing",
+        "l40s",
+        all_of(put("driver.library", None), nvml_down("absent", 12, "LIBRARY_NOT_FOUND")),
+        "driver-match",
+        "reinstall_driver",
+        also=("driver-responsive",),
+    ),
+    Fault(
+        "module on disk is another", "t4", put("kernels.0.nvidia_module", OLD), "driver-match", "rebuild_module", "warn"
+    ),
+    Fault(
+        "next kernel has no module",
+        "a100-pcie-x2",
+        all_of(put("kernels.1.nvidia_module", None), put("kernels.1.dkms", [])),
+        "driver-next-boot",
+        "rebuild_module",
+        also=("dkms-every-kernel",),
+    ),
+    Fault(
+        "next kernel has no headers",
+        "a100-pcie-x2",
+        all_of(put("kernels.1.nvidia_module", None), put("kernels.1.dkms", []), put("kernels.1.headers", None)),
+        "driver-next-boot",
+        "rebuild_module",
+        also=("dkms-every-kernel",),
+        says="headers are not installed",
+    ),
+    Fault(
+        "next kernel has an older module",
+        "b200x8",
+        put("kernels.1.nvidia_module", OLD),
+        "driver-next-boot",
+        "rebuild_module",
+    ),
+    Fault(
+        "DKMS did not finish for an installed kernel",
+        "v100x4",
+        lambda f: f["kernels"].append(
+            {
+                **f["kernels"][0],
+                "version": "6.1.0-44-amd64",
+                "running": False,
+                "nvidia_module": None,
+                "dkms": [{"module": "nvidia", "version": nodes.DRIVER, "state": "built"}],
+            }
+        ),
+        "dkms-every-kernel",
+        "rebuild_module",
+        "warn",
+        says="6.1.0-44-amd64",
+    ),
+    Fault(
+        "Secure Boot without an enrolled key",
+        "rtx4090x2",
+        all_of(NOT_LOADED, put("system.secure_boot", "enabled"), put("system.mok_enrolled", value=False)),
+        "secure-boot",
+        "enroll_key",
+        also=("driver-responsive",),
+    ),
+    Fault(
+        "the driver hangs",
+        "h100x8",
+        nvml_down("unresponsive", 0, "NVML did not answer in time, at GPU 3"),
+        "driver-responsive",
+        "reboot",
+        says="deadline",
+    ),
+    Fault(
+        "NVML ends with an unknown error", "h200x8", nvml_down("error", 999, "UNKNOWN"), "driver-responsive", "reboot"
+    ),
+    Fault("no driver installed", "l40s", NO_DRIVER, "driver-responsive", "install_driver", says="not installed"),
+    Fault(
+        "driver not loaded, nouveau in its place",
+        "rtx4090x2",
+        all_of(NOT_LOADED, put("nouveau.bound", ["0000:19:00.0"]), put("pci.gpus.0.driver", "nouveau")),
+        "driver-responsive",
+        "reboot",
+        also=("nouveau-absent",),
+        says="nouveau holds",
+    ),
+    Fault(
+        "driver not loaded, no module for the running kernel",
+        "t4",
+        all_of(NOT_LOADED, put("kernels.0.nvidia_module", None)),
+        "driver-responsive",
+        "rebuild_module",
+    ),
+    Fault("driver installed and merely not loaded", "t4", NOT_LOADED, "driver-responsive", "reboot"),
+    Fault("persistence mode off", "b200x8", every_gpu("persistence", value=False), "persistence", "configure", "warn"),
+    Fault(
+        "package installation interrupted",
+        "l40s",
+        put("system.package_state", "interrupted"),
+        "packages-consistent",
+        "repair_packages",
+    ),
+]
+
+DRIVER_FAULTS = PRESENCE + DRIVER

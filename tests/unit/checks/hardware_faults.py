@@ -1,0 +1,442 @@
+"""Faults of GPUs, links, memory and host; see faults.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import nodes
+from .faults import OLD, Fault, all_of, every_gpu, put
+
+LOST = {"index": 3, "error": "GPU_IS_LOST", "code": 15}
+
+
+def gpu(path: str, value: Any, number: int = 0) -> Any:
+    """Return an injection into one of NVML's GPUs."""
+    return put(f"nvml.gpus.{number}.{path}", value)
+
+
+def xid(
+    number: int | None, text: str = "pid=1234, name=python", kind: str = "xid", bus_id: str = "0000:19:00.0"
+) -> Any:
+    """Return an injection of one line of the kernel log."""
+    event = {
+        "kind": kind,
+        "xid": number,
+        "bus_id": bus_id,
+        "count": 1,
+        "time": "2026-11-21T00:00:01+0000",
+        "text": text,
+    }
+    return lambda facts: facts["kernel_log"]["events"].append(event)
+
+
+def links_down(facts: dict[str, Any], *numbers: int) -> None:
+    """Take NVLinks of the first GPU down."""
+    for number in numbers:
+        facts["nvml"]["gpus"][0]["nvlink"]["links"][number]["active"] = False
+
+
+def errors(volatile: int = 0, sram: int = 0, corrected: int = 0) -> Any:
+    """Return an injection of ECC errors."""
+    return all_of(
+        gpu("ecc.volatile.uncorrected", volatile),
+        gpu("ecc.volatile.corrected", corrected),
+        gpu("ecc.aggregate.sram_uncorrected", sram),
+    )
+
+
+LINKS = [
+    Fault("x8 of x16 on an H100", "h100x8", gpu("pcie.width", 8, 2), "pcie-width", "check_seating"),
+    Fault("x4 on an L40S wired x8", "l40s", gpu("pcie.width", 4), "pcie-width", "check_seating"),
+    Fault("x8 of x16 on a GeForce", "rtx4090x2", gpu("pcie.width", 8, 1), "pcie-width", "check_seating", "warn"),
+    Fault(
+        "A100 in a slot of 8 lanes",
+        "a100-pcie-x2",
+        all_of(gpu("pcie.width", 8), put("pci.gpus.0.bridge_link.max_width", 8)),
+        "pcie-width",
+        "check_seating",
+        "warn",
+        says="slot has 8 lanes",
+    ),
+    Fault("generation 1 under load", "t4", gpu("utilization.gpu", 90), "pcie-generation", "check_seating", "warn"),
+    Fault("two NVLinks down", "h100x8", lambda f: links_down(f, 3, 7), "nvlink", "reset_gpu", says="down: 3, 7"),
+    Fault(
+        "NVLink not supported on a V100 SXM2",
+        "v100x4",
+        all_of(gpu("nvlink.count", nodes.ABSENT), gpu("nvlink.links", [])),
+        "nvlink",
+        "reset_gpu",
+    ),
+    Fault(
+        "NVLink bridge of one board half up",
+        "a100-pcie-bridged",
+        lambda f: links_down(f, 8, 9, 10, 11),
+        "nvlink",
+        "check_seating",
+        "warn",
+    ),
+    Fault(
+        "NVLink replays", "h200x8", gpu("nvlink.links.4.errors.replay", 12), "nvlink-errors", "contact_support", "warn"
+    ),
+    Fault(
+        "NVLink recoveries",
+        "b200x8",
+        gpu("nvlink.links.1.errors.recovery", 1),
+        "nvlink-errors",
+        "contact_support",
+        "warn",
+    ),
+    Fault(
+        "NVLink bit errors",
+        "v100x4",
+        gpu("nvlink.links.0.errors.crc_data", 5000),
+        "nvlink-errors",
+        "contact_support",
+        "warn",
+    ),
+    Fault(
+        "fabric registration does not end",
+        "h100x8",
+        every_gpu("fabric.state", "in_progress"),
+        "fabric",
+        "start_fabricmanager",
+    ),
+    Fault("fabric registration failed", "h200x8", gpu("fabric.status", "UNKNOWN", 6), "fabric", "start_fabricmanager"),
+    Fault("no fabric state beside NVSwitches", "h100x8", gpu("fabric", nodes.ABSENT), "fabric", "start_fabricmanager"),
+    Fault(
+        "fabric bandwidth degraded",
+        "b200x8",
+        gpu("fabric.health_mask", 0b01),
+        "fabric",
+        "contact_support",
+        says="degraded bandwidth",
+    ),
+    Fault("fabric wrongly configured", "b200x8", gpu("fabric.health_mask", 2 << 8), "fabric", "contact_support"),
+    Fault("fabric unhealthy in summary", "b200x8", gpu("fabric.health_summary", 2), "fabric", "contact_support"),
+    Fault(
+        "Fabric Manager stopped",
+        "h100x8",
+        put("services.nvidia-fabricmanager.active", "failed"),
+        "fabric-manager",
+        "start_fabricmanager",
+    ),
+    Fault(
+        "Fabric Manager not installed",
+        "h200x8",
+        put("services", {"docker": {"active": "active"}}),
+        "fabric-manager",
+        "start_fabricmanager",
+    ),
+    Fault(
+        "Fabric Manager of another version",
+        "h100x8",
+        lambda f: f["driver"]["packages"].append(
+            {"name": "nvidia-fabricmanager", "version": f"{OLD}-1", "source": "nvidia"}
+        ),
+        "fabric-manager",
+        "start_fabricmanager",
+        says=OLD,
+    ),
+    Fault(
+        "no NVLink between two SXM GPUs",
+        "h100x8",
+        put("nvml.peers.0.nvlink", "not_supported"),
+        "peer-access",
+        "start_fabricmanager",
+    ),
+    Fault(
+        "no NVLink between two V100", "v100x4", put("nvml.peers.0.nvlink", "not_supported"), "peer-access", "reset_gpu"
+    ),
+    Fault(
+        "peer access disabled by an option",
+        "a100-pcie-x2",
+        put("nvml.peers.0.read", "disabled_by_regkey"),
+        "peer-access",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "peer access not supported",
+        "rtx4090x2",
+        put("nvml.peers.0.read", "chipset_not_supported"),
+        "peer-access",
+        "none",
+        "info",
+    ),
+]
+
+MEMORY = [
+    Fault(
+        "ECC off on an H100",
+        "h100x8",
+        gpu("ecc.mode", {"enabled": False, "pending": False}),
+        "ecc-enabled",
+        "configure",
+    ),
+    Fault(
+        "ECC not supported on an A100",
+        "a100-pcie-x2",
+        gpu("ecc.mode", nodes.ABSENT),
+        "ecc-enabled",
+        "contact_support",
+        says="has ecc",
+    ),
+    Fault(
+        "ECC changes at the next reboot", "l40s", gpu("ecc.mode.pending", value=False), "ecc-enabled", "reboot", "warn"
+    ),
+    Fault(
+        "uncorrected error since the driver's load", "a100-pcie-x2", errors(volatile=1), "ecc-uncorrected", "reset_gpu"
+    ),
+    Fault("SRAM errors over the board's life", "h200x8", errors(sram=5), "ecc-uncorrected", "contact_support", "warn"),
+    Fault(
+        "very many corrected errors", "v100x4", errors(corrected=30_000_000), "ecc-corrected", "contact_support", "warn"
+    ),
+    Fault("SRAM threshold exceeded", "h100x8", gpu("ecc.sram_threshold_exceeded", value=True), "sram-threshold", "rma"),
+    Fault("row remap pending", "a100-pcie-x2", gpu("remapped_rows.pending", value=True), "row-remapping", "reset_gpu"),
+    Fault(
+        "row remap failed, and pending too",
+        "h100x8",
+        all_of(gpu("remapped_rows.failure", value=True), gpu("remapped_rows.pending", value=True)),
+        "row-remapping",
+        "rma",
+    ),
+    Fault("too many rows remapped", "b200x8", gpu("remapped_rows.uncorrected", 512), "row-remapping", "rma"),
+    Fault(
+        "banks without spare rows",
+        "l40s",
+        gpu("remapped_rows.banks.none", 2),
+        "row-remapping",
+        "contact_support",
+        "warn",
+    ),
+    Fault(
+        "row remapping not supported on an H200",
+        "h200x8",
+        gpu("remapped_rows", nodes.ABSENT),
+        "row-remapping",
+        "contact_support",
+    ),
+    Fault("pages retired to the limit", "v100x4", gpu("retired_pages.single_bit", 60), "retired-pages", "rma"),
+    Fault("page retirement pending", "t4", gpu("retired_pages.pending", value=True), "retired-pages", "reboot"),
+    Fault(
+        "many double-bit pages",
+        "v100x4",
+        gpu("retired_pages.double_bit", 15),
+        "retired-pages",
+        "contact_support",
+        "warn",
+    ),
+]
+
+THERMAL = [
+    Fault("no thermal margin left", "h100x8", gpu("temperature.margin", 0), "temperature", "check_cooling"),
+    Fault("narrow thermal margin", "b200x8", gpu("temperature.margin", 3), "temperature", "check_cooling", "warn"),
+    Fault("above the board's limit", "a100-pcie-x2", gpu("temperature.gpu", 86), "temperature", "check_cooling"),
+    Fault(
+        "above 85 °C, no limit published",
+        "t4",
+        all_of(
+            gpu("temperature.gpu", 86), *(gpu(f"temperature.{name}", nodes.ABSENT) for name in ("slowdown", "gpu_max"))
+        ),
+        "temperature",
+        "check_cooling",
+        says="85",
+    ),
+    Fault("memory too hot", "v100x4", gpu("temperature.memory", 97), "memory-temperature", "check_cooling"),
+    Fault("hardware thermal slowdown", "h200x8", gpu("clocks.event_reasons", 0x48), "clock-events", "check_cooling"),
+    Fault("power brake", "h100x8", gpu("clocks.event_reasons", 0x88), "clock-events", "check_power"),
+    Fault(
+        "hardware slowdown without a cause",
+        "rtx4090x2",
+        gpu("clocks.event_reasons", 0x8),
+        "clock-events",
+        "check_power",
+    ),
+    Fault(
+        "software thermal slowdown", "l40s", gpu("clocks.event_reasons", 0x20), "clock-events", "check_cooling", "warn"
+    ),
+    Fault(
+        "power limit lowered",
+        "rtx4090x2",
+        every_gpu("power_mw.enforced_limit", 300_000),
+        "power-limit",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "power budget exceeded",
+        "h100x8",
+        lambda _: None,
+        "power-budget",
+        "configure",
+        "warn",
+        declared={"power_budget_watts": 5000},
+        says="5600 W of 5000 W",
+    ),
+    Fault("one GPU much warmer", "h100x8", gpu("temperature.gpu", 60, 4), "siblings-alike", "check_cooling", "warn"),
+]
+
+BOARD = [
+    Fault("GPU lost", "h100x8", put("nvml.gpus.3", LOST), "gpu-count", "reboot", says="GPU_IS_LOST"),
+    Fault(
+        "GPU lost while it was read",
+        "a100-pcie-x2",
+        gpu("temperature", {"error": "GPU_IS_LOST", "code": 15}),
+        "gpu-answers",
+        "reboot",
+    ),
+    Fault(
+        "GPU requires a reset",
+        "h200x8",
+        gpu("ecc.volatile", {"error": "RESET_REQUIRED", "code": 16}, 5),
+        "gpu-answers",
+        "reset_gpu",
+    ),
+    Fault(
+        "power cable not connected",
+        "rtx4090x2",
+        gpu("power_mw.usage", {"error": "INSUFFICIENT_POWER", "code": 8}),
+        "gpu-answers",
+        "check_power",
+    ),
+    Fault("driver asks for a GPU reset", "h100x8", gpu("recovery_action", 1), "recovery-action", "reset_gpu"),
+    Fault("driver asks for a reboot", "b200x8", gpu("recovery_action", 2), "recovery-action", "reboot"),
+    Fault("driver asks for a drain and reset", "h200x8", gpu("recovery_action", 4), "recovery-action", "reset_gpu"),
+    Fault("infoROM corrupt", "t4", gpu("inforom.valid", value=False), "inforom", "contact_support"),
+    Fault(
+        "GSP firmware of another driver", "l40s", gpu("gsp.version", OLD), "gsp-firmware", "reinstall_driver", "warn"
+    ),
+    Fault(
+        "MIG on, not declared",
+        "a100-pcie-bridged",
+        every_gpu("mig", {"enabled": True, "pending": True}),
+        "mig",
+        "configure",
+    ),
+    Fault("MIG declared, off", "h100x8", lambda _: None, "mig", "configure", declared={"mig": True}),
+    Fault("MIG changes at the next reset", "h200x8", gpu("mig.pending", value=True), "mig", "reset_gpu", "warn"),
+    Fault("one VBIOS differs", "h100x8", gpu("vbios", "96.00.30.00.01", 7), "siblings-alike", "configure", "warn"),
+    Fault(
+        "one GPU has less memory", "v100x4", gpu("memory_mib.total", 15360, 1), "siblings-alike", "configure", "warn"
+    ),
+    Fault("unknown board", "unknown-model", lambda _: None, "board-known", "none", "info"),
+    Fault(
+        "somebody computes",
+        "a100-pcie-x2",
+        put(
+            "users_of_gpus",
+            {"state": "busy", "who": [{"pid": 4, "user": "alice", "command": "python"}], "sessions": []},
+        ),
+        "gpu-idle",
+        "stop_app",
+        "info",
+        says="alice",
+    ),
+]
+
+XIDS = [
+    Fault("XID 79", "h100x8", xid(79), "xids", "reboot", says="fallen off the bus"),
+    Fault("XID 48", "a100-pcie-x2", xid(48), "xids", "reset_gpu"),
+    Fault("XID 95", "a100-pcie-x2", xid(95), "xids", "reset_gpu"),
+    Fault("XID 119", "l40s", xid(119), "xids", "reset_gpu", says="GSP"),
+    Fault("XID 74", "h200x8", xid(74), "xids", "reset_gpu"),
+    Fault("XID 54", "rtx4090x2", xid(54), "xids", "check_power"),
+    Fault("XID 63", "h100x8", xid(63), "xids", "reset_gpu", "warn"),
+    Fault("XID 94", "h100x8", xid(94), "xids", "restart_app", "warn"),
+    Fault("XID 149, fatal", "b200x8", xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08"), "xids", "reset_gpu"),
+    Fault(
+        "XID 149, not fatal", "b200x8", xid(149, "NETIR_LINK_EVT Nonfatal XC0 i0 Link 08"), "xids", "reset_gpu", "warn"
+    ),
+    Fault("XID 999, unknown to NVIDIA", "t4", xid(999), "xids", "contact_support", "warn"),
+    Fault("XID 13, a program's fault", "rtx4090x2", xid(13), "xids", "restart_app", "info"),
+    Fault("fallen off the bus, without XID", "v100x4", xid(None, "NVRM: ...", "fallen_off_the_bus"), "xids", "reboot"),
+    Fault("reset required, without XID", "h100x8", xid(None, "NVRM: ...", "reset_required"), "xids", "reset_gpu"),
+]
+
+PLAN = {
+    "driver": {"branch": "580", "version": nodes.DRIVER, "kernel_modules": "open", "persistence": True},
+    "container_toolkit": None,
+}
+
+
+def old_driver(version: str) -> Any:
+    """Return an injection of another driver, in the same version everywhere."""
+    return all_of(
+        put("modules.nvidia.version", version),
+        put("driver.library", version),
+        put("nvml.driver_version", version),
+        *(put(f"kernels.{n}.nvidia_module", version) for n in (0, 1)),
+        every_gpu("gsp.version", version),
+    )
+
+
+HOST = [
+    Fault(
+        "driver below the security floor",
+        "l40s",
+        old_driver("580.95.05"),
+        "driver-security",
+        "upgrade_driver",
+        "warn",
+        says="580.178.04",
+    ),
+    Fault(
+        "driver of a dead branch",
+        "t4",
+        old_driver("535.261.03"),
+        "driver-security",
+        "upgrade_driver",
+        "warn",
+        says="no security fixes",
+    ),
+    Fault(
+        "another driver than the plan's",
+        "l40s",
+        lambda _: None,
+        "driver-plan",
+        "install_driver",
+        plan={"driver": {**PLAN["driver"], "version": "580.200.01"}},
+    ),
+    Fault(
+        "another kind of module than the plan's",
+        "rtx4090x2",
+        lambda _: None,
+        "driver-plan",
+        "install_driver",
+        plan={"driver": {**PLAN["driver"], "kernel_modules": "proprietary"}},
+        says="open modules",
+    ),
+    Fault(
+        "container toolkit with known holes",
+        "h100x8",
+        put("engines.nvidia_container_toolkit", "1.17.7"),
+        "container-toolkit",
+        "upgrade_software",
+        "warn",
+    ),
+    Fault(
+        "planned container toolkit missing",
+        "h100x8",
+        put("engines.nvidia_container_toolkit", None),
+        "container-toolkit",
+        "install_software",
+        plan={**PLAN, "container_toolkit": {"engine": "docker"}},
+    ),
+    Fault("file system full", "v100x4", put("filesystems.0.free_mib", 900), "disks", "free_space", "warn"),
+    Fault("file system read-only", "v100x4", put("filesystems.0.read_only", value=True), "disks", "reboot"),
+    Fault("file system without inodes", "l40s", put("filesystems.0.free_inodes", 0), "disks", "free_space", "warn"),
+    Fault("file system does not answer", "l40s", put("filesystems.0.responsive", value=False), "disks", "reboot"),
+    Fault(
+        "clock not synchronised",
+        "h200x8",
+        put("system.clock_synchronized", value=False),
+        "clock",
+        "start_service",
+        "warn",
+    ),
+    Fault("few processor cores", "h100x8", put("system.cpu_cores", 16), "cpu-cores", "none", "info"),
+    Fault("less memory than the GPUs", "b200x8", put("system.memory_mib", 500_000), "host-memory", "none", "info"),
+    Fault("a reboot is pending", "t4", put("reboot.reasons", ["nouveau is bound"]), "reboot-pending", "reboot", "info"),
+]
+
+HARDWARE_FAULTS = LINKS + MEMORY + THERMAL + BOARD + XIDS + HOST
