@@ -98,10 +98,10 @@ def _obstacle(case: Case, driver: dict[str, Any], build: dict[str, Any]) -> str 
 def _covers(build: dict[str, Any], gpu: Gpu) -> bool:
     if gpu.compute_capability is None:
         return True
-    lowest = build["min_compute_capability"]
+    lowest = build.get("min_compute_capability")
     if lowest is not None and not same_or_newer(gpu.compute_capability, lowest):
         return False
-    return build["compute_capabilities"] is None or _has_kernels(build, gpu.compute_capability) or _by_ptx(build, gpu)
+    return "compute_capabilities" not in build or _has_kernels(build, gpu.compute_capability) or _by_ptx(build, gpu)
 
 
 def _has_kernels(build: dict[str, Any], compute_capability: str) -> bool:
@@ -114,7 +114,7 @@ def _has_kernels(build: dict[str, Any], compute_capability: str) -> bool:
 
 def _by_ptx(build: dict[str, Any], gpu: Gpu) -> bool:
     """Tell whether a GPU runs the build only by compiling its PTX."""
-    if build["ptx"] is None or gpu.compute_capability is None:
+    if "ptx" not in build or gpu.compute_capability is None:
         return False
     return not _has_kernels(build, gpu.compute_capability) and same_or_newer(gpu.compute_capability, build["ptx"])
 

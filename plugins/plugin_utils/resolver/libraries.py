@@ -41,8 +41,8 @@ def _library(case: Case, library: str, cuda: str | None) -> dict[str, Any] | Non
         first, last = record["releases"][0]["from"], record["releases"][-1]["to"]
         raise refuse("P028", library=library, version=version, first=first, last=last)
     major = cuda.partition(".")[0]
-    if release["cuda_majors"] and int(major) not in release["cuda_majors"]:
-        right = ", ".join(_ranges(record, lambda known: int(major) in (known["cuda_majors"] or ())))
+    if int(major) not in release.get("cuda_majors", [int(major)]):
+        right = ", ".join(_ranges(record, lambda known: int(major) in known.get("cuda_majors", ())))
         raise refuse("P029", library=library, version=version, target=f"CUDA {cuda}", right=right)
     for gpu in case.gpus:
         if not _serves(release, gpu.compute_capability):
@@ -63,7 +63,7 @@ def _within(version: str, release: dict[str, Any]) -> bool:
 
 
 def _serves(release: dict[str, Any], compute_capability: str | None) -> bool:
-    lowest, highest = release["min_compute_capability"], release["max_compute_capability"]
+    lowest, highest = release.get("min_compute_capability"), release.get("max_compute_capability")
     if compute_capability is None:
         return True
     return (lowest is None or same_or_newer(compute_capability, lowest)) and (

@@ -1,0 +1,142 @@
+"""Every record of the catalog: its shape, its source, and what it refers to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
+
+ROOT = Path(__file__).parents[3] / "catalog"
+SCHEMAS = sorted((ROOT / "schema").glob("*.yml"))
+CATALOG = Catalog(ROOT)
+
+
+def sources_named(value):
+    """Yield every name that a record of the file gives as its source."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "source":
+                yield from [inner] if isinstance(inner, str) else inner
+            else:
+                yield from sources_named(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from sources_named(inner)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.stem)
+def test_file_meets_its_schema(schema):
+    jsonschema.Draft202012Validator(yaml.safe_load(schema.read_text())).validate(CATALOG.read(schema.stem))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.stem)
+def test_every_source_is_listed_and_every_listed_source_used(schema):
+    document = CATALOG.read(schema.stem)
+    used = set(sources_named({key: value for key, value in document.items() if key != "sources"}))
+    listed = set(document["sources"])
+    assert used - listed == set()
+    assert listed - used == set()
+
+
+def test_a_record_without_source_does_not_meet_the_schema():
+    document = CATALOG.read("gpus")
+    del document["gpus"][0]["source"]
+    schema = yaml.safe_load((ROOT / "schema" / "gpus.yml").read_text())
+    assert not jsonschema.Draft202012Validator(schema).is_valid(document)
+
+
+def test_pci_ids_are_unique():
+    listed = [pci_id for gpu in CATALOG.read("gpus")["gpus"] for pci_id in gpu["pci_ids"]]
+    assert len(listed) == len(set(listed)) >= 49
+
+
+def test_gpus_agree_with_their_architecture():
+    for pci_id, gpu in CATALOG.gpus.items():
+        architecture = CATALOG.architectures[gpu["architecture"]]
+        assert gpu["compute_capability"] in architecture["compute_capabilities"]
+        assert set(gpu["kernel_modules"]) <= set(architecture["kernel_modules"])
+        device = int(pci_id.partition(":")[2], 16)
+        ranges = [[int(end, 16) for end in text.split("-")] for text in architecture["pci_ranges"]]
+        assert any(first <= device <= last for first, last in ranges), pci_id
+
+
+def test_architecture_ranges_do_not_overlap():
+    ends = sorted(
+        tuple(int(end, 16) for end in text.split("-"))
+        for architecture in CATALOG.architectures.values()
+        for text in architecture["pci_ranges"]
+    )
+    assert all(last < first for (_, last), (first, _) in zip(ends, ends[1:]))
+
+
+def test_branches_are_in_order_and_versions_belong_to_them():
+    assert list(CATALOG.branches) == sorted(CATALOG.branches)
+    for name, branch in CATALOG.branches.items():
+        floor = branch["security_floor"]
+        assert branch["latest"].startswith(f"{name}.")
+        assert floor is None or version_key(floor["version"]) <= version_key(branch["latest"])
+    for gpu in CATALOG.gpus.values():
+        assert all(version.startswith(f"{name}.") for name, version in gpu.get("first_driver", {}).items())
+
+
+def test_references_resolve():
+    names = {record["id"] for record in CATALOG.platforms.values()}
+    for platform in CATALOG.platforms.values():
+        for source in platform["driver_sources"].values():
+            assert source["repository"] is None or source["repository"] in CATALOG.repositories
+            assert set(source["branches"]) <= set(CATALOG.branches)
+            described = {branch for names_of in source["package_sets"] for branch in names_of["branches"]}
+            assert set(source["branches"]) <= described
+    for issue in CATALOG.known_issues:
+        assert set(issue["match"].get("drivers", {})) <= set(CATALOG.branches)
+        assert set(issue["match"].get("platforms", [])) <= names
+    for library in CATALOG.libraries.values():
+        assert set(library["doubts"]) <= names
+    assert set(CATALOG.container_toolkit["repositories"].values()) <= set(CATALOG.repositories)
+    majors = {
+        build["cuda"].partition(".")[0]
+        for releases in CATALOG.frameworks.values()
+        for release in releases.values()
+        for build in release["builds"]
+    }
+    assert majors <= set(CATALOG.min_drivers)
+
+
+def test_toolkits_and_frameworks_are_oldest_first():
+    assert list(CATALOG.toolkits) == sorted(CATALOG.toolkits, key=version_key)
+    for releases in CATALOG.frameworks.values():
+        assert list(releases) == sorted(releases, key=version_key)
+
+
+def test_pytorch_builds_name_indexes_that_exist():
+    exist = set(CATALOG.read("frameworks")["pytorch_indexes"]["exist"])
+    for release in CATALOG.frameworks["pytorch"].values():
+        for build in release["builds"]:
+            assert build["index"] in exist
+            assert build["index"] == "cu" + build["cuda"].replace(".", "")
+
+
+def test_the_newest_container_toolkit_is_not_below_its_floor():
+    record = CATALOG.container_toolkit
+    floors = [version_key(floor["version"]) for floor in record["security_floors"]]
+    assert floors == sorted(floors)
+    assert version_key(record["newest"]) >= floors[-1]
+
+
+def test_recipes_catch_no_right_recipe():
+    for recipe in CATALOG.recipes:
+        for right in (
+            "cu126",
+            "tensorflow",
+            "nvidia-ml-py",
+            "nvidia-container-toolkit",
+            "cuda12",
+            "12.9",
+            "cuda-toolkit-12-9",
+        ):
+            assert not re.search(recipe["pattern"], right)
