@@ -151,7 +151,8 @@ class Step:
             return Status("absent", str(self.log))
         state, rc, ended, detail = self._end() or self._alive(record) or self._end() or ("interrupted", None, None, "")
         if state == "interrupted":
-            detail = "the node was restarted" if record["boot_id"] != self._boot_id else self._show("Result")
+            killed = "the node was restarted" if record["boot_id"] != self._boot_id else self._show("Result")
+            detail = "it was killed" if killed in {"success", ""} else killed
         tail = last_lines(self.log)
         seconds = max(0.0, (ended or time.time()) - record["started"])
         return Status(state, str(self.log), rc, round(seconds, 1), tail[-1] if tail else "", tuple(tail), detail)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import asdict, dataclass, field
@@ -81,23 +82,26 @@ def follow(
     and Refusal. report takes the seconds so far and the last line of the log.
     Raises Refusal S005 (timeout), S006 (ended without a result), S007 (the node does not answer any more).
     """
+
+    def poll(wait: float) -> dict[str, Any]:
+        asked = clock()
+        while True:
+            try:
+                return ask({"operation": "poll", "name": step.name, "wait": wait})
+            except UnansweredError as no_answer:  # noqa: PERF203 - a retry is a loop around a try
+                silence = clock() - asked
+                if silence > RECONNECT_TIMEOUT:
+                    raise refuse("S007", name=step.name, seconds=round(silence), detail=no_answer) from no_answer
+                report(status["seconds"] + silence, f"no answer for {silence:.0f} s, the step goes on: {no_answer}")
+                sleep(RECONNECT_PAUSE)
+
     status = ask({"operation": "start", **asdict(step)})
-    found = status["found"]
-    last_answer = clock()
-    for wait in waits():
-        if status["state"] != "running":
-            break
+    found, schedule = status["found"], waits()
+    while status["state"] == "running":
         report(status["seconds"], status["line"])
-        try:
-            status = ask({"operation": "poll", "name": step.name, "wait": wait})
-            last_answer = clock()
-        except UnansweredError as no_answer:
-            silence = clock() - last_answer
-            if silence > RECONNECT_TIMEOUT:
-                raise refuse("S007", name=step.name, seconds=round(silence), detail=no_answer) from no_answer
-            report(status["seconds"] + silence, f"no answer for {silence:.0f} s, the step goes on there: {no_answer}")
-            sleep(RECONNECT_PAUSE)
-    ask({"operation": "acknowledge", "name": step.name})
+        status = poll(next(schedule))
+    with contextlib.suppress(UnansweredError):  # then the same command will find this result once more
+        ask({"operation": "acknowledge", "name": step.name})
     return outcome(step, status, found)
 
 
