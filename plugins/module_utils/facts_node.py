@@ -63,9 +63,9 @@ class Node:
         return self.root / path.lstrip("/")
 
     def data(self, path: str) -> bytes | None:
-        """Return a file's content; None where it cannot be read."""
+        """Return a regular file's content; None where it cannot be read. A FIFO would block its reader for ever."""
         try:
-            return self.path(path).read_bytes()
+            return self.path(path).read_bytes() if self.path(path).is_file() else None
         except OSError:
             return None
 
