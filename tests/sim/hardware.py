@@ -7,12 +7,14 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from sim.settings import Settings
 
 SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s by PCIe generation
 NVIDIA_MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
+BRIDGE = "0604"
 CHIPSET_BUSES = 0x10  # below, a bridge sits on bus 0; above, in front of its device
 
 
@@ -68,7 +70,7 @@ def config_space(function: Function) -> bytes:
 
 def write_function(root: Path, function: Function, announcement: str) -> None:
     """Write a function as sysfs has it: its directory below its bridge, and links by bus and by driver."""
-    bridge = bridge_address(function.address)
+    bridge = bridge_address(function.address) if function.pci_class != BRIDGE else ""
     home = root / "sys/devices" / f"pci0000:{(bridge or function.address).split(':')[1]}" / bridge / function.address
     vendor, device = function.identity.split(":")
     subsystem_vendor, subsystem_device = function.subsystem.split(":")
@@ -104,41 +106,52 @@ def write_function(root: Path, function: Function, announcement: str) -> None:
         write_link(home / "driver", driver)
 
 
-def write_pci(root: Path, settings: Settings, driver: str) -> None:
-    """Write the GPUs, bound to a driver or to none (""), the bridges above them, and the NVSwitches."""
-    announcement = settings.announcement()
+def gpu_functions(settings: Settings, driver: str) -> Iterator[Function]:
+    """Yield each GPU, bound to a driver or to none (""), after the bridge above it."""
     for gpu in settings.gpus:
-        address, node = settings.gpu(gpu, "address"), settings.gpu(gpu, "numa_node", "0")
-        generation, width = settings.gpu(gpu, "pcie_gen"), settings.gpu(gpu, "pcie_width")
-        generation_max, width_max = settings.gpu(gpu, "pcie_gen_max"), settings.gpu(gpu, "pcie_width_max")
-        gone = settings.gpu(gpu, "lost", "0") != "0"
-        if bridge_address(address):
-            bridge = Function(bridge_address(address), "8086:352a", "8086:0000", "0604", "pcieport", node, generation)
-            bridge = bridge._replace(
-                generation_max=settings.gpu(gpu, "bridge_pcie_gen_max", generation_max),
-                width=width,
-                width_max=settings.gpu(gpu, "bridge_pcie_width_max", width_max),
-            )
-            write_function(root, bridge, announcement)
+        address = settings.gpu(gpu, "address")
         function = Function(
             address,
             settings.gpu(gpu, "device"),
             settings.gpu(gpu, "subsystem"),
             settings.gpu(gpu, "class"),
             driver,
-            node,
-            generation,
-            settings.gpu(gpu, "pcie_gen_gpu_max", generation_max),
-            width,
-            width_max,
-            gone,
+            settings.gpu(gpu, "numa_node"),
+            settings.gpu(gpu, "pcie_gen"),
+            settings.gpu(gpu, "pcie_gen_gpu_max"),
+            settings.gpu(gpu, "pcie_width"),
+            settings.gpu(gpu, "pcie_width_max"),
+            gone=settings.gpu(gpu, "lost", "0") != "0",
         )
-        write_function(root, function, announcement)
-    switch = settings.node("nvswitch_device")
+        if bridge_address(address):
+            generation_max = settings.gpu(gpu, "bridge_pcie_gen_max", settings.gpu(gpu, "pcie_gen_max"))
+            width_max = settings.gpu(gpu, "bridge_pcie_width_max", function.width_max)
+            yield bridge_above(function)._replace(generation_max=generation_max, width_max=width_max)
+        yield function
+
+
+def switch_functions(settings: Settings, driver: str) -> Iterator[Function]:
+    """Yield each NVSwitch, which only NVIDIA's driver takes, after the bridge above it."""
+    identity = settings.node("nvswitch_device")
     for number in range(int(settings.node("nvswitches", "0"))):
-        owner = "nvidia" if driver == "nvidia" else ""
-        function = Function(f"0000:{5 + number:02x}:00.0", switch, switch, "0680", owner, width="2", width_max="2")
-        write_function(root, function, announcement)
+        address, owner = f"0000:{5 + number:02x}:00.0", driver if driver == "nvidia" else ""
+        function = Function(address, identity, identity, "0680", owner, generation="4", width="2", width_max="2")
+        yield bridge_above(function)
+        yield function
+
+
+def bridge_above(function: Function) -> Function:
+    """Return the bridge that a function hangs on, with the same link."""
+    address = bridge_address(function.address)
+    return function._replace(
+        address=address, identity="8086:352a", subsystem="8086:0000", pci_class=BRIDGE, driver="pcieport", gone=False
+    )
+
+
+def write_pci(root: Path, settings: Settings, driver: str) -> None:
+    """Write the node's PCI functions; driver has the GPUs: nvidia, nouveau or none ("")."""
+    for function in (*gpu_functions(settings, driver), *switch_functions(settings, driver)):
+        write_function(root, function, settings.announcement())
 
 
 def write_modules(root: Path, driver: str, version: str) -> None:

@@ -14,6 +14,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import NamedTuple
@@ -96,7 +97,9 @@ def modinfo(kernel: str, module: str, field: str) -> str:
 
 def nouveau_blacklisted(root: Path = Path("/")) -> bool:
     """Tell whether a rule of modprobe's keeps nouveau from its cards."""
-    rule = re.compile(r"^\s*(blacklist\s+nouveau|install\s+nouveau\s+\S*/(false|true)|alias\s+nouveau\s+off)\b", re.M)
+    rule = re.compile(
+        r"^\s*(blacklist\s+nouveau|install\s+nouveau\s+\S*/(false|true)|alias\s+nouveau\s+off)\b", re.MULTILINE
+    )
     places = ("etc", "run", "usr/local/lib", "usr/lib", "lib")
     files = [file for place in places for file in (root / place / "modprobe.d").glob("*.conf")]
     return any(rule.search(file.read_text(encoding="utf-8", errors="replace")) for file in files if file.is_file())
@@ -122,7 +125,8 @@ def boot() -> None:
     kernel = read_kernel()
     settings = Settings(MODEL, FAULTS)
     driver = kernel.driver(settings)
-    shutil.rmtree(RUN, ignore_errors=True)
+    if RUN.exists():
+        sys.exit("This boot is simulated already; the next one is a reboot away.")
     RUN.mkdir()
     hardware.write_line(RUN / "boot_id", str(uuid.uuid4()))
     hardware.write_pci(RUN, settings, driver)
@@ -142,7 +146,7 @@ def boot() -> None:
     if kernel.version:
         hardware.write_line(RUN / "osrelease", kernel.version)
         bind(RUN / "osrelease", Path("/proc/sys/kernel/osrelease"))
-    print(f"{settings.announcement()}; kernel {kernel.version or 'none'}, driver {driver or 'none'}")
+    sys.stdout.write(f"{settings.announcement()}; kernel {kernel.version or 'none'}, driver {driver or 'none'}\n")
 
 
 def keep_other_modules() -> None:
@@ -210,7 +214,7 @@ def heal() -> None:
 def persistence(mode: str) -> None:
     """Do what nvidia-persistenced does to the GPUs; it fails without a driver."""
     if not DRIVER.exists():
-        raise SystemExit("Failed to query NVIDIA devices: no driver is loaded")
+        sys.exit("Failed to query NVIDIA devices: no driver is loaded")
     with STATE.open("a", encoding="utf-8") as file:
         file.write(f"gpu.*.persistence = {mode}\n")
 
