@@ -29,15 +29,15 @@ def wanted_text(content: str, owner: str) -> str:
     return f"{MARKER} (role {owner}); changes made by hand are lost.\n{content.rstrip()}\n"
 
 
-def plan(wanted: dict[str, str], current: dict[str, str | None], owner: str) -> list[Step]:
+def plan(wanted: dict[str, str | None], current: dict[str, str | None], owner: str) -> list[Step]:
     """Return what has to change.
 
-    wanted maps each managed path to its content, empty for "no such file"; current maps the same paths to their texts,
-    None where there is no file. Raises Refusal H020 for a file that gpulab did not write and would have to change.
+    wanted maps each managed path to its content, empty or None for "no such file"; current maps the same paths to their
+    texts, None where there is no file. Raises Refusal H020 for a file that gpulab did not write and would have to change.
     """
     steps = []
     for path, content in wanted.items():
-        before, after = current[path], wanted_text(content, owner) if content.strip() else None
+        before, after = current[path], wanted_text(content, owner) if content and content.strip() else None
         if before == after:
             continue
         if before is not None and not before.startswith(MARKER):
