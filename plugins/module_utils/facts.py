@@ -15,9 +15,11 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_driver,
     facts_host,
     facts_initramfs,
+    facts_kernel_log,
     facts_kernels,
     facts_modprobe,
     facts_pci,
+    facts_services,
     facts_system,
     facts_users,
     nvml,
@@ -41,6 +43,8 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     filesystems_query = facts_host.FilesystemsQuery(node, SECONDS)
     driver_query = facts_driver.DriverQuery(node)
     engines_query = facts_host.EnginesQuery(node)
+    services_query = facts_services.ServicesQuery(node)
+    kernel_log_query = facts_kernel_log.KernelLogQuery(node)
     system = facts_system.read(node)
     mok_query = facts_system.MokQuery(node, system["secure_boot"])
 
@@ -63,5 +67,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "users_of_gpus": facts_users.read(node, answers["gpus"], os.getpid()),
         "filesystems": filesystems_query.facts(),
         "engines": engines_query.facts(),
+        "services": services_query.facts(),
+        "kernel_log": kernel_log_query.facts(),
     }
     return {**facts, "reboot": reboot(facts)}

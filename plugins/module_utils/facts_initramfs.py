@@ -36,6 +36,7 @@ DECOMPRESSORS = {
 }
 DAMAGED = "a damaged cpio archive"
 UNKNOWN = "an unknown compression"
+EMPTY = "an empty image"
 _CPIO = (b"070701", b"070702")
 _HEADER = 110
 _ALIGNMENT = 4
@@ -92,12 +93,15 @@ def entries(image: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
 
 
 def scan(image: IO[bytes]) -> dict[str, Any]:
-    """Say whether an image holds nouveau, and whether its modprobe.d files forbid it."""
-    texts, nouveau = [], False
+    """Say whether an image holds nouveau, and whether its modprobe.d files forbid it. Raises as entries() does."""
+    texts, nouveau, empty = [], False, True
     for name, content in entries(image):
+        empty = False
         nouveau = nouveau or _NOUVEAU.search(name) is not None
         if content is not None:
             texts.append(content.decode("utf-8", "replace"))
+    if empty:
+        raise ValueError(EMPTY)
     return {"nouveau": nouveau, "blacklist": "nouveau" in blacklisted(texts)}
 
 

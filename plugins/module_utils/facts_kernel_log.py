@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
 COMMANDS = (["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet"], ["dmesg"])
 # "NVRM: Xid (PCI:0000:05:00): 79, pid=..." of any driver; older ones leave out "PCI:", newer ones add ".0".
-XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<address>[0-9a-fA-F:.]+)\): (?P<xid>\d+),? ?(?P<text>.*)")
+_ADDRESS = r"(?P<address>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+XID = re.compile(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}\): (?P<xid>\d{{1,6}}),? ?(?P<text>.*)")
 # Three forms in which the driver gives a GPU up without an XID.
 WITHOUT_XID = {
-    "fallen_off_the_bus": re.compile(r"NVRM: .*GPU (?P<address>[0-9a-fA-F:.]+).*fallen off the bus"),
-    "reset_required": re.compile(
-        r"NVRM: (?:.*?(?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.?\d?))?.*NV_ERR_RESET_REQUIRED"
-    ),
+    "fallen_off_the_bus": re.compile(rf"NVRM: .*GPU {_ADDRESS}.*fallen off the bus"),
+    "reset_required": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*NV_ERR_RESET_REQUIRED"),
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
@@ -60,7 +59,7 @@ def sysfs_address(address: str | None) -> str | None:
     """Bring an address of the log, as 0000:05:00 or 00000000:05:00.0, to the kernel's form, 0000:05:00.0."""
     if not address:
         return None
-    parts = address.lower().rstrip(":.").split(":")
+    parts = address.lower().split(":")
     bus, device = parts[-2:]
     domain = parts[0] if len(parts) == 3 else "0"  # noqa: PLR2004 - domain:bus:device
     return f"{domain[-4:].zfill(4)}:{bus}:{device if '.' in device else device + '.0'}"

@@ -44,11 +44,8 @@ def blacklisted(texts: Iterable[str]) -> set[str]:
         for line in text.splitlines():
             words = line.split("#", 1)[0].split()
             command, module, rest = [*words, "", "", ""][:3]
-            if (
-                command == "blacklist"
-                or (command == "install" and rest in _NOTHING)
-                or (command == "alias" and rest == "off")
-            ):
+            forbids = {"blacklist": True, "install": rest in _NOTHING, "alias": rest == "off"}
+            if module and forbids.get(command, False):
                 found.add(module_key(module))
     return found
 

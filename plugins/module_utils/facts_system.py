@@ -102,7 +102,7 @@ def boot_id(node: Node, *, inside: bool) -> str:
 
 def memory_mib(meminfo: str) -> int | None:
     """Parse the memory's size from /proc/meminfo."""
-    match = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
+    match = re.search(r"^MemTotal:\s+(\d{1,15}) kB", meminfo, re.MULTILINE)
     return int(match.group(1)) // 1024 if match else None
 
 

@@ -72,9 +72,9 @@ def test_crash_is_told_with_its_signal():
 
 
 def test_exception_is_told():
-    started = Child(lambda _emit: [][0], 5)
+    started = Child(lambda _emit: {}["key"], 5)
     assert started.wait() == DIED
-    assert started.reason == "IndexError: list index out of range"
+    assert started.reason == "KeyError: 'key'"
 
 
 def test_emitting_what_json_cannot_hold_is_told():

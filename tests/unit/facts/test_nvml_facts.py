@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="the stubs and t
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """The simulated libnvidia-ml.so.1."""
+    """Build the simulated libnvidia-ml.so.1."""
     spec = importlib.util.spec_from_file_location("sim_build", SIM / "build.py")
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
@@ -41,7 +41,7 @@ def simulated(library, tmp_path, monkeypatch):
 
 @pytest.fixture
 def stub(tmp_path):
-    """A library of a few lines of C."""
+    """Build a library from a few lines of C."""
 
     def build(source):
         library = tmp_path / "stub.so"
@@ -92,7 +92,11 @@ def test_lost_gpu_does_not_hide_the_others(simulated):
     ("change", "read", "expected"),
     [
         ("gpu.0.temp = 91", lambda gpu: gpu["temperature"]["gpu"], 91),
-        ("gpu.0.ecc_volatile_uncorrected = 5000000000", lambda gpu: gpu["ecc"]["volatile"]["uncorrected"], 5_000_000_000),
+        (
+            "gpu.0.ecc_volatile_uncorrected = 5000000000",
+            lambda gpu: gpu["ecc"]["volatile"]["uncorrected"],
+            5_000_000_000,
+        ),
         ("gpu.0.remapped_pending = 1", lambda gpu: gpu["remapped_rows"]["pending"], True),
         ("gpu.0.remapped_failure = 1", lambda gpu: gpu["remapped_rows"]["failure"], True),
         ("gpu.0.inforom_valid = ERR:14", lambda gpu: gpu["inforom"]["valid"], False),

@@ -1,0 +1,109 @@
+"""The whole reading: on a bare tree, on a simulated machine, and as a module's process with a hung driver."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
+
+KEYS = [
+    "schema", "simulated", "system", "pci", "kernels", "modules", "nouveau", "driver", "nvml", "users_of_gpus",
+    "filesystems", "engines", "services", "kernel_log", "reboot",
+]  # fmt: skip
+KERNEL = "6.1.0-50-amd64"
+
+
+@pytest.fixture
+def machine(tree):
+    """Make a machine with one H100 that nouveau holds, and a driver just installed."""
+    gpu = "/sys/bus/pci/devices/0000:19:00.0"
+    for name, text in {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}.items():
+        tree.file(f"{gpu}/{name}", text)
+    tree.file(f"{gpu}/simulated", "simulated GPU: NVIDIA H100")
+    tree.link(f"{gpu}/driver", "../../drivers/nouveau")
+    tree.file("/proc/sys/kernel/osrelease", KERNEL)
+    tree.file(f"/lib/modules/{KERNEL}/modules.dep", "updates/dkms/nvidia.ko:\n")
+    tree.prints("modinfo", "version: 550.2\nlicense: NVIDIA\n")
+    tree.file("/etc/modprobe.d/gpulab.conf", "blacklist nouveau")
+    tree.file(f"/boot/initrd.img-{KERNEL}", b"damaged")
+    return tree
+
+
+def test_bare_tree(tree, tmp_path):
+    facts = collect(tree.node(), 5, str(tmp_path / "absent.so"))
+    assert list(facts) == KEYS
+    assert facts["nvml"]["state"] == "absent"
+    assert facts["simulated"] is False
+    assert facts["reboot"] == {"reasons": [], "loadable": False}
+    json.dumps(facts)
+
+
+def test_parts_come_together(machine, tmp_path):
+    facts = collect(machine.node(), 5, str(tmp_path / "absent.so"))
+    assert facts["schema"] == 1
+    assert facts["simulated"] == "simulated GPU: NVIDIA H100"
+    assert facts["driver"]["module_on_disk"] == "550.2"
+    assert facts["kernels"][0]["initramfs"]["error"] == "ValueError: an unknown compression"
+    assert facts["nouveau"]["bound"] == ["0000:19:00.0"]
+    assert facts["reboot"]["reasons"] == ["nouveau holds GPU 0000:19:00.0 and lets go of it at a reboot"]
+
+
+def test_this_machine():
+    """The real one, whatever it is."""
+    facts = collect(facts_node.Node(), 5)
+    assert list(facts) == KEYS
+    assert facts["system"]["kernel"] == os.uname().release
+    assert facts["system"]["memory_mib"] > 0
+    assert facts["filesystems"][0]["mount"] == "/"
+    assert [kernel["version"] for kernel in facts["kernels"] if kernel["running"]] == [os.uname().release]
+
+
+def run_module(pytestconfig, environment=(), **arguments):
+    """Run the module as Ansible does, with its output in a pipe; return its result and how long it took."""
+    script = (
+        "import sys\nfrom ansible.plugins.loader import init_plugin_loader\ninit_plugin_loader([sys.argv.pop(1)])\n"
+        "import ansible.module_utils.basic as basic\nbasic._ANSIBLE_PROFILE = 'legacy'\n"
+        "from ansible_collections.gpulab.node.plugins.modules import gpu_facts\ngpu_facts.main()\n"
+    )
+    command = [sys.executable, "-c", script, str(pytestconfig.rootpath / "collections")]
+    given = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    before = time.monotonic()
+    done = subprocess.run(
+        command,
+        input=given,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
+        env={**os.environ, **dict(environment)},
+    )
+    assert done.stderr == ""
+    return json.loads(done.stdout), time.monotonic() - before
+
+
+def test_module(pytestconfig):
+    result, _ = run_module(pytestconfig)
+    assert result["changed"] is False
+    assert list(result["ansible_facts"]["gpulab"]) == KEYS
+
+
+def test_module_in_check_mode(pytestconfig):
+    result, _ = run_module(pytestconfig, _ansible_check_mode=True)
+    assert result["ansible_facts"]["gpulab"]["schema"] == 1
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="the stub needs gcc")
+def test_module_with_a_hung_driver(pytestconfig, tmp_path):
+    """It answers within the driver's time and a second; Python's own start is measured apart."""
+    source = b"unsigned sleep(unsigned); int nvmlInit_v2(void) { sleep(60); return 0; }"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-o", str(tmp_path / "libnvidia-ml.so.1"), "-"]
+    subprocess.run(command, input=source, check=True)
+    _, usual = run_module(pytestconfig)
+    result, hung = run_module(pytestconfig, {"LD_LIBRARY_PATH": str(tmp_path)}, timeout=1)
+    assert result["ansible_facts"]["gpulab"]["nvml"]["state"] == "unresponsive"
+    assert hung - usual < 2

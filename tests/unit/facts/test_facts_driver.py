@@ -1,0 +1,88 @@
+"""The NVIDIA driver on disk."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_driver
+from ansible_collections.gpulab.node.plugins.module_utils.facts_driver import DriverQuery
+
+DEBIAN = "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>"
+LISTING = f"""ii \tnvidia-driver\t535.261.03-1\t{DEBIAN}
+hi \tnvidia-kernel-dkms\t535.261.03-1\t{DEBIAN}
+iF \tnvidia-persistenced\t535.1-1\t{DEBIAN}
+ii \tcuda-drivers\t580.95-1\tcudatools <cudatools@nvidia.com>
+ii \tnvidia-mine\t1\tMe <me@example.org>
+un \tnvidia-none\t\t
+rc \tnvidia-removed\t470\t{DEBIAN}
+ii \tnvidia-container-toolkit\t1.17\tNVIDIA CORPORATION <x@nvidia.com>
+ii \tnvidia-cuda-toolkit\t11.8\t{DEBIAN}
+ii \tnvidia-cuda-mps\t535.261.03-1\t{DEBIAN}
+garbage
+"""
+LDCONFIG = """120 libs found in cache `/etc/ld.so.cache'
+\tlibnvidia-ml.so.1 (libc6) => /usr/lib32/libnvidia-ml.so.1
+\tlibnvidia-ml.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so.1
+\tlibnvidia-ml.so (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so
+"""
+
+
+def test_packages():
+    packages, held = facts_driver.packages(LISTING)
+    assert [(package["name"], package["source"]) for package in packages] == [
+        ("nvidia-driver", "distribution"),
+        ("nvidia-kernel-dkms", "distribution"),
+        ("nvidia-persistenced", "distribution"),
+        ("cuda-drivers", "nvidia"),
+        ("nvidia-mine", "other"),
+        ("nvidia-cuda-mps", "distribution"),
+    ]
+    assert held == ["nvidia-kernel-dkms"]
+
+
+def test_debian_node(tree):
+    tree.file("/var/lib/dpkg/status").prints("dpkg-query", LISTING).prints("ldconfig", LDCONFIG)
+    tree.link("/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/etc/alternatives/glx--libnvidia-ml.so.1")
+    tree.link("/etc/alternatives/glx--libnvidia-ml.so.1", "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1")
+    tree.link("/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1", "libnvidia-ml.so.535.261.03")
+    found = DriverQuery(tree.node()).facts("535.261.03")
+    assert found["library"] == "535.261.03"
+    assert found["library_path"] == "/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    assert found["module_on_disk"] == "535.261.03"
+    assert found["holds"] == ["nvidia-kernel-dkms"]
+    assert found["runfile"] is None
+
+
+def test_redhat_node(tree):
+    tree.prints("rpm -qa", "ii \tnvidia-driver\t580.95-1.el9\tNVIDIA Corporation\n")
+    tree.file("/etc/dnf/plugins/versionlock.list", "# nvidia\nnvidia-driver-3:580.95-1.el9.*\nbash-5.*\n")
+    found = DriverQuery(tree.node()).facts(None)
+    assert found["packages"] == [{"name": "nvidia-driver", "version": "580.95-1.el9", "source": "nvidia"}]
+    assert found["holds"] == ["nvidia-driver-3:580.95-1.el9.*"]
+
+
+def test_node_without_driver(tree):
+    assert DriverQuery(tree.node()).facts(None) == {
+        "packages": [],
+        "holds": [],
+        "runfile": None,
+        "library": None,
+        "library_path": None,
+        "module_on_disk": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("log", "version"),
+    [
+        ("nvidia-installer log file\n  driver version: 535.104.05\n", "535.104.05"),
+        ("Installing NVIDIA driver version 580.95.05.\n", "580.95.05"),
+        ("NVIDIA-Linux-x86_64-550.54.14.run", "550.54.14"),
+        ("nothing", "unknown"),
+    ],
+)
+def test_runfile(tree, log, version):
+    tree.file("/usr/bin/nvidia-uninstall").file(facts_driver.INSTALLER_LOG, log)
+    assert DriverQuery(tree.node()).facts(None)["runfile"] == version
+
+
+def test_log_of_a_runfile_that_was_removed(tree):
+    tree.file(facts_driver.INSTALLER_LOG, "driver version: 535.104.05")
+    assert DriverQuery(tree.node()).facts(None)["runfile"] is None

@@ -1,0 +1,132 @@
+"""No parser of facts raises, whatever a node's files and commands hold."""
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import (
+    facts_driver,
+    facts_host,
+    facts_initramfs,
+    facts_kernel_log,
+    facts_kernels,
+    facts_modprobe,
+    facts_pci,
+    facts_services,
+    facts_system,
+    facts_users,
+    nvml_facts,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+# Text near what the parsers look for reaches further into them than any text
+WORDS = [
+    "0x10de", "Status:", "Package: ", "blacklist", "install", "nouveau", "menuentry 'x' {", "submenu 'a' {", "}", "\t",
+    "linux /vmlinuz-6.1", "$menuentry_id_option 'b'", "=", ":", "\n", " - ", "8:1", "/", "\\040", "\\777", "(", ")",
+    "\0", "nvidia.ko", ".so.", "535.261.03", "GT/s", "²", "9" * 5000, "-1", "USER=a", "CLASS=user",
+    "LEADER=", "REALTIME=", "libnvidia-ml.so.1 (libc6,x86-64) => ", "NVRM version:", "btime ", "GRUB_DEFAULT=", "saved", "next_entry=", ">",
+    "rw", "NVRM: Xid (PCI:", "): 79, ", "NVRM: GPU ", "fallen off the bus", "NV_ERR_RESET_REQUIRED", "NVRM: Xid (:.): 7",
+    "Id=a.service", "include x/Makefile", "processor:", "MemTotal:  1 kB", "hi ", "ii ", "modprobe.blacklist=",
+    "flags:", "\ud800",
+]  # fmt: skip
+TEXT = st.one_of(st.text(max_size=300), st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join))
+KNOWN = ["6.1.0-50-amd64", "6.12"]
+
+PARSERS = {
+    "speed_gts": facts_pci.speed_gts,
+    "link_width": facts_pci.link_width,
+    "blacklisted": lambda text: facts_modprobe.blacklisted([text]),
+    "blacklisted_by_kernel": facts_modprobe.blacklisted_by_kernel,
+    "stand_in": lambda text: facts_modprobe.stand_in([text], "nvidia"),
+    "driver_version": facts_modprobe.driver_version,
+    "version_key": lambda text: facts_kernels.version_key(text) < facts_kernels.version_key("6.1.0-50-amd64"),
+    "grub_kernel": lambda text: facts_kernels.grub_kernel(text, "0"),
+    "grub_kernel_default": lambda text: facts_kernels.grub_kernel("menuentry 'x' {", text),
+    "grub_default": lambda text: facts_kernels.grub_default(text, text),
+    "next_boot": lambda text: facts_kernels.next_boot(KNOWN, text, text),
+    "nvidia_modules": facts_kernels.nvidia_modules,
+    "modinfo_fields": facts_kernels.modinfo_fields,
+    "os_release": lambda text: facts_system.distribution(facts_system.os_release(text)),
+    "memory_mib": facts_system.memory_mib,
+    "unfinished_packages": facts_system.unfinished_packages,
+    "packages": facts_driver.packages,
+    "library_path": facts_driver.library_path,
+    "library_version": facts_driver.library_version,
+    "runfile_version": facts_driver.runfile_version,
+    "boot_time": facts_users.boot_time,
+    "process_fields": facts_users.process_fields,
+    "logind_session": facts_users.logind_session,
+    "user_name": facts_users.user_name,
+    "kernel_log": facts_kernel_log.events,
+    "services": facts_services.units,
+    "engine_version": facts_host.engine_version,
+    "mounts": lambda text: facts_host.worth_knowing(facts_host.mounts(text)),
+    "sysfs_address": nvml_facts.sysfs_address,
+}
+
+
+@pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
+@given(text=TEXT)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_parser_never_raises(parser, text):
+    parser(text)
+
+
+@given(data=st.binary(max_size=2000))
+@settings(max_examples=100, deadline=None)
+def test_utmp_never_raises(data):
+    facts_users.utmp_sessions(data)
+
+
+@given(seconds=st.floats(allow_nan=False))
+@settings(max_examples=100, deadline=None)
+def test_timestamp_never_raises(seconds):
+    facts_users.timestamp(seconds)
+
+
+@given(data=st.one_of(st.binary(max_size=1500), st.binary(max_size=600).map(lambda tail: b"070701" + tail)))
+@example(data=b"070701" + b"f" * 104)
+@settings(max_examples=200, deadline=None)
+def test_cpio_raises_nothing_but_its_own(data):
+    with contextlib.suppress(ValueError):
+        list(facts_initramfs.cpio_entries(io.BytesIO(data)))
+
+
+READERS = {
+    "pci": (
+        facts_pci.read,
+        "/sys/bus/pci/devices/0000:01:00.0/{}",
+        ["vendor", "class", "device", "current_link_speed"],
+    ),
+    "system": (facts_system.read, "/{}", ["etc/os-release", "proc/cpuinfo", "proc/1/stat", "var/lib/dpkg/status"]),
+    "modules": (
+        facts_modprobe.loaded,
+        "/{}",
+        ["proc/modules", "proc/driver/nvidia/version", "sys/module/nvidia/version"],
+    ),
+    "users": (lambda node: facts_users.read(node, [], 7), "/{}", ["proc/7/stat", "run/utmp", "run/systemd/sessions/1"]),
+    "kernels": (
+        lambda node: facts_kernels.KernelsQuery(node, "x", {}).facts(),
+        "/{}",
+        ["lib/modules/6.1/modules.dep", "boot/grub/grub.cfg", "etc/default/grub", "usr/src/linux-headers-6.1/Makefile"],
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@given(
+    contents=st.lists(st.one_of(st.binary(max_size=200), TEXT.map(lambda t: t.encode("utf-8", "replace"))), min_size=4)
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_reader_never_raises(reader, contents):
+    read, place, names = READERS[reader]
+    with tempfile.TemporaryDirectory() as root:
+        for name, content in zip(names, contents):
+            file = Path(root) / place.format(name).lstrip("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        read(Node(Path(root)))

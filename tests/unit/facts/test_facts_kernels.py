@@ -1,0 +1,237 @@
+"""Kernels, headers, DKMS and the NVIDIA module of each, from a tree of files."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_kernels
+from ansible_collections.gpulab.node.plugins.module_utils.facts_kernels import KernelsQuery
+
+OLD, NEW = "6.1.0-9-amd64", "6.1.0-50-amd64"
+MODINFO = """filename:       /lib/modules/6.1.0-50-amd64/updates/dkms/nvidia-current.ko
+alias:          char-major-195-*
+version:        535.261.03
+supported:      external
+license:        NVIDIA
+signer:         DKMS module signing key
+"""
+
+
+def kernel(tree, version, modules=""):
+    tree.file(f"/lib/modules/{version}/modules.dep", f"kernel/drivers/gpu/drm/nouveau/nouveau.ko:\n{modules}")
+    tree.file(f"/boot/vmlinuz-{version}")
+
+
+def facts(tree, running=OLD, files=()):
+    return {k["version"]: k for k in KernelsQuery(tree.node(), running, dict(files)).facts()}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("6.1.0-9-amd64", "6.1.0-50-amd64"),
+        ("6.1.0-50-amd64", "6.12.0-1-amd64"),
+        ("6.12~rc1-amd64", "6.12-amd64"),
+        ("5.14.0-427.13.1.el9_4.x86_64", "5.14.0-503.11.1.el9_5.x86_64"),
+        ("6.8.0-41-generic", "6.8.0-101-generic"),
+    ],
+)
+def test_version_order(older, newer):
+    assert facts_kernels.version_key(older) < facts_kernels.version_key(newer)
+
+
+def test_kernels_of_a_node(tree):
+    kernel(tree, OLD)
+    kernel(tree, NEW)
+    tree.file("/lib/modules/6.1.0-60-amd64/build/Makefile").file("/boot/vmlinuz-0-rescue-abc")
+    found = facts(tree)
+    assert list(found) == [OLD, NEW, "6.1.0-60-amd64"]
+    assert [k["installed"] for k in found.values()] == [True, True, False]
+    assert [k["running"] for k in found.values()] == [True, False, False]
+    assert [k["next_boot"] for k in found.values()] == [False, True, False]
+
+
+def test_running_kernel_that_is_not_on_disk(tree):
+    kernel(tree, NEW)
+    found = facts(tree, running="6.18.0-host")
+    assert found["6.18.0-host"]["running"] is True
+    assert found["6.18.0-host"]["installed"] is False
+    assert found[NEW]["next_boot"] is True
+
+
+def test_node_without_any_kernel(tree):
+    assert facts(tree, running="6.18.0-host")["6.18.0-host"]["next_boot"] is False
+
+
+MENU = f"""
+menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simple' {{
+	linux	/boot/vmlinuz-{NEW} root=/dev/sda1 ro
+}}
+submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced' {{
+	menuentry 'Debian, with Linux {NEW}' --class os $menuentry_id_option 'new-id' {{
+		linux	/vmlinuz-{NEW} root=/dev/sda1
+	}}
+	menuentry 'Debian, with Linux {OLD}' --class os $menuentry_id_option 'old-id' {{
+		linux	/vmlinuz-{OLD} root=/dev/sda1
+	}}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [
+        ("0", NEW),
+        ("1>1", OLD),
+        ("gnulinux-advanced>old-id", OLD),
+        ("old-id", OLD),
+        (f"Advanced options>Debian, with Linux {OLD}", OLD),
+        ("", NEW),
+        ("7", None),
+        ("1", None),
+    ],
+)
+def test_grub_entry(default, expected):
+    assert facts_kernels.grub_kernel(MENU, default) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "expected"),
+    [
+        ("GRUB_DEFAULT=0", "", "0"),
+        ('GRUB_DEFAULT="1>1"', "", "1>1"),
+        ("GRUB_DEFAULT=saved", "saved_entry=old-id\n", "old-id"),
+        ("GRUB_DEFAULT=saved", "# GRUB Environment Block\n###", "0"),
+        ("GRUB_DEFAULT=0", "next_entry=old-id\n", "old-id"),
+        ("", "", "0"),
+    ],
+)
+def test_grub_default(settings, environment, expected):
+    assert facts_kernels.grub_default(settings, environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("default", "menu", "expected"),
+    [
+        pytest.param("0", MENU, NEW, id="menu"),
+        pytest.param("old-id", MENU, OLD, id="pinned"),
+        pytest.param("0", "", NEW, id="no-menu-readable"),
+        pytest.param(f"0f3a-{OLD}", "", OLD, id="boot-loader-specification"),
+        pytest.param("0", MENU.replace(NEW, "5.0-removed"), NEW, id="menu-of-a-removed-kernel"),
+    ],
+)
+def test_next_boot(default, menu, expected):
+    assert facts_kernels.next_boot([OLD, NEW], default, menu) == expected
+
+
+def test_pinned_kernel_boots_next(tree):
+    kernel(tree, OLD)
+    kernel(tree, NEW)
+    tree.file("/etc/default/grub", "GRUB_DEFAULT=saved\n").file("/boot/grub/grub.cfg", MENU)
+    tree.file("/boot/grub/grubenv", "saved_entry=gnulinux-advanced>old-id\n")
+    assert facts(tree)[OLD]["next_boot"] is True
+
+
+def test_headers_split_as_on_debian(tree):
+    kernel(tree, NEW)
+    tree.link(f"/lib/modules/{NEW}/build", f"/usr/src/linux-headers-{NEW}")
+    tree.file(f"/usr/src/linux-headers-{NEW}/Makefile", "include /usr/src/linux-headers-6.1.0-50-common/Makefile\n")
+    common = "/usr/src/linux-headers-6.1.0-50-common/include/linux/pci.h"
+    tree.file(common, "int pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars);")
+    found = facts(tree)[NEW]
+    assert found["headers"] == f"/usr/src/linux-headers-{NEW}"
+    assert found["markers"] == ["pci_exclude_bars"]
+
+
+def test_headers_in_one_place(tree):
+    kernel(tree, NEW)
+    tree.file(f"/usr/src/kernels/{NEW}/Makefile")
+    tree.file(f"/usr/src/kernels/{NEW}/include/linux/pci.h", "int pci_resize_resource(struct pci_dev *, int, int);")
+    found = facts(tree)[NEW]
+    assert found["headers"] == f"/usr/src/kernels/{NEW}"
+    assert found["markers"] == []
+
+
+def test_link_to_headers_that_are_gone(tree):
+    kernel(tree, NEW)
+    tree.link(f"/lib/modules/{NEW}/build", f"/usr/src/linux-headers-{NEW}")
+    assert facts(tree)[NEW]["headers"] is None
+
+
+def dkms(tree, built=(), installed=()):
+    tree.link("/var/lib/dkms/nvidia-current/535.261.03/source", "/usr/src/nvidia-current-535.261.03")
+    for version in built:
+        tree.file(f"/var/lib/dkms/nvidia-current/535.261.03/{version}/x86_64/module/nvidia-current.ko.xz")
+    for version in installed:
+        link = f"/var/lib/dkms/nvidia-current/kernel-{version}-x86_64"
+        tree.link(link, f"535.261.03/{version}/x86_64")
+    tree.link("/var/lib/dkms/zfs/2.1/source", "/usr/src/zfs-2.1")
+
+
+def test_dkms_states(tree):
+    for version in (OLD, NEW, "6.1.0-60-amd64"):
+        kernel(tree, version)
+    dkms(tree, built=[OLD, NEW], installed=[NEW])
+    states = {version: record["dkms"] for version, record in facts(tree).items()}
+    module = {"module": "nvidia-current", "version": "535.261.03"}
+    assert states[NEW] == [{**module, "state": "installed"}]
+    assert states[OLD] == [{**module, "state": "built"}]
+    assert states["6.1.0-60-amd64"] == [{**module, "state": "added"}]
+
+
+def test_dkms_failed_build_is_not_built(tree):
+    """What a failed build leaves: the build directory and its log."""
+    kernel(tree, NEW)
+    dkms(tree)
+    tree.file("/var/lib/dkms/nvidia-current/535.261.03/build/make.log", "error")
+    assert facts(tree)[NEW]["dkms"][0]["state"] == "added"
+
+
+def test_module_under_debians_name(tree):
+    kernel(tree, NEW, "updates/dkms/nvidia-current-uvm.ko: x\nupdates/dkms/nvidia-current.ko: x\n")
+    tree.prints(f"modinfo /lib/modules/{NEW}/updates/dkms/nvidia-current.ko", MODINFO)
+    found = facts(tree)[NEW]
+    assert found["nvidia_module"] == "535.261.03"
+    assert found["nvidia_module_flavour"] == "proprietary"
+    assert found["nvidia_module_signer"] == "DKMS module signing key"
+
+
+def test_modprobe_decides_between_two_modules(tree):
+    modules = "updates/dkms/nvidia-current-open.ko:\nupdates/dkms/nvidia-current.ko:\n"
+    kernel(tree, NEW, modules)
+    files = {"/etc/modprobe.d/nvidia.conf": "install nvidia modprobe -i nvidia-current-open $CMDLINE_OPTS"}
+    opened = MODINFO.replace("license:        NVIDIA", "license:        Dual MIT/GPL")
+    tree.prints(f"modinfo /lib/modules/{NEW}/updates/dkms/nvidia-current-open.ko", opened)
+    assert facts(tree, files=files)[NEW]["nvidia_module_flavour"] == "open"
+
+
+def test_module_without_modinfo_has_the_version_that_dkms_recorded(tree):
+    kernel(tree, NEW, "updates/dkms/nvidia-current.ko.xz:\n")
+    dkms(tree, built=[NEW], installed=[NEW])
+    found = facts(tree)[NEW]
+    assert found["nvidia_module"] == "535.261.03"
+    assert found["nvidia_module_flavour"] is None
+
+
+def test_kernel_without_module(tree):
+    kernel(tree, NEW)
+    dkms(tree, built=[NEW], installed=[NEW])  # depmod knows nothing of it, so modprobe would not find it
+    found = facts(tree)[NEW]
+    assert found["nvidia_module"] is None
+    assert found["nvidia_module_file"] is None
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("nvidia.ko", "nvidia"),
+        ("nvidia.ko.zst", "nvidia"),
+        ("nvidia-current-open.ko.xz", "nvidia-current-open"),
+        ("nvidia-tesla-535.ko", "nvidia-tesla-535"),
+        ("nvidia-legacy-390xx.ko", "nvidia-legacy-390xx"),
+        ("nvidia-uvm.ko", None),
+        ("nvidia-current-drm.ko", None),
+        ("nvidia-modeset.ko", None),
+        ("nvidiafb.ko", None),
+        ("i2c-nvidia-gpu.ko", None),
+    ],
+)
+def test_names_of_the_module(file, name):
+    assert list(facts_kernels.nvidia_modules(f"kernel/x/{file}: a b")) == ([name] if name else [])

@@ -1,0 +1,93 @@
+"""Loaded modules, and what modprobe's configuration forbids."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_modprobe
+
+
+@pytest.mark.parametrize(
+    ("text", "forbidden"),
+    [
+        ("blacklist nouveau", {"nouveau"}),
+        ("  blacklist   nova-core # why", {"nova_core"}),
+        ("#blacklist nouveau", set()),
+        ("install nouveau /bin/false", {"nouveau"}),
+        ("install nouveau /sbin/modprobe -i nouveau", set()),
+        ("alias nouveau off", {"nouveau"}),
+        ("alias pci:v000010DE* nouveau", set()),
+        ("options nouveau modeset=0", set()),
+        ("blacklist", set()),
+    ],
+)
+def test_blacklisted(text, forbidden):
+    assert facts_modprobe.blacklisted([text]) == forbidden
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "forbidden"),
+    [
+        ("root=/dev/vda modprobe.blacklist=nouveau,nova-core quiet", {"nouveau", "nova_core"}),
+        ("module_blacklist=nouveau", {"nouveau"}),
+        ("nouveau.modeset=0", set()),
+    ],
+)
+def test_blacklisted_by_kernel(cmdline, forbidden):
+    assert facts_modprobe.blacklisted_by_kernel(cmdline) == forbidden
+
+
+def test_file_in_etc_hides_the_one_of_its_name(tree):
+    tree.file("/lib/modprobe.d/nvidia.conf", "blacklist nouveau").file("/etc/modprobe.d/nvidia.conf", "# nothing")
+    tree.file("/etc/modprobe.d/README", "blacklist nouveau")
+    files = facts_modprobe.configuration(tree.node())
+    assert files == {"/etc/modprobe.d/nvidia.conf": "# nothing"}
+
+
+def test_nouveau(tree):
+    tree.file("/usr/lib/modprobe.d/a.conf", "blacklist nouveau")
+    gpus = [
+        {"address": "0000:01:00.0", "driver": "nouveau"},
+        {"address": "0000:02:00.0", "driver": "NovaCore"},
+        {"address": "0000:03:00.0", "driver": "nvidia"},
+        {"address": "0000:04:00.0", "driver": None},
+    ]
+    assert facts_modprobe.nouveau(facts_modprobe.configuration(tree.node()), "", gpus) == {
+        "blacklisted": True,
+        "nova_blacklisted": False,
+        "files": ["/usr/lib/modprobe.d/a.conf"],
+        "bound": ["0000:01:00.0", "0000:02:00.0"],
+    }
+
+
+def test_module_that_stands_in_for_nvidia():
+    debian = "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\nremove nvidia modprobe -r -i nvidia-current\n"
+    assert facts_modprobe.stand_in([debian], "nvidia") == "nvidia-current"
+    assert facts_modprobe.stand_in(["install nvidia-uvm modprobe -i nvidia-current-uvm"], "nvidia") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Tue Jun 10 2025\nGCC version: 12.2",
+            "535.261.03",
+        ),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  590.48.01  Release Build", "590.48.01"),
+        ("GCC version: gcc 12.2.0", None),
+        ("", None),
+    ],
+)
+def test_driver_version(text, version):
+    assert facts_modprobe.driver_version(text) == version
+
+
+def test_loaded_modules(tree):
+    tree.file("/proc/modules", "nvidia_uvm 1 0 - Live 0x0\nnouveau 3 1 drm, Live 0x0\n")
+    tree.file("/sys/module/nvidia/version", "535.261.03\n").file("/sys/module/nova_core/parameters/x", "1")
+    found = facts_modprobe.loaded(tree.node())
+    assert found["nvidia"] == {"loaded": True, "version": "535.261.03"}
+    assert found["nvidia_uvm"] == {"loaded": True, "version": None}
+    assert found["nouveau"]["loaded"] is True
+    assert found["nova_core"] == {"loaded": False, "version": None}
+
+
+def test_nothing_loaded(tree):
+    assert not any(module["loaded"] for module in facts_modprobe.loaded(tree.node()).values())

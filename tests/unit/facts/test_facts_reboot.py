@@ -1,0 +1,88 @@
+"""When a reboot is due: a table over what is bound, loaded and on disk."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.facts_reboot import reboot
+
+NOUVEAU = "nouveau holds GPU 0000:01:00.0 and lets go of it at a reboot"
+NOVA = "NovaCore holds GPU 0000:01:00.0 and lets go of it at a reboot"
+STALE = "the NVIDIA driver 535.1 is loaded and 550.2 is on disk"
+STALE_LIBRARY = f"{STALE}, with its library: every new program fails until then"
+OTHER_KERNEL = "the NVIDIA driver 550.2 is on disk for the next kernel, not for 6.1.0-1, which runs"
+
+
+def facts(gpus=1, **node):
+    """Describe a node by what differs from a bare one.
+
+    Its keys: driver (bound), blacklisted, nova_blacklisted, and the NVIDIA driver's versions: loaded, running and
+    coming (on disk for the running and the next kernel), library.
+    """
+    driver, loaded, coming = node.get("driver"), node.get("loaded"), node.get("coming")
+    bound = ["0000:01:00.0"] if driver in {"nouveau", "NovaCore"} else []
+    return {
+        "system": {"kernel": "6.1.0-1"},
+        "pci": {"gpus": [{"address": "0000:01:00.0", "driver": driver}] * gpus},
+        "kernels": [
+            {"version": "6.1.0-1", "running": True, "next_boot": False, "nvidia_module": node.get("running")},
+            {"version": "6.1.0-2", "running": False, "next_boot": True, "nvidia_module": coming},
+        ],
+        "modules": {"nvidia": {"loaded": loaded is not None, "version": loaded}},
+        "nouveau": {
+            "blacklisted": node.get("blacklisted"),
+            "nova_blacklisted": node.get("nova_blacklisted"),
+            "bound": bound,
+        },
+        "driver": {"module_on_disk": coming, "library": node.get("library")},
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "reasons", "loadable"),
+    [
+        pytest.param(
+            {"driver": "nvidia", "loaded": "550.2", "running": "550.2", "coming": "550.2"}, [], False, id="well"
+        ),
+        pytest.param({"driver": None}, [], False, id="bare"),
+        pytest.param({"driver": "nouveau"}, [], False, id="nouveau-in-use-and-no-driver"),
+        pytest.param({"driver": "nouveau", "blacklisted": True}, [NOUVEAU], False, id="nouveau-blacklisted-and-bound"),
+        pytest.param(
+            {"driver": "nouveau", "coming": "550.2", "running": "550.2"}, [NOUVEAU], False, id="installed-over-nouveau"
+        ),
+        pytest.param({"driver": "NovaCore", "nova_blacklisted": True}, [NOVA], False, id="nova-blacklisted-and-bound"),
+        pytest.param(
+            {"driver": "NovaCore", "blacklisted": True}, [], False, id="nova-bound-and-only-nouveau-blacklisted"
+        ),
+        pytest.param({"coming": "550.2", "running": "550.2"}, [], True, id="fresh-install-modprobe-is-enough"),
+        pytest.param({"coming": "550.2"}, [OTHER_KERNEL], False, id="fresh-install-for-the-next-kernel"),
+        pytest.param({"running": "550.2"}, [], True, id="driver-only-for-the-running-kernel"),
+        pytest.param(
+            {"driver": "nvidia", "loaded": "535.1", "running": "550.2", "coming": "550.2"},
+            [STALE],
+            False,
+            id="upgraded",
+        ),
+        pytest.param(
+            {"driver": "nvidia", "loaded": "535.1", "coming": "550.2", "library": "550.2"},
+            [STALE_LIBRARY],
+            False,
+            id="upgraded-with-library",
+        ),
+        pytest.param(
+            {"driver": "nvidia", "loaded": "535.1", "running": "535.1", "library": "550.2"},
+            [],
+            False,
+            id="library-that-no-module-on-disk-fits",
+        ),
+        pytest.param({"driver": "nvidia", "loaded": "", "coming": "550.2"}, [], False, id="loaded-version-unknown"),
+        pytest.param({"gpus": 0, "coming": "550.2"}, [], False, id="driver-without-gpu"),
+        pytest.param({"gpus": 0, "loaded": "535.1", "coming": "550.2"}, [], False, id="upgrade-without-gpu"),
+    ],
+)
+def test_reboot(node, reasons, loadable):
+    assert reboot(facts(**node)) == {"reasons": reasons, "loadable": loadable}
+
+
+def test_each_held_gpu_is_named():
+    node = facts(driver="nouveau", blacklisted=True)
+    node["pci"]["gpus"].append({"address": "0000:02:00.0", "driver": "nouveau"})
+    node["nouveau"]["bound"].append("0000:02:00.0")
+    assert reboot(node)["reasons"] == [NOUVEAU, NOUVEAU.replace("0000:01", "0000:02")]

@@ -1,0 +1,147 @@
+"""Who uses the GPUs, and who is logged in, from a tree like /proc."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_users
+
+OWN = 900
+
+
+def process(tree, pid, parent=1, comm="python", descriptors=()):
+    fields = " ".join(["0"] * 17)
+    tree.file(f"/proc/{pid}/stat", f"{pid} (a (strange) name) S {parent} {fields} 12345 0 0")
+    tree.file(f"/proc/{pid}/comm", comm + "\n")
+    tree.directory(f"/proc/{pid}/fd")
+    for number, target in enumerate(descriptors):
+        tree.link(f"/proc/{pid}/fd/{number}", target)
+
+
+@pytest.fixture
+def node(tree):
+    tree.file("/proc/stat", "cpu 1 2\nbtime 1700000000\n")
+    process(tree, 1, parent=0, comm="systemd", descriptors=["/dev/null"])
+    process(tree, OWN, parent=800)
+    process(tree, 800, parent=700, comm="sshd")
+    process(tree, 700, comm="sshd")
+    return tree
+
+
+def test_idle_node(node):
+    assert facts_users.read(node.node(), [], OWN) == {"state": "idle", "who": [], "sessions": []}
+
+
+@pytest.mark.parametrize(
+    ("device", "busy"),
+    [
+        ("/dev/nvidia0", True),
+        ("/dev/nvidiactl", True),
+        ("/dev/nvidia-uvm", True),
+        ("/dev/nvidia-caps/nvidia-cap1", True),
+        ("/dev/nvidia-modeset", False),
+        ("/home/dev/nvidia0", False),
+        ("/dev/nvme0", False),
+    ],
+)
+def test_open_device(node, device, busy):
+    process(node, 50, descriptors=["/dev/null", device])
+    found = facts_users.read(node.node(), [], OWN)
+    assert found["state"] == ("busy" if busy else "idle")
+    if busy:
+        (who,) = found["who"]
+        assert (who["pid"], who["command"], who["device"]) == (50, "python", device)
+        assert who["since"] == facts_users.timestamp(1700000000 + 12345 / os.sysconf("SC_CLK_TCK"))
+        assert who["user"] == facts_users.user_name(os.getuid())
+
+
+def test_daemon_that_holds_the_device_is_no_work(node):
+    """The kernel cuts names to 15 characters."""
+    process(node, 50, comm="nvidia-persiste", descriptors=["/dev/nvidia0"])
+    found = facts_users.read(node.node(), [], OWN)
+    assert found["state"] == "idle"
+    assert found["who"][0]["service"] is True
+
+
+def test_program_with_the_start_of_a_daemons_name_is_work(node):
+    process(node, 50, comm="nvidia", descriptors=["/dev/nvidia0"])
+    assert facts_users.read(node.node(), [], OWN)["state"] == "busy"
+
+
+def test_our_own_stuck_reader_is_no_user(node):
+    process(node, 50, parent=OWN, descriptors=["/dev/nvidia0"])
+    assert facts_users.read(node.node(), [], OWN)["state"] == "idle"
+
+
+def test_process_that_only_nvml_knows(node):
+    """In another PID namespace, as in a container."""
+    gpus = [
+        {"index": 0, "minor": 3, "processes": [{"pid": 4711, "memory_mib": 5}]},
+        {"index": 1, "error": "GPU_IS_LOST"},
+    ]
+    found = facts_users.read(node.node(), gpus, OWN)
+    assert found["state"] == "busy"
+    expected = {"pid": 4711, "user": None, "command": None, "since": None, "device": "/dev/nvidia3", "service": False}
+    assert found["who"] == [expected]
+
+
+def test_processes_that_nvml_may_not_tell(node):
+    gpus = [{"index": 0, "minor": 0, "processes": {"error": "NO_PERMISSION", "code": 4}}]
+    assert facts_users.read(node.node(), gpus, OWN)["state"] == "idle"
+
+
+def test_process_that_may_not_be_looked_into(node, monkeypatch):
+    """Root may look into every process, so the refusal is made here."""
+
+    def iterdir(path):
+        if path.parts[-3:] == ("proc", "50", "fd"):
+            raise PermissionError
+        return real(path)
+
+    process(node, 50)
+    real = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert facts_users.read(node.node(), [], OWN)["state"] == "unknown"
+
+
+SESSION = "UID=1000\nUSER=alice\nCLASS={}\nLEADER={}\nREALTIME=1700000000123456\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "leader", "users"),
+    [
+        pytest.param("user", 50, ["alice"], id="another-login"),
+        pytest.param("user", 700, [], id="the-login-ansible-came-by"),
+        pytest.param("manager", 50, [], id="not-a-login"),
+        pytest.param("user", 51, [], id="its-leader-is-dead"),
+    ],
+)
+def test_sessions(node, kind, leader, users):
+    process(node, 50, comm="sshd")
+    node.file("/run/systemd/sessions/4", SESSION.format(kind, leader)).file("/run/systemd/sessions/4.ref", "")
+    found = facts_users.read(node.node(), [], OWN)["sessions"]
+    assert [session["user"] for session in found] == users
+    assert all(session["since"] == "2023-11-14T22:13:20Z" for session in found)
+
+
+def utmp(kind, pid, user):
+    return struct.pack(
+        "<hxxi32s4s32s256shhiii16s20s", kind, pid, b"pts/0", b"", user, b"", 0, 0, 0, 1700000000, 0, b"", b""
+    )
+
+
+def test_sessions_without_logind(node):
+    process(node, 50, comm="sshd")
+    node.file("/run/utmp", utmp(2, 1, b"reboot") + utmp(7, 50, b"bob") + utmp(7, 800, b"ansible") + b"torn")
+    found = facts_users.read(node.node(), [], OWN)["sessions"]
+    assert found == [{"user": "bob", "since": "2023-11-14T22:13:20Z"}]
+
+
+def test_utmp_record_has_the_size_that_glibc_writes():
+    assert len(utmp(7, 1, b"")) == 384
+
+
+def test_ancestors(node):
+    assert list(facts_users.ancestors(node.node(), OWN)) == [OWN, 800, 700, 1]
+    assert list(facts_users.ancestors(node.node(), 4711)) == [4711]
