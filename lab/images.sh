@@ -1,38 +1,59 @@
 #!/bin/sh
-# Make sure the node images exist: gpulab-node:<release>-<hash of the recipe>. Prints one tag per release asked for.
-#   lab/images.sh bookworm trixie
-# The base is pulled where a registry answers, else made from the machine's own Debian mirror.
+# Make sure node images exist and print their tags, one line each.
+#   lab/images.sh bookworm/rtx4090-2 trixie/none       release/model of tests/sim/models, or none for a node without GPU
+# Debian's base image is pulled where a registry answers, else made from the machine's own Debian mirror. Each image is
+# tagged with a hash of its recipe and built once.
 set -eu
 cd "$(dirname "$0")/.."
-context='lab/Containerfile lab/ssh-host-keys.service'
+export DOCKER_BUILDKIT=0  # the builder that every engine has
 
-base_image() {
-    base=gpulab-base:$1
-    docker image inspect "$base" >/dev/null 2>&1 && return
+exists() { docker image inspect "$1" >/dev/null 2>&1; }
+hash() { cat "$@" | sha256sum | cut -c1-12; }
+
+base_image() {  # release
+    exists "gpulab-base:$1" && return
     if timeout 120 docker pull --quiet "debian:$1" >/dev/null 2>&1; then
-        docker tag "debian:$1" "$base"
+        docker tag "debian:$1" "gpulab-base:$1"
     else
-        printf 'images: no registry answers: making %s with mmdebstrap\n' "$base" >&2
-        mmdebstrap --quiet --variant=minbase --include=ca-certificates "$1" - | docker import - "$base" >/dev/null
+        printf 'images: no registry answers: making gpulab-base:%s with mmdebstrap\n' "$1" >&2
+        mmdebstrap --quiet --variant=minbase --include=ca-certificates "$1" - |
+            docker import - "gpulab-base:$1" >/dev/null
     fi
 }
 
-node_image() {
-    release=$1 tag=$2
-    docker image inspect "$tag" >/dev/null 2>&1 && return
-    base_image "$release"
-    printf 'images: building %s\n' "$tag" >&2
-    # shellcheck disable=SC2086
-    tar -c $context | docker build --quiet --file lab/Containerfile --build-arg BASE="gpulab-base:$release" \
-        --tag "$tag" - >/dev/null
+bare_image() {  # release, tag: a machine without GPU
+    exists "$2" && return
+    base_image "$1"
+    printf 'images: building %s\n' "$2" >&2
+    tar -c lab/Containerfile lab/ssh-host-keys.service |
+        docker build --quiet --file lab/Containerfile --build-arg BASE="gpulab-base:$1" --tag "$2" - >/dev/null
 }
 
-# shellcheck disable=SC2086
-recipe=$(cat lab/images.sh $context | sha256sum | cut -c1-12)
-export DOCKER_BUILDKIT=0  # no buildx needed
+gpu_image() {  # bare tag, model, tag: the same machine with a simulated GPU
+    exists "$3" && return
+    printf 'images: building %s\n' "$3" >&2
+    context=$(mktemp -d)
+    tests/sim/install.sh "$context/root" "$2"
+    printf 'FROM %s\nCOPY root /\n' "$1" > "$context/Containerfile"
+    tar -c -C "$context" . | docker build --quiet --file Containerfile --tag "$3" - >/dev/null
+    rm -rf "$context"
+}
+
+tag_of() {  # release/model
+    release=${1%/*} model=${1#*/}
+    bare="gpulab-node:$release-$(hash lab/Containerfile lab/ssh-host-keys.service lab/images.sh)"
+    if [ "$model" = none ]; then echo "$bare"; else
+        echo "$bare-$model-$(hash $(git ls-files tests/sim | sort))"
+    fi
+}
+
+releases=$(for node in "$@"; do echo "${node%/*}"; done | sort -u)
 pids=
-for release in "$@"; do
-    node_image "$release" "gpulab-node:$release-$recipe" & pids="$pids $!"
+for release in $releases; do
+    bare_image "$release" "$(tag_of "$release/none")" & pids="$pids $!"
 done
 for pid in $pids; do wait "$pid"; done
-for release in "$@"; do echo "gpulab-node:$release-$recipe"; done
+for node in "$@"; do
+    [ "${node#*/}" = none ] || gpu_image "$(tag_of "${node%/*}/none")" "${node#*/}" "$(tag_of "$node")"
+done
+for node in "$@"; do tag_of "$node"; done
