@@ -25,13 +25,13 @@ from hypothesis import strategies as st
 
 # Text near what the parsers look for reaches further into them than any text
 WORDS = [
-    "0x10de", "Status:", "Package: ", "blacklist", "install", "nouveau", "menuentry 'x' {", "submenu 'a' {", "}", "\t",
-    "linux /vmlinuz-6.1", "$menuentry_id_option 'b'", "=", ":", "\n", " - ", "8:1", "/", "\\040", "\\777", "(", ")",
-    "\0", "nvidia.ko", ".so.", "535.261.03", "GT/s", "²", "9" * 5000, "-1", "USER=a", "CLASS=user",
-    "LEADER=", "REALTIME=", "libnvidia-ml.so.1 (libc6,x86-64) => ", "NVRM version:", "btime ", "GRUB_DEFAULT=", "saved", "next_entry=", ">",
-    "rw", "NVRM: Xid (PCI:", "): 79, ", "NVRM: GPU ", "fallen off the bus", "NV_ERR_RESET_REQUIRED", "NVRM: Xid (:.): 7",
-    "Id=a.service", "include x/Makefile", "processor:", "MemTotal:  1 kB", "hi ", "ii ", "modprobe.blacklist=",
-    "flags:", "\ud800",
+    "0x10de", "Status:", "Package: ", "blacklist", "install", "nouveau", "menuentry 'x' {", "submenu 'a' {", "}",
+    "\t", "linux /vmlinuz-6.1", "$menuentry_id_option 'b'", "=", ":", "\n", " - ", "8:1", "/", "\\040", "\\777", "(",
+    ")", "\x00", "nvidia.ko", ".so.", "535.261.03", "GT/s", "²", "9" * 5000, "-1", "USER=a", "CLASS=user", "LEADER=",
+    "REALTIME=", "libnvidia-ml.so.1 (libc6,x86-64) => ", "NVRM version:", "btime ", "GRUB_DEFAULT=", "saved",
+    "next_entry=", ">", "rw", "NVRM: Xid (PCI:", "): 79, ", "NVRM: GPU ", "fallen off the bus",
+    "NV_ERR_RESET_REQUIRED", "NVRM: Xid (:.): 7", "Id=a.service", "include x/Makefile", "processor:",
+    "MemTotal:  1 kB", "hi ", "ii ", "modprobe.blacklist=", "flags:", "\ud800",
 ]  # fmt: skip
 TEXT = st.one_of(st.text(max_size=300), st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join))
 KNOWN = ["6.1.0-50-amd64", "6.12"]
