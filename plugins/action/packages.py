@@ -39,7 +39,8 @@ class ActionModule(LongStepAction):
         if isinstance(outcome, Refusal) or outcome.rc != 0:
             return self._undo(outcome)
         self._ask_packages("finish")
-        return {"changed": True, "diff": transaction["diff"], "seconds": outcome.seconds, "log": outcome.log}
+        ended = {key: getattr(outcome, key) for key in ("found", "seconds", "log")}
+        return {"changed": True, "diff": transaction["diff"], **ended}
 
     def _run(self, argv: list[str]) -> Outcome | Refusal:
         """Run the transaction; return its outcome, or why it has none. Raises Refusal when it may still go on."""

@@ -19,7 +19,7 @@ CAUSES = [
     ("H045", r"Release file for .* (?:is not valid yet|is expired)"),
     ("H044", r"NO_PUBKEY|is not signed|GPG error|could(?:n't| not) be verified|At least one invalid signature"),
     ("H043", r"Hash Sum mismatch|File has unexpected size|Hashes of received file"),
-    ("H042", r"404 +Not Found|does not (?:no longer )?have a Release file"),
+    ("H042", r"404 +[A-Z]|does not (?:no longer )?have a Release file"),
     (
         "H041",
         (
@@ -32,7 +32,7 @@ CAUSES = [
     ("H052", r"installed (?P<package>\S+) package (?P<script>\S+) script subprocess returned error exit status \d+"),
 ]
 _PATTERNS = [(code, re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)) for code, pattern in CAUSES]
-_UNMET = re.compile(r"^ (\S+) : (?:Depends|Conflicts|Breaks|PreDepends): .*$", re.MULTILINE)
+_UNMET = re.compile(r"^ \S+ : (?:Depends|Conflicts|Breaks|PreDepends): .*$", re.MULTILINE)
 _ERROR = re.compile(r"^(?:E|dpkg): .*$", re.MULTILINE)
 _DKMS = re.compile(
     r"Bad return status for module build on kernel: (?P<kernel>\S+) \([^)]*\)\s+"
@@ -53,9 +53,9 @@ class DkmsFailure:
 def classify(report: str, log: str) -> Refusal:
     """Return the refusal that says why apt-get failed; report is what it printed, log where that can be read."""
     for code, pattern in _PATTERNS:
-        match = pattern.search(report)
-        if match:
-            return refuse(code, line=_essential(code, match, report), log=log)
+        lines = [match[0] for match in pattern.finditer(report)]
+        if lines:
+            return refuse(code, line=_essential(code, lines, report), log=log)
     errors = _ERROR.findall(report) or report.strip().splitlines()[-1:] or ["it printed nothing"]
     return refuse("H059", line=errors[0], log=log)
 
@@ -66,6 +66,8 @@ def dkms_failure(report: str) -> DkmsFailure | None:
     return DkmsFailure(match["module"], match["version"], match["kernel"], match["log"]) if match else None
 
 
-def _essential(code: str, match: re.Match[str], report: str) -> str:
-    unmet = _UNMET.search(report) if code == "H048" else None
-    return " ".join((unmet or match)[0].split())
+def _essential(code: str, lines: list[str], report: str) -> str:
+    """Return the line that says most: the unmet dependency, else an error that apt sums up with, else the first."""
+    unmet = _UNMET.findall(report) if code == "H048" else []
+    errors = [line for line in lines if line.startswith("E: ")]
+    return " ".join((unmet or errors or lines)[0].split())

@@ -100,6 +100,10 @@ diff:
   description: The packages that change, one a line.
   returned: on change
   type: dict
+found:
+  description: V(started) by this task, V(attached) to a run of before, or its result V(picked_up).
+  returned: on change, not in check mode
+  type: str
 seconds:
   description: What the transaction took on the node.
   returned: on change, not in check mode

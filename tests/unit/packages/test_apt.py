@@ -1,0 +1,152 @@
+"""From what dpkg and apt-get print to what is to be done. The reports are real ones, shortened."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import apt
+from ansible_collections.gpulab.node.plugins.module_utils.apt import Package, Plan, Wishes
+
+DPKG = """\
+dpkg\tamd64\t1.21.22\tinstall\tinstalled
+libc6\tamd64\t2.36-9\tinstall\tinstalled
+libc6\ti386\t2.36-9\tinstall\tinstalled
+nvidia-kernel-dkms\tamd64\t535.309.01-0+deb12u1\thold\tinstalled
+nvidia-driver\tamd64\t535.309.01-0+deb12u1\tinstall\tunpacked
+tzdata\tall\t2024a\tinstall\tinstalled
+sl\tamd64\t5.02-1\tdeinstall\tconfig-files
+"""
+SIMULATION = """\
+Reading package lists...
+The following NEW packages will be installed:
+  hello libncurses6
+Remv sl [5.02-1]
+Purg old [1]
+Inst libncurses6 (6.4-4 Debian:12.5/oldstable [amd64])
+Inst hello (2.10-3 Debian:12.5/oldstable [amd64])
+Inst tzdata [2024a] (2025b Debian:12.11/oldstable [all])
+Conf hello (2.10-3 Debian:12.5/oldstable [amd64])
+"""
+URIS = """\
+The following NEW packages will be installed:
+  hello
+Need to get 1,234 kB of archives.
+After this operation, 1,391 MB of additional disk space will be used.
+'http://mirror.example/hello_2.10-3_amd64.deb' hello_2.10-3_amd64.deb 53128 SHA256:aa
+'http://mirror.example/libncurses6_6.4-4_amd64.deb' libncurses6_6.4-4_amd64.deb 103000 MD5Sum:bb
+"""
+
+
+@pytest.fixture
+def packages():
+    return apt.parse_packages(DPKG)
+
+
+def test_packages_are_read(packages):
+    assert packages["nvidia-kernel-dkms"] == Package("535.309.01-0+deb12u1", "installed", held=True)
+    assert packages["sl"] == Package("5.02-1", "config-files", held=False)
+
+
+def test_foreign_packages_do_not_stand_for_native_ones(packages):
+    assert {"libc6", "libc6:i386", "tzdata"} <= set(packages)
+    assert not apt.is_installed(
+        apt.parse_packages(DPKG.replace("libc6\tamd64\t2.36-9\tinstall\tinstalled\n", "")), "libc6"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "holds"),
+    [
+        ("libc6", True),
+        ("libc6=2.36-9", True),
+        ("libc6=2.36*", True),
+        ("libc6=2.3", False),
+        ("nvidia-driver", False),  # unpacked only
+        ("sl", False),  # its configuration files only
+        ("hello", False),
+    ],
+)
+def test_a_package_is_installed_when_configured_in_the_wanted_version(packages, wish, holds):
+    assert apt.is_installed(packages, wish) is holds
+
+
+def test_open_wishes_are_those_that_do_not_hold(packages):
+    wishes = Wishes(
+        present=("libc6", "hello", "nvidia-driver"),
+        absent=("tzdata", "sl", "hello", "nvidia-driver"),
+        hold=("nvidia-kernel-dkms", "libc6"),
+        unhold=("nvidia-kernel-dkms", "tzdata"),
+    )
+    assert apt.open_wishes(wishes, packages) == Wishes(
+        present=("hello", "nvidia-driver"),
+        absent=("tzdata", "nvidia-driver"),
+        hold=("libc6",),
+        unhold=("nvidia-kernel-dkms",),
+    )
+
+
+def test_nothing_is_open_when_all_holds(packages):
+    assert (
+        apt.open_wishes(Wishes(("libc6", "tzdata"), ("sl",), ("nvidia-kernel-dkms",), ("libc6",)), packages) == Wishes()
+    )
+
+
+def test_a_simulation_becomes_a_plan():
+    assert apt.parse_plan(SIMULATION) == Plan(
+        install={"libncurses6": "6.4-4", "hello": "2.10-3"},
+        change={"tzdata": ("2024a", "2025b")},
+        remove={"sl": "5.02-1", "old": "1"},
+    )
+
+
+def test_sizes_are_bytes():
+    assert apt.parse_sizes(URIS) == (53128 + 103000, 1_391_000_000)
+
+
+def test_a_transaction_that_frees_space_needs_none():
+    assert apt.parse_sizes("After this operation, 12.5 MB disk space will be freed.\n") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("report", "names"),
+    [
+        ("E: Unable to locate package nosuch\n", {"nosuch"}),
+        ("E: Package 'firefox' has no installation candidate\n", {"firefox"}),
+        ("E: Version '9' for 'dkms' was not found\n", {"dkms"}),
+        ("E: Unable to locate package a\nE: Unable to locate package b\n", {"a", "b"}),
+        ("E: Unable to correct problems, you have held broken packages.\n", set()),
+    ],
+)
+def test_names_that_the_lists_do_not_have(report, names):
+    assert apt.parse_unknown(report) == names
+
+
+def test_one_command_does_it_all():
+    command = apt.install_command(Wishes(("a", "b"), ("c",)), recommends=False, lock_timeout=7)
+    assert command[-4:] == ["install", "a", "b", "c-"]
+    assert "--option=APT::Install-Recommends=false" in command
+    assert "--option=DPkg::Lock::Timeout=7" in command
+    assert "--allow-downgrades" not in command
+
+
+def test_only_a_wanted_version_may_go_down():
+    assert "--allow-downgrades" in apt.install_command(Wishes(("a=1",)), recommends=True, lock_timeout=0)
+
+
+def test_an_undo_names_its_packages_and_keeps_older_configuration():
+    script = apt.undo_script(["new", "was-configured"], {"was-configured": Package("1", "config-files", held=False)})
+    assert script.splitlines() == [
+        "set -e",
+        "dpkg --force-remove-reinstreq --remove new was-configured",
+        "dpkg --purge new",
+    ]
+    assert "--purge" not in apt.undo_script(["x"], {"x": Package("1", "config-files", held=False)})
+
+
+def test_the_diff_has_one_package_a_line():
+    diff = apt.diff(apt.parse_plan(SIMULATION), Wishes(hold=("hello",), unhold=("tzdata",)), ("cuda=13",))
+    assert diff["before"].splitlines() == ["old 1", "sl 5.02-1", "tzdata 2024a", "tzdata on hold"]
+    assert diff["after"].splitlines() == [
+        "would install cuda=13 (not yet in the package lists)",
+        "hello 2.10-3",
+        "hello on hold",
+        "libncurses6 6.4-4",
+        "tzdata 2025b",
+    ]

@@ -1,0 +1,89 @@
+"""How DKMS modules stand, in trees laid out as DKMS does, and why a build failed."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import dkms
+
+KERNEL = "6.12.117+deb13-cloud-amd64"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Lay out nvidia-current 535 (built) and 550 (installed for KERNEL, built for another, added for the rest)."""
+    source = tmp_path / "src"
+    source.mkdir()
+    tree = tmp_path / "dkms"
+    for version in ("535.309.01", "550.163.01", "1000.1"):
+        (tree / "nvidia-current" / version).mkdir(parents=True)
+        (tree / "nvidia-current" / version / "source").symlink_to(source)
+    for version, kernel in (("550.163.01", KERNEL), ("550.163.01", "6.1.0-50-amd64"), ("535.309.01", KERNEL)):
+        build = tree / "nvidia-current" / version / kernel / "x86_64" / "module"
+        build.mkdir(parents=True)
+        (build / "nvidia-current.ko.xz").touch()
+    (tree / "nvidia-current" / f"kernel-{KERNEL}-x86_64").symlink_to(f"550.163.01/{KERNEL}/x86_64")
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("version", "kernel", "state"),
+    [
+        ("550.163.01", KERNEL, "installed"),
+        ("535.309.01", KERNEL, "built"),
+        ("550.163.01", "6.1.0-50-amd64", "built"),
+        ("550.163.01", "6.1.0-50", "added"),
+        ("550.163.01", "6.12.117+deb13-cloud", "added"),
+        ("570.1", KERNEL, "absent"),
+    ],
+)
+def test_how_a_version_stands_for_a_kernel(tree, version, kernel, state):
+    assert dkms.state("nvidia-current", version, kernel, tree) == state
+
+
+def test_versions_are_sorted_by_their_numbers(tree):
+    assert dkms.added_versions("nvidia-current", tree) == ["535.309.01", "550.163.01", "1000.1"]
+    assert dkms.added_versions("nvidia-current-open", tree) == []
+
+
+def test_a_node_without_dkms_has_nothing(tmp_path):
+    assert dkms.added_versions("nvidia-current", tmp_path / "absent") == []
+    assert dkms.state("nvidia-current", "1", KERNEL, tmp_path / "absent") == "absent"
+
+
+def test_headers_are_there_when_one_can_build_against_them(tmp_path):
+    (tmp_path / "modules" / "1").mkdir(parents=True)
+    (tmp_path / "modules" / "1" / "build").symlink_to(tmp_path / "headers")
+    assert not dkms.has_headers("1", tmp_path / "modules")  # the link alone
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "Makefile").touch()
+    assert dkms.has_headers("1", tmp_path / "modules")
+
+
+MAKE_LOG = """\
+make[1]: Entering directory '/usr/src/linux-headers-6.12.117+deb13-cloud-amd64'
+  CC [M]  nvidia/nv-pci.o
+nvidia/nv-p2p.c:5:3: warning: unused variable 'error' [-Wunused-variable]
+/var/lib/dkms/nvidia/nv-pci.c: In function 'nv_resize_pcie_bars':
+/var/lib/dkms/nvidia/nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'
+  237 |     r = pci_resize_resource(pci_dev, 1, requested_size);
+/var/lib/dkms/nvidia/nv-pci.c:300:9: error: the second error
+make[3]: *** [scripts/Makefile.build:234: nvidia/nv-pci.o] Error 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        (MAKE_LOG, "/var/lib/dkms/nvidia/nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'"),
+        (
+            "a.c:1:10: fatal error: linux/x.h: No such file or directory\n",
+            "a.c:1:10: fatal error: linux/x.h: No such file",
+        ),
+        ("ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'x'\n", "GPL-incompatible module"),
+        ("ld: x.o: in function `f':\nx.c:(.text+0x1): undefined reference to `g'\n", "undefined reference to `g'"),
+        ("make: *** No rule to make target 'modules'.  Stop.\n", "No rule to make target"),
+        ("gcc: not found\n", "gcc: not found"),
+        ("", "its make.log is empty"),
+    ],
+)
+def test_the_first_error_of_the_compiler(log, error):
+    assert error in dkms.first_compiler_error(log)
+    assert "\n" not in dkms.first_compiler_error(log)
