@@ -33,9 +33,7 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
     build = _build(case, driver, name, release, wish.get("index"))
     python = _python(case, name, release, wish.get("python"))
     if framework == "tensorflow" and any(_by_ptx(build, gpu) for gpu in case.gpus):
-        case.warnings.append(
-            f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow."
-        )
+        case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow.")
     if case.architecture != "x86_64":
         case.warnings.append(f"{name}: the catalog has confirmed the wheels of {framework} for x86_64 only.")
     why = (
@@ -98,8 +96,9 @@ def _obstacle(case: Case, driver: dict[str, Any], build: dict[str, Any]) -> str 
 def _covers(build: dict[str, Any], gpu: Gpu) -> bool:
     if gpu.compute_capability is None:
         return True
-    lowest = build.get("min_compute_capability")
-    if lowest is not None and not same_or_newer(gpu.compute_capability, lowest):
+    if not same_or_newer(gpu.compute_capability, build.get("min_compute_capability", "0")):
+        return False
+    if not same_or_newer(build.get("max_compute_capability", "99"), gpu.compute_capability):
         return False
     return "compute_capabilities" not in build or _has_kernels(build, gpu.compute_capability) or _by_ptx(build, gpu)
 

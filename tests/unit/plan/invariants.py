@@ -1,0 +1,124 @@
+"""What every plan has to obey, written from NVIDIA's rules and not from the catalog or the resolver."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+PRE_TURING = {"Maxwell", "Pascal", "Volta"}
+TURING_TO_HOPPER = {"Turing", "Ampere", "Ada", "Hopper"}
+FLOORS = {"580": (580, 178, 4), "595": (595, 91, 7), "610": (610, 57, 4), "615": (615, 71, 9)}
+GETS_NO_FIXES = {"470", "525", "530", "535", "545", "550", "555", "560", "565", "570", "575", "590", "610"}
+
+
+def numbers(version):
+    return tuple(int(part) for part in version.split("."))
+
+
+@dataclass
+class Planned:
+    """A plan with what it was made from; gpus are (architecture, is a Grace superchip) of the node's GPUs."""
+
+    plan: dict
+    facts: dict
+    wishes: dict
+    gpus: list
+
+    def __post_init__(self):
+        """Name what the rules look at."""
+        self.driver = self.plan["driver"]
+        self.branch = int(self.driver["branch"])
+        self.open = self.driver["kernel_modules"] == "open"
+        self.allowed = self.driver["branch"] in self.wishes["gpulab_allow_branches"]
+        self.pre_turing = any(architecture in PRE_TURING for architecture, _ in self.gpus)
+        self.blackwell = any(architecture == "Blackwell" for architecture, _ in self.gpus)
+        self.grace = any(grace for _, grace in self.gpus)
+        self.cudas = [numbers(toolkit["version"]) for toolkit in self.plan["cuda"]["toolkits"]]
+        self.wheels = [numbers(environment["cuda"]) for environment in self.plan["environments"]]
+
+
+def pre_turing_takes_580_at_most(p):
+    return not p.pre_turing or p.branch <= 580
+
+
+def pre_turing_takes_proprietary_modules(p):
+    return not p.pre_turing or not p.open
+
+
+def blackwell_and_grace_take_open_modules(p):
+    return p.open or not (p.blackwell or p.grace)
+
+
+def blackwell_takes_570_at_least(p):
+    return not p.blackwell or p.branch >= 570
+
+
+def no_proprietary_modules_from_615(p):
+    return p.branch < 615 or p.open
+
+
+def cuda_13_takes_turing(p):
+    return not p.pre_turing or all(cuda < (13, 0) for cuda in p.cudas + p.wheels)
+
+
+def cuda_13_takes_580(p):
+    return all(cuda < (13, 0) for cuda in p.cudas + p.wheels) or numbers(p.driver["newest_known"]) >= (580, 65, 6)
+
+
+def blackwell_takes_cuda_12_8(p):
+    return not p.blackwell or all(cuda >= (12, 8) for cuda in p.cudas)
+
+
+def branch_gets_fixes_or_is_allowed(p):
+    return p.allowed or p.driver["branch"] not in GETS_NO_FIXES
+
+
+def version_reaches_its_floor(p):
+    return p.allowed or numbers(p.driver["newest_known"]) >= FLOORS[p.driver["branch"]]
+
+
+def packages_are_named_and_compute_only(p):
+    names = p.driver["packages"]
+    bad = [name for name in names if re.search(r"xserver|xorg|-gl\b|[{}]|None", name)]
+    return not bad and (bool(names) or p.driver["source"] == "runfile")
+
+
+def kernels_built_for_have_headers(p):
+    built = p.driver["kernels"] if p.driver["dkms_module"] else []
+    return all(any(kernel in package for package in p.driver["header_packages"]) for kernel in built)
+
+
+def arm_servers_take_sbsa(p):
+    urls = [part["repository"]["url"] for part in (p.driver, p.plan["cuda"]) if part.get("repository")]
+    return p.facts["system"]["architecture"] != "aarch64" or all("/sbsa" in url for url in urls)
+
+
+def toolkits_come_without_driver(p):
+    names = [name for toolkit in p.plan["cuda"]["toolkits"] for name in toolkit["packages"]]
+    return all(re.fullmatch(r"cuda-toolkit-\d+-\d+", name) for name in names)
+
+
+def nccl_is_pinned_to_its_cuda(p):
+    nccl = p.plan["libraries"]["nccl"]
+    return nccl is None or all(name.endswith(f"+cuda{p.plan['cuda']['default']}") for name in nccl["packages"])
+
+
+def nvswitches_have_a_fabric_manager_of_the_drivers_version(p):
+    manager = p.plan["fabric_manager"]
+    return not p.facts["pci"]["nvswitches"] or (manager["needed"] and manager["version"] == p.driver["version"])
+
+
+def container_toolkit_reaches_its_floor(p):
+    version = p.plan["container_toolkit"]["version"]
+    return version is None or numbers(version) >= (1, 19, 1)
+
+
+RULES = [
+    rule for name, rule in list(globals().items()) if callable(rule) and name not in {"Planned", "numbers", "dataclass"}
+]
+
+
+def violations(plan, facts, wishes, gpus):
+    """Return the names of the rules that a plan breaks."""
+    planned = Planned(plan, facts, wishes, gpus)
+    return [rule.__name__ for rule in RULES if not rule(planned)]

@@ -1,0 +1,79 @@
+"""Every GPU of the catalog on every platform, and made-up nodes: a plan that obeys the rules, or a refusal."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .invariants import PRE_TURING, TURING_TO_HOPPER, violations
+from .make import SYSTEMS, TODAY, facts
+from .strategies import WISHES, nodes
+
+CATALOG = catalog.load()
+BOARDS = [(pci_id, gpu) for pci_id, gpu in CATALOG.gpus.items()]
+GRACE = {"gh200-96gb", "gh200-144gb", "gb200", "gb300"}
+ARM = {*GRACE, "gb10"}
+
+
+def kinds(node):
+    records = [CATALOG.gpus[device["device"]] for device in node["pci"]["gpus"]]
+    return [(record["architecture"], record["id"] in GRACE) for record in records]
+
+
+def outcome(node, wished):
+    """Return (plan, None) or (None, refusal)."""
+    try:
+        return resolve(node, wished, CATALOG, TODAY), None
+    except Refusal as refusal:
+        return None, refusal
+
+
+def expected_refusal(gpu, platform):
+    if platform == "debian-13" and gpu["id"] in ARM:
+        return "P009"  # NVIDIA has no sbsa repository for it
+    if platform in {"debian-13", "ubuntu-26.04"} and gpu["architecture"] in PRE_TURING:
+        return "P014"  # NVIDIA's repositories for these start above 580
+    return None
+
+
+@pytest.mark.parametrize("platform", SYSTEMS)
+@pytest.mark.parametrize(("pci_id", "gpu"), BOARDS, ids=[f"{gpu['id']}-{pci_id[5:]}" for pci_id, gpu in BOARDS])
+def test_gpu_on_platform(pci_id, gpu, platform):
+    node = facts(platform, [pci_id], architecture="aarch64" if gpu["id"] in ARM else "x86_64")
+    wished = wishes.complete({})
+    plan, refusal = outcome(node, wished)
+    code = expected_refusal(gpu, platform)
+    if code:
+        assert refusal.code == code
+        return
+    assert violations(plan, node, wished, kinds(node)) == []
+    if gpu["architecture"] in TURING_TO_HOPPER:
+        assert plan["driver"]["kernel_modules"] == "open"
+
+
+@settings(max_examples=400, deadline=None)
+@given(node=nodes(), given_wishes=WISHES)
+def test_plan_obeys_or_is_refused(node, given_wishes):
+    wished = wishes.complete(given_wishes)
+    plan, refusal = outcome(node, wished)
+    if refusal:
+        assert refusal.code in CODES
+        assert "{" not in str(refusal)
+        return
+    assert violations(plan, node, wished, kinds(node)) == []
+    assert outcome(node, wished)[0] == plan
+    assert all(line.endswith(".") for line in [*reasons(plan), *plan["warnings"]])
+
+
+@settings(max_examples=300, deadline=None)
+@given(device=st.integers(min_value=0, max_value=0xFFFF))
+def test_any_pci_id_is_planned_or_refused(device):
+    plan, refusal = outcome(facts("ubuntu-24.04", [f"10de:{device:04x}"]), wishes.complete({}))
+    if refusal:
+        assert refusal.code in {"P003", "P014"}  # its architecture cannot be read, or it is too old for the repository
+    else:
+        assert plan["driver"]["branch"] in {"580", "595"}

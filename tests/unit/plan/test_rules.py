@@ -1,0 +1,481 @@
+"""Each rule of the resolver by a node that meets it: what is planned, or which refusal and what it names."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
+
+from .make import TODAY, facts, kernel
+
+GTX_1080_TI, V100, T4, H100, RTX_5090, GH200, B200 = (
+    f"10de:{device}" for device in ("1b06", "1db6", "1eb8", "2330", "2b85", "2342", "2901")
+)
+ALLOWED = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
+HEADERS_ONLY = kernel("6.1.0-51-amd64", installed=False)
+BROKEN_12 = kernel("6.1.0-56-amd64", markers=["pci_exclude_bars"])
+BROKEN_13 = kernel("6.12.117+deb13-amd64", markers=["pci_exclude_bars"])
+
+
+def plan(node, today=TODAY, **given):
+    return resolve(node, wishes.complete(given), catalog.load(), today)
+
+
+def refusal(node, **given):
+    with pytest.raises(Refusal) as refused:
+        plan(node, **given)
+    return refused.value
+
+
+def environment(framework, version, **more):
+    return {"gpulab_environments": [{"name": "lab", framework: version, **more}]}
+
+
+# --- what is planned ---
+
+DRIVERS = {
+    "nothing wished": (facts(gpus=[H100]), {}, {"source": "nvidia", "branch": "595", "kernel_modules": "open"}),
+    "volta takes 580": (facts(gpus=[V100]), {}, {"branch": "580", "kernel_modules": "proprietary"}),
+    "turing prefers open": (facts(gpus=[T4]), {}, {"branch": "595", "kernel_modules": "open"}),
+    "mixed takes what serves both": (facts(gpus=[V100, H100]), {}, {"branch": "580", "kernel_modules": "proprietary"}),
+    "wished branch": (facts(), {"nvidia_driver_branch": "580"}, {"branch": "580", "version": "580.178.04"}),
+    "wished version": (facts(), {"nvidia_driver_version": "580.200.01"}, {"branch": "580", "version": "580.200.01"}),
+    "wished proprietary": (
+        facts(),
+        {"nvidia_driver_kernel_modules": "proprietary"},
+        {"kernel_modules": "proprietary", "kernel_package": "nvidia-kernel-dkms"},
+    ),
+    "debian 12's own": (
+        facts(),
+        ALLOWED,
+        {"branch": "535", "version": None, "kernel_modules": "proprietary", "dkms_module": "nvidia-current"},
+    ),
+    "debian 12's own open modules are pinned": (
+        facts(),
+        {**ALLOWED, "nvidia_driver_kernel_modules": "open"},
+        {"version": "535.261.03", "dkms_module": "nvidia-current-open", "kernel_package": "nvidia-open-kernel-dkms"},
+    ),
+    "debian 13's own": (
+        facts("debian-13"),
+        ALLOWED,
+        {"branch": "550", "kernel_modules": "open", "apt_components": ["contrib", "non-free", "non-free-firmware"]},
+    ),
+    "debian 13's own where open does not build": (
+        facts("debian-13", kernels=[BROKEN_13], running=BROKEN_13["version"]),
+        ALLOWED,
+        {"kernel_modules": "proprietary"},
+    ),
+    "no GPU, for an image": (facts(gpus=[]), {"gpulab_without_gpu": True}, {"branch": "595", "persistence": False}),
+    "run file": (facts(), {"nvidia_driver_source": "runfile"}, {"packages": [], "version": "595.91.07"}),
+    "secure boot on ubuntu": (
+        facts("ubuntu-24.04", secure_boot="enabled", running="6.11.0-21-generic"),
+        {},
+        {
+            "source": "distribution",
+            "kernel_package": None,
+            "packages": [
+                "nvidia-headless-no-dkms-595-server-open",
+                "nvidia-utils-595-server",
+                "linux-modules-nvidia-595-server-open-generic-hwe-24.04",
+            ],
+        },
+    ),
+    "ubuntu names up to 580": (
+        facts("ubuntu-24.04", [V100]),
+        {},
+        {"kernel_package": "nvidia-dkms-580", "pin_package": "nvidia-driver-pinning-580.178.04"},
+    ),
+    "ubuntu names from 590": (facts("ubuntu-24.04"), {}, {"kernel_package": "nvidia-dkms-open"}),
+    "dnf stream on el 9": (facts("rhel-9"), {}, {"module_stream": "nvidia-driver:595-open", "apt_components": []}),
+    "no dnf stream on el 10": (facts("rhel-10"), {}, {"module_stream": None}),
+}
+
+
+@pytest.mark.parametrize(("node", "given", "expected"), DRIVERS.values(), ids=DRIVERS)
+def test_driver(node, given, expected):
+    driver = plan(node, **given)["driver"]
+    assert {key: driver[key] for key in expected} == expected
+
+
+def test_rocky_is_planned_as_rhel():
+    node = facts("rhel-9")
+    node["system"]["id"] = "rocky"
+    assert plan(node)["driver"]["module_stream"] == "nvidia-driver:595-open"
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (facts(), ["linux-headers-6.1.0-50-amd64", "linux-headers-amd64"]),
+        (
+            facts(running="6.1.0-50-cloud-amd64"),
+            ["linux-headers-6.1.0-50-cloud-amd64", "linux-headers-cloud-amd64"],
+        ),
+        (facts(running="6.6.1-mine"), ["linux-headers-6.6.1-mine"]),
+        (facts("ubuntu-24.04"), ["linux-headers-6.8.0-51-generic", "linux-headers-generic"]),
+        (
+            facts("ubuntu-24.04", running="6.11.0-21-generic"),
+            ["linux-headers-6.11.0-21-generic", "linux-headers-generic-hwe-24.04"],
+        ),
+        (facts("rhel-9"), ["kernel-devel-5.14.0-503.14.1.el9_5.x86_64", "kernel-devel-matched"]),
+    ],
+)
+def test_header_packages(node, expected):
+    assert plan(node)["driver"]["header_packages"] == expected
+
+
+def test_the_running_kernel_of_a_containers_host_is_left_out():
+    node = facts(running="6.9.0-host", kernels=[kernel("6.1.0-50-amd64")], container=True)
+    driver = plan(node)["driver"]
+    assert driver["kernels"] == ["6.1.0-50-amd64"]
+    assert any("6.9.0-host" in line for line in driver["because"])
+
+
+def test_a_running_kernel_with_headers_only_is_built_for():
+    node = facts(
+        running="6.1.0-51-amd64", kernels=[kernel("6.1.0-50-amd64"), kernel("6.1.0-51-amd64", installed=False)]
+    )
+    assert plan(node)["driver"]["kernels"] == ["6.1.0-50-amd64", "6.1.0-51-amd64"]
+
+
+def test_without_headers_to_read_the_release_tells():
+    release = "6.12.117+deb13-amd64"
+    node = facts("debian-13", running=release, kernels=[kernel(release, headers=False)])
+    assert plan(node, **ALLOWED)["driver"]["kernel_modules"] == "proprietary"
+
+
+def test_headers_without_the_marker_win_over_the_release():
+    node = facts("debian-13", running=BROKEN_13["version"])
+    assert plan(node, **ALLOWED)["driver"]["kernel_modules"] == "open"
+
+
+def test_the_other_flavour_is_removed():
+    node = facts("debian-13")
+    node["driver"]["packages"] = [{"name": "nvidia-kernel-dkms", "version": "550.163.01-2", "source": "distribution"}]
+    assert plan(node, **ALLOWED)["driver"]["remove_packages"] == ["nvidia-kernel-dkms"]
+
+
+def test_sbsa_for_arm_servers():
+    node = facts("ubuntu-24.04", [GH200], architecture="aarch64")
+    made = plan(node)
+    assert made["driver"]["repository"]["url"].endswith("/ubuntu2404/sbsa/")
+    assert made["cuda"]["repository"]["url"].endswith("/ubuntu2404/sbsa/")
+
+
+def test_an_unlisted_gpu_is_planned_by_its_architecture_with_a_warning():
+    made = plan(facts(gpus=["10de:1b38"]))
+    assert made["driver"]["branch"] == "580"
+    assert "10de:1b38" in made["warnings"][0]
+    assert "Pascal" in made["warnings"][0]
+
+
+def test_a_branch_ends_with_its_last_day():
+    assert plan(facts(), today=date(2027, 3, 31))["driver"]["branch"] == "595"
+    assert plan(facts(), today=date(2027, 4, 1))["driver"]["branch"] == "580"
+
+
+@pytest.mark.parametrize(
+    ("node", "given", "toolkits", "default"),
+    [
+        (facts(), {}, ["13.2"], "13.2"),
+        (facts(gpus=[V100]), {}, ["12.9"], "12.9"),
+        (facts(), {"cuda_toolkits": []}, [], None),
+        (facts(), ALLOWED, [], None),
+        (facts(), {"cuda_toolkits": ["12.9", "13.0"]}, ["12.9", "13.0"], "13.0"),
+        (facts(), {"cuda_toolkits": ["12.9", "13.0"], "cuda_default": "12.9"}, ["12.9", "13.0"], "12.9"),
+        (facts(gpus=["10de:1b38"]), {}, ["12.9"], "12.9"),
+    ],
+)
+def test_cuda(node, given, toolkits, default):
+    cuda = plan(node, **given)["cuda"]
+    assert [toolkit["version"] for toolkit in cuda["toolkits"]] == toolkits
+    assert cuda["default"] == default
+    assert [toolkit["packages"] for toolkit in cuda["toolkits"]] == [
+        [f"cuda-toolkit-{version.replace('.', '-')}"] for version in toolkits
+    ]
+
+
+def test_a_toolkit_newer_than_the_driver_warns_of_ptx():
+    made = plan(facts(), nvidia_driver_branch="580", cuda_toolkits=["13.2"])
+    assert made["cuda"]["toolkits"][0]["full_features"] is False
+    assert "595.45.04" in made["warnings"][0]
+
+
+def test_an_old_toolkit_names_the_host_compiler_it_accepts_and_its_glibc():
+    made = plan(facts("ubuntu-26.04"), cuda_toolkits=["12.6"])
+    assert made["cuda"]["toolkits"][0]["host_compiler"] == "g++-13"
+    assert "glibc 2.43" in made["warnings"][0]
+
+
+def test_libraries_are_tied_to_the_default_toolkit():
+    made = plan(
+        facts(), cuda_toolkits=["12.9"], cudnn_version="9.10.2", nccl_version="2.27.5", tensorrt_version="10.16.1"
+    )
+    libraries = made["libraries"]
+    assert libraries["nccl"]["packages"] == ["libnccl2=2.27.5-1+cuda12.9", "libnccl-dev=2.27.5-1+cuda12.9"]
+    assert libraries["cudnn"]["packages"] == ["libcudnn9-cuda-12=9.10.2*", "libcudnn9-dev-cuda-12=9.10.2*"]
+    assert libraries["tensorrt"]["packages"] == ["libnvinfer10=10.16.1*+cuda12.*"]
+    assert (
+        plan(facts("rhel-9"), nccl_version="2.32.3")["libraries"]["nccl"]["packages"][0] == "libnccl-2.32.3-1+cuda13.2"
+    )
+
+
+def test_container_toolkit_for_the_engines_found():
+    node = facts()
+    assert plan(node)["container_toolkit"]["packages"] == []
+    node["engines"]["docker"] = "20.10.24"
+    part = plan(node)["container_toolkit"]
+    assert part["engines"] == ["docker"]
+    assert part["packages"] == [
+        "nvidia-container-toolkit=1.20.0-1",
+        "nvidia-container-toolkit-base=1.20.0-1",
+        "libnvidia-container-tools=1.20.0-1",
+        "libnvidia-container1=1.20.0-1",
+    ]
+    assert part["repository"]["url"].endswith("/stable/deb/amd64")
+
+
+@pytest.mark.parametrize(
+    ("node", "given", "expected"),
+    [
+        (facts(), environment("pytorch", "2.9"), ("2.9.1", "13.0", "torch==2.9.1")),
+        (facts(gpus=[V100]), environment("pytorch", "2.9"), ("2.9.1", "12.8", "torch==2.9.1")),
+        (facts(gpus=[V100]), environment("pytorch", "2.11"), ("2.11.0", "12.6", "torch==2.11.0")),
+        (facts(), environment("pytorch", "2.9", index="cu126"), ("2.9.1", "12.6", "torch==2.9.1")),
+        (facts(), {**ALLOWED, **environment("pytorch", "2.9")}, ("2.9.1", "12.8", "torch==2.9.1")),
+        (facts(), environment("tensorflow", "2.20"), ("2.20.0", "12.5", "tensorflow[and-cuda]==2.20.0")),
+        (facts(), environment("jax", "0.9"), ("0.9.2", "13.0", "jax[cuda13]==0.9.2")),
+        (facts(gpus=[V100]), environment("jax", "0.9"), ("0.9.2", "12.1", "jax[cuda12]==0.9.2")),
+    ],
+)
+def test_environments(node, given, expected):
+    part = plan(node, **given)["environments"][0]
+    assert (part["version"], part["cuda"], part["requirements"][0]) == expected
+
+
+def test_the_pytorch_index_is_that_of_the_build():
+    part = plan(facts(), **environment("pytorch", "2.9", packages=["numpy"]))["environments"][0]
+    assert part["index_url"] == "https://download.pytorch.org/whl/cu130"
+    assert part["requirements"] == ["torch==2.9.1", "numpy"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "framework", "version", "python"),
+    [
+        ("debian-12", "pytorch", "2.9", "3.11"),
+        ("ubuntu-26.04", "tensorflow", "2.20", "3.13"),
+        ("rhel-9", "jax", "0.11", "3.12"),
+    ],
+)
+def test_python_is_the_platforms_own_or_the_nearest_with_wheels(platform, framework, version, python):
+    assert plan(facts(platform), **environment(framework, version))["environments"][0]["python"] == python
+
+
+def test_tensorflow_on_blackwell_warns():
+    assert "TensorFlow" in plan(facts(gpus=[RTX_5090]), **environment("tensorflow", "2.20"))["warnings"][-1]
+
+
+def test_fabric_manager_has_exactly_the_drivers_version():
+    node = facts("ubuntu-24.04")
+    assert plan(node)["fabric_manager"]["needed"] is False
+    node["pci"]["nvswitches"] = [{"address": "0000:aa:00.0", "device": "10de:22a3"}]
+    part = plan(node)["fabric_manager"]
+    assert part["version"] == "595.91.07"
+    assert part["packages"] == ["nvidia-fabricmanager=595.91.07*", "libnvidia-nscq=595.91.07*"]
+    assert "nvlsm" in plan(facts("ubuntu-24.04", [B200]))["fabric_manager"]["packages"]
+
+
+@pytest.mark.parametrize(
+    ("modules", "container", "needed"),
+    [
+        ({}, False, False),
+        ({"nouveau": {"loaded": True, "version": None}}, False, True),
+        ({"nova_core": {"loaded": True, "version": None}}, False, True),
+        ({"nvidia": {"loaded": True, "version": "580.178.04"}}, False, True),
+        ({"nvidia": {"loaded": True, "version": "595.91.07"}}, False, False),
+        ({"nouveau": {"loaded": True, "version": None}}, True, False),
+    ],
+)
+def test_reboot(modules, container, needed):
+    node = facts(container=container)
+    node["modules"].update(modules)
+    assert plan(node)["reboot"]["needed"] is needed
+
+
+def test_reboot_within_a_branch_is_not_asked_for_where_the_distribution_decides():
+    node = facts()
+    node["modules"]["nvidia"] = {"loaded": True, "version": "535.309.01"}
+    assert plan(node, **ALLOWED)["reboot"]["needed"] is False
+
+
+def test_disk_adds_up_per_filesystem():
+    node = facts()
+    assert plan(node, cuda_toolkits=[])["disk"] == {"/": 1000 + 400 + 200 + 300 + 150}
+    node["filesystems"] = [{"mount": mount} for mount in ("/", "/boot", "/var")]
+    made = plan(node, **environment("pytorch", "2.9"))["disk"]
+    assert made == {"/": 1000 + 200 + 8000 + 10000, "/var": 400 + 300 + 4000, "/boot": 150}
+
+
+def test_every_part_gives_its_reasons():
+    made = plan(facts(), **environment("pytorch", "2.9"))
+    assert all(part["because"] for part in made.values() if isinstance(part, dict) and part is not made["disk"])
+    assert "CUDA 13.2 is the newest that driver branch 595 runs in full." in reasons(made)
+
+
+# --- what is refused ---
+
+GONE = facts(running="6.1.0-49-amd64", kernels=[kernel("6.1.0-50-amd64")])
+FEDORA = {**facts(), "system": {**facts()["system"], "id": "fedora", "name": "Fedora 44", "version": "44"}}
+RUNFILE = {**facts(), "driver": {"packages": [], "runfile": "535.104.05"}}
+PACKAGED = {**facts(), "driver": {"packages": [{"name": "nvidia-smi"}], "runfile": None}}
+SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
+
+REFUSALS = {
+    "unsupported system": (FEDORA, {}, "P001", "Fedora 44"),
+    "no GPU": (facts(gpus=[]), {}, "P002", "gpulab_without_gpu"),
+    "a GPU of another vendor is none": (facts(gpus=["1002:74a1"]), {}, "P002", ""),
+    "unreadable GPU": (facts(gpus=["10de:fff0"]), {}, "P003", "10de:fff0"),
+    "mixed GPUs": (facts(gpus=[GTX_1080_TI, RTX_5090]), {}, "P004", "GeForce GTX 1080 Ti and GeForce RTX 5090"),
+    "mixed GPUs without a common branch": (facts(gpus=["10de:102d", T4, "10de:2684"]), {}, "P004", "RTX 4090"),
+    "running kernel is gone": (
+        facts(running="6.1.0-49-amd64", kernels=[kernel("6.1.0-50-amd64")]),
+        {},
+        "P005",
+        "6.1.0-49-amd64",
+    ),
+    "nothing to build for": (facts(kernels=[], container=True), {}, "P006", "nvidia_driver_kernels"),
+    "unknown branch": (facts(), {"nvidia_driver_branch": "599"}, "P007", "599"),
+    "branch past its end": (facts(), {"nvidia_driver_branch": "535"}, "P008", 'gpulab_allow_branches: ["535"]'),
+    "debian 12's own, not allowed": (facts(), {"nvidia_driver_source": "distribution"}, "P008", "535"),
+    "no such source": (facts("rhel-9"), {"nvidia_driver_source": "distribution"}, "P009", "distribution"),
+    "pascal on 595": (facts(gpus=[GTX_1080_TI]), {"nvidia_driver_branch": "595"}, "P010", "580 at most"),
+    "blackwell on 535": (facts(gpus=[RTX_5090]), {**ALLOWED, "nvidia_driver_branch": "535"}, "P010", "570"),
+    "version older than the GPU": (
+        facts(gpus=["10de:31c2"], architecture="aarch64"),
+        {"nvidia_driver_version": "580.65.06", "gpulab_allow_branches": ["580"]},
+        "P010",
+        "580.82.07",
+    ),
+    "open on pascal": (facts(gpus=[GTX_1080_TI]), {"nvidia_driver_kernel_modules": "open"}, "P011", "proprietary"),
+    "proprietary on blackwell": (
+        facts(gpus=[RTX_5090]),
+        {"nvidia_driver_kernel_modules": "proprietary"},
+        "P011",
+        "open",
+    ),
+    "proprietary on grace": (
+        facts(gpus=[GH200], architecture="aarch64"),
+        {"nvidia_driver_kernel_modules": "proprietary"},
+        "P011",
+        "open",
+    ),
+    "proprietary 615": (
+        facts(),
+        {"nvidia_driver_branch": "615", "nvidia_driver_kernel_modules": "proprietary"},
+        "P012",
+        "615",
+    ),
+    "branch not carried": (
+        facts("debian-13"),
+        {"nvidia_driver_branch": "580"},
+        "P013",
+        "NVIDIA's repository for Debian 13",
+    ),
+    "pascal on debian 13": (facts("debian-13", [GTX_1080_TI]), {}, "P014", "runfile (branch 580)"),
+    "two wishes that exclude each other": (
+        facts(),
+        {"nvidia_driver_branch": "580", "nvidia_driver_version": "595.91.07"},
+        "P015",
+        "595.91.07",
+    ),
+    "open on debian 13's kernel": (
+        facts("debian-13", kernels=[BROKEN_13], running=BROKEN_13["version"]),
+        {**ALLOWED, "nvidia_driver_kernel_modules": "open"},
+        "P016",
+        "the open 550.163.01 modules do not build for kernel 6.12.117+deb13-amd64",
+    ),
+    "open on debian 12's kernel": (
+        facts(kernels=[BROKEN_12], running=BROKEN_12["version"]),
+        {**ALLOWED, "nvidia_driver_kernel_modules": "open"},
+        "P016",
+        "Set nvidia_driver_kernel_modules: proprietary",
+    ),
+    "grace on debian 13's kernel": (
+        facts("debian-13", [GH200], architecture="aarch64", kernels=[BROKEN_13], running=BROKEN_13["version"]),
+        ALLOWED,
+        "P016",
+        "580.126.09 or newer",
+    ),
+    "debian 13's own on 7.2": (facts("debian-13", running="7.2.12+deb13-amd64"), ALLOWED, "P016", "7.2.12"),
+    "realtime kernel": (facts(running="6.1.0-50-rt-amd64"), {}, "P016", "realtime"),
+    "old 580 on 7.2": (
+        facts(running="7.2.1-mine"),
+        {"nvidia_driver_version": "580.159.04", "gpulab_allow_branches": ["580"]},
+        "P016",
+        "580.178.04",
+    ),
+    "below the floor": (facts(), {"nvidia_driver_version": "580.126.09"}, "P017", "580.178.04 (NVIDIA bulletin 5861)"),
+    "secure boot": (facts(secure_boot="enabled", mok_enrolled=False), {}, "P018", "mokutil --import"),
+    "run file on packages": (PACKAGED, {"nvidia_driver_source": "runfile"}, "P019", "nvidia-smi"),
+    "packages on a run file": (RUNFILE, {}, "P020", "nvidia-uninstall"),
+    "cu122": (facts(), environment("pytorch", "2.9", index="cu122"), "P021", "cu126"),
+    "tensorflow-gpu": (facts(), environment("jax", "0.9", packages=["tensorflow-gpu==2.14.0"]), "P021", "tensorflow"),
+    "nvidia-ml-py3": (facts(), environment("jax", "0.9", packages=["nvidia-ml-py3"]), "P021", "nvidia-ml-py."),
+    "apt-key": (facts(), {"container_toolkit_engines": ["apt-key add -"]}, "P021", "Signed-By"),
+    "nvidia-docker": (facts(), {"container_toolkit_engines": ["nvidia-docker2"]}, "P021", "container_toolkit_engines"),
+    "package cuda": (facts(), {"cuda_toolkits": ["cuda"]}, "P021", "cuda-toolkit-12-9"),
+    "unknown CUDA": (facts(), {"cuda_toolkits": ["12.7"]}, "P022", "12.7"),
+    "CUDA 13 below 580": (facts(), {**ALLOWED, "cuda_toolkits": ["13.0"]}, "P023", "580.65.06"),
+    "CUDA 13 on volta": (facts(gpus=[V100]), {"cuda_toolkits": ["13.0"]}, "P024", "11.8 to 12.9"),
+    "CUDA 12.6 on blackwell": (facts(gpus=[RTX_5090]), {"cuda_toolkits": ["12.6"]}, "P024", "12.8 to 13.4"),
+    "CUDA 13 on an unlisted pascal": (facts(gpus=["10de:1b38"]), {"cuda_toolkits": ["13.0"]}, "P024", "12.9"),
+    "CUDA 12 on debian 13": (facts("debian-13"), {"cuda_toolkits": ["12.9"]}, "P025", "Debian 13"),
+    "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),
+    "library without toolkit": (facts(), {"cuda_toolkits": [], "nccl_version": "2.27.5"}, "P027", "nccl 2.27.5"),
+    "unknown library": (facts(), {"cudnn_version": "8.9.7"}, "P028", "9.0.0 to 9.28.0"),
+    "library of another CUDA": (facts(), {"nccl_version": "2.27.5"}, "P029", "2.27.7 to 2.32.3"),
+    "cuDNN that dropped volta": (facts(gpus=[V100]), {"cudnn_version": "9.20.0"}, "P029", "9.7.0 to 9.10.2"),
+    "cuDNN before blackwell": (
+        facts(gpus=[RTX_5090]),
+        {"cudnn_version": "9.5.1", "cuda_toolkits": ["12.9"]},
+        "P029",
+        "9.7.0 to 9.10.2",
+    ),
+    "TensorRT that dropped volta": (facts(gpus=[V100]), {"tensorrt_version": "10.16.1"}, "P029", "10.0.0 to 10.4.0"),
+    "container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}, "P030", "CVE-2026-24260"),
+    "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
+    "two frameworks": (facts(), environment("pytorch", "2.9", tensorflow="2.20"), "P032", "pytorch and tensorflow"),
+    "no framework": (facts(), environment("packages", ["numpy"]), "P032", "none"),
+    "unknown release": (facts(), environment("pytorch", "2.99"), "P033", "2.15.0"),
+    "build of another release": (facts(), environment("pytorch", "2.15", index="cu126"), "P034", "cu130, cu132"),
+    "release that dropped pascal": (
+        facts(gpus=[GTX_1080_TI]),
+        environment("pytorch", "2.15"),
+        "P035",
+        "Use pytorch 2.14.1 built for CUDA 12.6",
+    ),
+    "release that dropped volta from a build": (
+        facts(gpus=[V100]),
+        environment("pytorch", "2.11", index="cu128"),
+        "P035",
+        "Tesla V100",
+    ),
+    "JAX build for newer GPUs": (facts(gpus=[V100]), environment("jax", "0.9", index="cuda13"), "P035", "Tesla V100"),
+    "release before blackwell": (facts(gpus=[RTX_5090]), environment("pytorch", "2.6"), "P035", "GeForce RTX 5090"),
+    "wheels newer than the driver": (facts(), {**ALLOWED, **environment("pytorch", "2.15")}, "P035", "580.65.06"),
+    "python without wheels": (facts(), environment("tensorflow", "2.20", python="3.14"), "P036", "3.9 to 3.13"),
+}
+
+
+@pytest.mark.parametrize(("node", "given", "code", "named"), REFUSALS.values(), ids=REFUSALS)
+def test_refusal(node, given, code, named):
+    refused = refusal(node, **given)
+    assert refused.code == code
+    assert named in str(refused)
+
+
+def test_every_refusal_of_the_plan_is_met_here():
+    assert {code for code in CODES if code.startswith("P")} == {code for _, _, code, _ in REFUSALS.values()}
