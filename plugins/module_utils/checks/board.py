@@ -38,6 +38,12 @@ RECOVERY = {
 }
 # A GPU this much warmer than the median of its siblings has a problem that they have not.
 WARMER_CELSIUS = 20
+# Reading, its name, its unit, and what helps where one GPU differs.
+ALIKE = (
+    ("vbios", "VBIOS", None, "contact_support"),
+    ("memory_mib.total", "memory", "MiB", "contact_support"),
+    ("power_mw.enforced_limit", "power limit", "mW", "configure"),
+)
 ENOUGH_SIBLINGS = 4
 
 
@@ -163,18 +169,14 @@ def siblings_alike(node: Node) -> Iterator[Result]:
 
 
 def _unlike(siblings: list[Facts]) -> Iterator[Result]:
-    for path, name, unit in (
-        ("vbios", "VBIOS", None),
-        ("memory_mib.total", "memory", "MiB"),
-        ("power_mw.enforced_limit", "power limit", "mW"),
-    ):
+    for path, name, unit, remedy in ALIKE:
         values = [(gpu, gpu.get(path)) for gpu in siblings]
         usual, _ = Counter(value for _, value in values).most_common(1)[0]
         for gpu, value in values:
             if value != usual:
                 yield warn(
                     f"{name} {value}; the other GPUs: {usual}",
-                    "configure",
+                    remedy,
                     observed=value,
                     expected=usual,
                     unit=unit,

@@ -1,12 +1,13 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare each node with the other nodes of the run, and name the one that stands out."""
+"""Compare each node with the other nodes of the run that have the same GPUs, and name the one that stands out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, ok, warn
@@ -18,68 +19,86 @@ if TYPE_CHECKING:
 
 # With fewer nodes of a kind there is no majority to stand out from.
 ENOUGH = 3
-SOURCE = "the other nodes of this run"
+# A node whose GPUs are this much warmer than the median node's has a problem that the room has not.
+WARMER_CELSIUS = 20
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared: id and proves as a check has them."""
+    """What is compared. read returns a node's value, None where it has none: then the node is left out.
+
+    Numbers are compared with the median, texts with what most nodes have.
+    """
 
     id: str
     proves: str
-    source: str = SOURCE
+    read: Callable[[Facts], str | float | None]
+    remediation: str
+    source: str = "the other nodes of this run"
 
 
 def compare(nodes: dict[str, Facts]) -> dict[str, list[Result]]:
-    """Return what makes each node differ from most nodes that have the same GPUs."""
+    """Return, for each node, how it compares with the nodes that have the same GPUs."""
     results: dict[str, list[Result]] = {name: [] for name in nodes}
     kinds: dict[tuple[str, ...], list[str]] = {}
     for name, facts in nodes.items():
         models = tuple(sorted({str(gpu.get("device")) for gpu in facts.get("pci.gpus", [])}))
-        if models:
-            kinds.setdefault(models, []).append(name)
+        kinds.setdefault(models, []).append(name)
     for members in kinds.values():
-        if len(members) >= ENOUGH:
-            for check, read in READERS.items():
-                values = {name: read(nodes[name]) for name in members}
-                for name, result in _outliers(values).items():
-                    results[name].append(replace(result, id=check.id, source=SOURCE))
+        for comparison in COMPARISONS:
+            values = {name: comparison.read(nodes[name]) for name in members}
+            known = {name: value for name, value in values.items() if value is not None}
+            if len(known) >= ENOUGH:
+                for name, result in _judge(comparison, known).items():
+                    results[name].append(replace(result, id=comparison.id, source=comparison.source))
     return results
 
 
-def _outliers(values: dict[str, str]) -> dict[str, Result]:
-    """Return a result for each node; none when no value is held by more than half of them."""
-    usual, held = Counter(values.values()).most_common(1)[0]
-    if held * 2 <= len(values):
-        return {}
+def _judge(comparison: Comparison, values: dict[str, str | float]) -> dict[str, Result]:
+    """Return a result for each node; none where texts have no majority."""
+    numbers = [value for value in values.values() if not isinstance(value, str)]
+    if numbers:
+        usual: str | float = median(numbers)
+        apart = [name for name, value in values.items() if float(value) > float(usual) + WARMER_CELSIUS]
+        rest = f"the median of {len(values)} nodes with these GPUs: {usual:g}"
+    else:
+        usual, held = Counter(values.values()).most_common(1)[0]
+        if held * 2 <= len(values):
+            return {}
+        apart = [name for name, value in values.items() if value != usual]
+        rest = f"{held} of {len(values)} nodes with these GPUs: {usual}"
     return {
-        name: ok("as most nodes with these GPUs", value)
-        if value == usual
-        else warn(
-            f"{value}; {held} of {len(values)} nodes with these GPUs: {usual}",
-            "configure",
-            observed=value,
-            expected=usual,
-        )
+        name: warn(f"{value}; {rest}", comparison.remediation, observed=value, expected=usual)
+        if name in apart
+        else ok("as the other nodes with these GPUs", value)
         for name, value in values.items()
     }
 
 
-def _count(facts: Facts) -> str:
-    return f"{len(facts.get('pci.gpus', []))} GPUs"
+def _count(facts: Facts) -> str | None:
+    gpus = facts.get("pci.gpus")
+    return f"{len(gpus)} GPUs" if gpus else None
 
 
-def _driver(facts: Facts) -> str:
-    return f"driver {facts.get('driver.library') or 'none'}"
+def _driver(facts: Facts) -> str | None:
+    library = facts.get("driver.library")
+    return f"driver {library}" if library else None
 
 
-def _vbios(facts: Facts) -> str:
-    return "VBIOS " + (", ".join(sorted({str(gpu.get("vbios")) for gpu in facts.get("nvml.gpus", [])})) or "unread")
+def _vbios(facts: Facts) -> str | None:
+    versions = {gpu.get("vbios") for gpu in facts.get("nvml.gpus", [])} - {None}
+    return f"VBIOS {', '.join(sorted(versions))}" if versions else None
 
 
-READERS: dict[Comparison, Callable[[Facts], str]] = {
-    Comparison("fleet-gpu-count", "as many GPUs as most nodes of its kind"): _count,
-    Comparison("fleet-driver", "the same driver as most nodes of its kind"): _driver,
-    Comparison("fleet-vbios", "the same VBIOS as most nodes of its kind"): _vbios,
-}
-COMPARISONS = list(READERS)
+def _temperature(facts: Facts) -> float | None:
+    degrees = [gpu.get("temperature.gpu") for gpu in facts.get("nvml.gpus", [])]
+    known = [value for value in degrees if value is not None]
+    return median(known) if known else None
+
+
+COMPARISONS = [
+    Comparison("fleet-gpu-count", "as many GPUs as most nodes of its kind", _count, "check_seating"),
+    Comparison("fleet-driver", "the same driver as most nodes of its kind", _driver, "install_driver"),
+    Comparison("fleet-vbios", "the same VBIOS as most nodes of its kind", _vbios, "contact_support"),
+    Comparison("fleet-temperature", "GPUs about as warm as those of the median node", _temperature, "check_cooling"),
+]

@@ -55,9 +55,10 @@ def _xid(node: Node, event: Facts) -> Result:
 def _seen(node: Node, event: Facts) -> dict[str, Any]:
     """Return the evidence: how often, when, which line, which GPU."""
     gpu = next((gpu.identity() for gpu in node.gpus if gpu.get("bus_id") == event.get("bus_id")), None)
+    count = event.get("count", 1)
     when = f", last {event.get('time')}" if event.get("time") else ""
     return {
-        "observed": f"{event.get('count', 1)} times{when}",
+        "observed": ("once" if count == 1 else f"{count} times") + when,
         "expected": "none",
         "reason": event.get("text") or None,
         "gpu": gpu or {"index": None, "uuid": None, "bus_id": event.get("bus_id")},

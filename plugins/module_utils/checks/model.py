@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Callable
 
 # Rising: a run's verdict is its worst severity.
-SEVERITIES = ("ok", "skipped", "info", "unknown", "warn", "fail")
+SEVERITIES = ("skipped", "ok", "info", "unknown", "warn", "fail")
 
 # The fixed vocabulary of remedies, and the sentence a user reads.
 REMEDIES = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks import (  # noqa: F401 - they fill the registry
+from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     board,
     driver,
     host,
@@ -31,10 +31,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
 )
 
+# What must hold before anything else comes first; a report shows its checks in this order.
+SUBJECTS = (driver, software, services, kernel_log, board, memory, thermal, pcie, links, host)
+
 
 def checks() -> list[Check]:
     """Return every check that verify runs, in that order."""
-    return list(REGISTRY.values())
+    return [check for subject in SUBJECTS for check in REGISTRY.values() if check.find.__module__ == subject.__name__]
 
 
 def verify(node: Node) -> list[Result]:

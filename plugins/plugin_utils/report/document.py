@@ -17,6 +17,21 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 )
 
 SCHEMA = 1
+COLUMNS = (
+    "index",
+    "model",
+    "device",
+    "uuid",
+    "serial",
+    "bus_id",
+    "vbios",
+    "memory_mib",
+    "pcie",
+    "power_limit_watts",
+    "temperature_celsius",
+    "ecc",
+    "last_xid",
+)
 FINDINGS = ("fail", "warn", "unknown", "info")
 
 
@@ -76,28 +91,41 @@ def _state(host: dict[str, Any]) -> tuple[str, str | None]:
 
 def inventory(facts: Facts) -> list[dict[str, Any]]:
     """Return one record for each GPU of a node: NVML's where it answers, else what the PCI bus shows."""
-    listed = [
-        {
-            "index": gpu.get("index"),
-            "model": gpu.get("name"),
-            "device": gpu.get("device"),
-            "uuid": gpu.get("uuid"),
-            "serial": gpu.get("serial"),
-            "bus_id": gpu.get("bus_id"),
-            "vbios": gpu.get("vbios"),
-            "memory_mib": gpu.get("memory_mib.total"),
-            "pcie": _pcie(gpu),
-            "power_limit_watts": gpu.get("power_mw.enforced_limit", 0) // 1000 or None,
-            "temperature_celsius": gpu.get("temperature.gpu"),
-            "ecc": gpu.get("ecc.mode.enabled"),
-            "last_xid": None,
-        }
-        for gpu in facts.get("nvml.gpus", [])
-    ]
+    xids: dict[str, int] = {}
+    for event in facts.get("kernel_log.events", []):
+        if event.get("xid") is not None:
+            xids[str(event.get("bus_id"))] = event["xid"]
+    listed = [_gpu(gpu, xids) for gpu in facts.get("nvml.gpus", [])]
     return listed or [
-        {"model": gpu.get("device"), "device": gpu.get("device"), "bus_id": gpu.get("address")}
+        {
+            **dict.fromkeys(COLUMNS),
+            "model": gpu.get("device"),
+            "device": gpu.get("device"),
+            "bus_id": gpu.get("address"),
+        }
         for gpu in facts.get("pci.gpus", [])
     ]
+
+
+def _gpu(gpu: Facts, xids: dict[str, int]) -> dict[str, Any]:
+    """Return what the inventory says of a GPU that NVML lists."""
+    if "error" in gpu.data:
+        return {**dict.fromkeys(COLUMNS), "index": gpu.data.get("index"), "model": f"no answer: {gpu.data['error']}"}
+    return {
+        "index": gpu.get("index"),
+        "model": gpu.get("name"),
+        "device": gpu.get("device"),
+        "uuid": gpu.get("uuid"),
+        "serial": gpu.get("serial"),
+        "bus_id": gpu.get("bus_id"),
+        "vbios": gpu.get("vbios"),
+        "memory_mib": gpu.get("memory_mib.total"),
+        "pcie": _pcie(gpu),
+        "power_limit_watts": gpu.get("power_mw.enforced_limit", 0) // 1000 or None,
+        "temperature_celsius": gpu.get("temperature.gpu"),
+        "ecc": gpu.get("ecc.mode.enabled"),
+        "last_xid": xids.get(str(gpu.get("bus_id"))),
+    }
 
 
 def _pcie(gpu: Facts) -> str | None:

@@ -315,9 +315,16 @@ BOARD = [
     ),
     Fault("MIG declared, off", "h100x8", lambda _: None, "mig", "configure", declared={"mig": True}),
     Fault("MIG changes at the next reset", "h200x8", gpu("mig.pending", value=True), "mig", "reset_gpu", "warn"),
-    Fault("one VBIOS differs", "h100x8", gpu("vbios", "96.00.30.00.01", 7), "siblings-alike", "configure", "warn"),
     Fault(
-        "one GPU has less memory", "v100x4", gpu("memory_mib.total", 15360, 1), "siblings-alike", "configure", "warn"
+        "one VBIOS differs", "h100x8", gpu("vbios", "96.00.30.00.01", 7), "siblings-alike", "contact_support", "warn"
+    ),
+    Fault(
+        "one GPU has less memory",
+        "v100x4",
+        gpu("memory_mib.total", 15360, 1),
+        "siblings-alike",
+        "contact_support",
+        "warn",
     ),
     Fault("unknown board", "unknown-model", lambda _: None, "board-known", "none", "info"),
     Fault(

@@ -17,8 +17,7 @@ STAMP = "2026-11-21T00:12:01+0000 node1 kernel: "
         ("NVRM: Xid (PCI:00000000:1B:00.0): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08", "xid", 149, "0000:1b:00.0"),
         ("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.", "fallen_off_the_bus", None, "0000:18:00.0"),
         (
-            "NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus and is "
-            "not responding to commands.",
+            "NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus.",
             "fallen_off_the_bus",
             None,
             "0000:18:00.0",

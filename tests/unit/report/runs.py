@@ -1,0 +1,62 @@
+"""Runs to report on, as the report action collects them from the hosts of a play."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
+
+from unit.checks import nodes
+from unit.checks.test_faults import FAULTS
+
+CREATED = "2026-11-21T01:00:00Z"
+HOSTILE = "<script>document.title='pwned'</script>&\"'\x1b"
+UNREACHABLE = {"facts": None, "verify": None, "reading": {"unreachable": True, "msg": "Connection refused"}}
+
+
+def judged(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return a host whose facts were read and judged."""
+    results = [result.as_dict() for result in verify(nodes.node(facts))]
+    return {"facts": facts, "verify": {"results": results, "failed": False}, "reading": {"changed": False}}
+
+
+def faulty(*names: str) -> dict[str, Any]:
+    """Return a host with these faults."""
+    faults = [next(fault for fault in FAULTS if fault.name == name) for name in names]
+    facts = nodes.healthy(faults[0].model)
+    for fault in faults:
+        fault.inject(facts)
+    return judged(facts)
+
+
+def simulated() -> dict[str, Any]:
+    """Return a host whose GPUs are simulated."""
+    facts = nodes.healthy("rtx4090x2")
+    facts["simulated"] = "gpulab simulated NVML"
+    return judged(facts)
+
+
+def hostile() -> dict[str, Any]:
+    """Return a host on which every text wants to be markup."""
+    facts = nodes.healthy("h100x8")
+    facts["system"].update(name=HOSTILE, kernel=HOSTILE)
+    for gpu in facts["nvml"]["gpus"]:
+        gpu.update(name=HOSTILE, uuid=HOSTILE, serial=HOSTILE, vbios=HOSTILE)
+    facts["simulated"] = HOSTILE
+    facts["nvml"]["gpus"][0]["vbios"] = f"other {HOSTILE}"
+    return judged(facts)
+
+
+def mixed() -> dict[str, Any]:
+    """Return a document of healthy, failing, simulated, unreachable and unjudged hosts."""
+    failed = {"facts": None, "verify": {"failed": True, "msg": "GPULAB-V002 ..."}, "reading": None}
+    hosts = {
+        "good": judged(nodes.healthy("h100x8")),
+        "bad": faulty("GPU lost", "XID 79"),
+        "lab": simulated(),
+        "away": UNREACHABLE,
+        "early": {"facts": None, "verify": None, "reading": None},
+        "failed": failed,
+    }
+    return document.build(hosts, CREATED)

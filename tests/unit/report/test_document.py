@@ -1,0 +1,105 @@
+"""The document keeps to its schema and says what happened to every host."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
+
+from unit.checks import nodes
+from unit.report import runs
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/report.schema.json").read_text(encoding="utf-8"))
+
+
+def host(report, name):
+    return next(entry for entry in report["hosts"] if entry["name"] == name)
+
+
+def test_document_keeps_to_its_schema():
+    for report in (
+        runs.mixed(),
+        document.build({"node": runs.hostile()}, runs.CREATED),
+        document.build({}, runs.CREATED),
+    ):
+        jsonschema.validate(json.loads(json.dumps(report)), SCHEMA)
+    assert SCHEMA["properties"]["schema"]["const"] == document.SCHEMA
+
+
+def test_schema_refuses_an_unknown_severity():
+    report = runs.mixed()
+    host(report, "good")["results"][0]["severity"] = "bad"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(report, SCHEMA)
+
+
+def test_hosts_without_results_fail_and_say_why():
+    report = runs.mixed()
+    assert host(report, "away")["state"] == "unreachable"
+    assert host(report, "away")["detail"] == "Connection refused"
+    assert host(report, "failed")["detail"].startswith("GPULAB-V002")
+    assert "earlier in this run" in host(report, "early")["detail"]
+    assert {host(report, name)["verdict"] for name in ("away", "early", "failed", "bad")} == {"fail"}
+    assert host(report, "good")["verdict"] == "ok"
+    assert report["verdict"] == "fail"
+
+
+def test_inventory_names_what_is_there():
+    report = runs.mixed()
+    gpus = host(report, "bad")["gpus"]
+    assert gpus[0]["last_xid"] == 79
+    assert gpus[3]["model"] == "no answer: GPU_IS_LOST"
+    assert gpus[1]["power_limit_watts"] == 700
+    assert host(report, "lab")["gpus"][0]["pcie"] == "gen 1 of 4, x16"
+
+
+def test_inventory_falls_back_to_the_pci_bus():
+    report = document.build({"node": runs.faulty("no driver installed")}, runs.CREATED)
+    assert [gpu["device"] for gpu in host(report, "node")["gpus"]] == ["10de:26b9"]
+
+
+def test_the_same_finding_on_all_gpus_is_one():
+    report = document.build({"node": runs.faulty("persistence mode off")}, runs.CREATED)
+    (found,) = document.findings(host(report, "node")["results"])
+    assert len(found["gpus"]) == 8
+
+
+def test_comparison_names_new_and_gone_findings():
+    before = document.build({"a": runs.faulty("XID 79"), "b": runs.judged(nodes.healthy("t4"))}, "2026-11-01T00:00:00Z")
+    after = document.build({"a": runs.faulty("power limit lowered"), "c": runs.simulated()}, runs.CREATED)
+    changes = document.compare(after, before)
+    assert {entry["id"] for entry in changes["new"]} == {"power-limit"}
+    assert {entry["id"] for entry in changes["gone"]} == {"xids"}
+    assert (changes["hosts_added"], changes["hosts_removed"]) == (["c"], ["b"])
+
+
+def test_comparison_of_equal_runs_is_empty():
+    changes = document.compare(runs.mixed(), runs.mixed())
+    assert changes["new"] == changes["gone"] == []
+
+
+@pytest.mark.parametrize(
+    ("check", "inject"),
+    [
+        ("fleet-driver", lambda facts: facts["driver"].update(library="580.95.05")),
+        ("fleet-gpu-count", lambda facts: facts["pci"]["gpus"].pop()),
+        ("fleet-vbios", lambda facts: [gpu.update(vbios="1") for gpu in facts["nvml"]["gpus"]]),
+        ("fleet-temperature", lambda facts: [gpu["temperature"].update(gpu=60) for gpu in facts["nvml"]["gpus"]]),
+    ],
+)
+def test_node_that_stands_out_is_named(check, inject):
+    hosts = {name: runs.judged(nodes.healthy("v100x4")) for name in "abcd"}
+    inject(hosts["c"]["facts"])
+    report = document.build(hosts, runs.CREATED)
+    outliers = {
+        entry["name"]: {result["id"] for result in entry["results"] if result["severity"] == "warn"}
+        for entry in report["hosts"]
+    }
+    assert outliers == {"a": set(), "b": set(), "c": {check}, "d": set()}
+
+
+def test_two_nodes_have_no_majority():
+    hosts = {name: runs.judged(nodes.healthy("v100x4")) for name in "ab"}
+    hosts["b"]["facts"]["driver"]["library"] = "580.95.05"
+    assert document.build(hosts, runs.CREATED)["verdict"] == "ok"

@@ -1,0 +1,118 @@
+"""Each format is well-formed, whatever a node calls itself, and complete."""
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, formats
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
+
+from unit.checks import nodes
+from unit.report import runs
+
+
+class Page(HTMLParser):
+    """The elements of a page and what they refer to."""
+
+    def __init__(self, text):
+        """Parse the page."""
+        super().__init__()
+        self.tags, self.references, self.text = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        """Note the element."""
+        self.tags.append(tag)
+        self.references += [(tag, value) for name, value in attributes if name in ("src", "href", "srcset", "data")]
+
+    def handle_data(self, data):
+        """Note the text."""
+        self.text += data
+
+
+def test_html_needs_no_network_and_runs_no_script():
+    text = html(runs.mixed(), runs.mixed())
+    page = Page(text)
+    assert {tag for tag, _ in page.references} == {"a"}
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+@pytest.mark.parametrize("name", [runs.HOSTILE, "<img src=x onerror=alert(1)>"])
+def test_html_shows_hostile_names_as_text(name):
+    report = document.build(
+        {name: runs.hostile(), f"{name}2": {**runs.UNREACHABLE, "reading": {"unreachable": 1, "msg": name}}},
+        runs.CREATED,
+    )
+    earlier = document.build({name: runs.faulty("XID 79")}, "2026-11-01T00:00:00Z")
+    page = Page(html(report, earlier))
+    assert not {"script", "img"} & set(page.tags)
+    assert name in page.text
+
+
+def test_html_says_that_a_node_is_simulated_and_of_no_other():
+    assert "are simulated" in html(runs.mixed())
+    assert "are simulated" not in html(document.build({"a": runs.faulty("XID 79")}, runs.CREATED))
+
+
+def test_html_shows_evidence_and_remedy_of_every_finding():
+    report = runs.mixed()
+    page = Page(html(report))
+    for host in report["hosts"]:
+        for found in document.findings(host["results"]):
+            assert found["summary"] in page.text
+            assert report["remedies"][found["remediation"]] in page.text
+    assert "Connection refused" in page.text
+
+
+def test_html_shows_each_changed_finding():
+    earlier = document.build({"bad": runs.judged(nodes.healthy("h100x8"))}, "2026-11-01T00:00:00Z")
+    text = Page(html(runs.mixed(), earlier)).text
+    assert "Since 2026-11-01 00:00:00 UTC" in text
+
+
+def test_junit_counts_failures_errors_and_skips():
+    root = ET.fromstring(formats.junit(runs.mixed()))  # noqa: S314 - our own text
+    suites = {suite.get("name"): suite for suite in root}
+    assert (suites["away"].get("errors"), suites["away"].get("failures")) == ("1", "0")
+    bad = suites["bad"]
+    assert int(bad.get("failures")) == len(bad.findall("testcase/failure")) == 2
+    assert int(bad.get("skipped")) > 0
+    assert suites["good"].get("failures") == "0"
+    assert {case.get("name").split(" ")[0] for case in suites["good"]} >= {"gpu-count", "row-remapping"}
+
+
+def test_junit_is_xml_whatever_a_host_is_called():
+    report = document.build({f"n{runs.HOSTILE}": runs.hostile()}, runs.CREATED)
+    (suite,) = ET.fromstring(formats.junit(report))  # noqa: S314 - our own text
+    assert "<script>" in suite.get("name")
+
+
+LINE = re.compile(r'^(# (HELP|TYPE) .*|[a-z_]+(\{([a-z]+="([^"\\\n]|\\.)*",?)*\})? -?[0-9.]+)$')
+
+
+def test_prometheus_text_is_well_formed():
+    for entry in (*runs.mixed()["hosts"], *document.build({"h": runs.hostile()}, runs.CREATED)["hosts"]):
+        lines = formats.prometheus(entry, 1795222800.0).splitlines()
+        assert [line for line in lines if not LINE.match(line)] == []
+        samples = [line.rsplit(" ", 1)[0] for line in lines if not line.startswith("#")]
+        assert len(samples) == len(set(samples))
+
+
+def test_prometheus_values_rank_severities():
+    bad = next(host for host in runs.mixed()["hosts"] if host["name"] == "bad")
+    text = formats.prometheus(bad, 1795222800.0)
+    assert 'gpulab_check_severity{check="gpu-count",uuid=""} 5' in text
+    assert 'gpulab_check_severity{check="clock",uuid=""} 1' in text
+    assert 'gpulab_host_severity{state="verified"} 5' in text
+    assert "gpulab_verified_timestamp_seconds 1795222800" in text
+
+
+def test_terminal_has_a_line_for_each_host_and_the_remedies():
+    lines = formats.terminal(runs.mixed())
+    assert len([line for line in lines if not line.startswith(" ")]) == 6
+    assert any("gpu-count" in line and line.endswith("-> reboot") for line in lines)
+    assert any(line.startswith("lab") and line.endswith("SIMULATED") for line in lines)
+    assert any(line.startswith("away") and "Connection refused" in line for line in lines)
