@@ -12,8 +12,10 @@ mkdir -p "$libraries/sim"
 cp "$here/settings.py" "$here/hardware.py" "$here/simulate.py" "$libraries/sim/"
 install -D -m 0644 "$here/models/$model.conf" "$root/etc/gpulab-simulation/gpu.conf"
 install -D -m 0755 "$here/gpulab-simulate" "$root/usr/local/sbin/gpulab-simulate"
-install -D -m 0644 "$here/persistenced.conf" \
-    "$root/etc/systemd/system/nvidia-persistenced.service.d/gpulab-simulation.conf"
+for daemon in persistenced fabricmanager; do
+    install -D -m 0644 "$here/$daemon.conf" \
+        "$root/etc/systemd/system/nvidia-$daemon.service.d/gpulab-simulation.conf"
+done
 install -D -m 0644 "$here/gpulab-simulation.service" "$root/etc/systemd/system/gpulab-simulation.service"
 mkdir -p "$root/etc/systemd/system/sysinit.target.wants"
 ln -sf ../gpulab-simulation.service "$root/etc/systemd/system/sysinit.target.wants/"

@@ -219,22 +219,28 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabr
     return SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned index, unsigned *p2p)
+EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned capability, unsigned *p2p)
 {
-    (void)index;
+    enum { CAPABILITY_NVLINK = 2 };
     nvmlReturn_t status = check_device(peer);
-    return status ? status : read_u32(device, "p2p", p2p);
+    return status ? status : read_u32(device, capability == CAPABILITY_NVLINK ? "p2p_nvlink" : "p2p", p2p);
 }
 
+/* topology is the level between GPUs of one NUMA node. */
 EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t peer, unsigned *level)
 {
+    enum { LEVEL_SYSTEM = 50 };
     nvmlReturn_t status = check_device(peer);
-    return status ? status : read_u32(device, "topology", level);
+    if (!status)
+        status = read_u32(device, "topology", level);
+    if (!status && gpu_number(device->index, "numa_node", 0) != gpu_number(peer->index, "numa_node", 0))
+        *level = LEVEL_SYSTEM;
+    return status;
 }
 
 /* ---- Field values ---- */
 
-enum { VALUE_UNSIGNED = 1, VALUE_UNSIGNED_LONG_LONG = 3 };
+enum { VALUE_UNSIGNED = 1, VALUE_UNSIGNED_LONG_LONG = 3, VALUE_SIGNED = 5 };
 
 static const struct field {
     unsigned id;
@@ -257,11 +263,13 @@ static const struct field {
     {143, "remapped_uncorrected"},
     {144, "remapped_pending"},
     {145, "remapped_failure"},
+    {230, "recovery_action"},
+};
+static const struct field SIGNED_FIELDS[] = {
     {193, "tlimit_shutdown"},
     {194, "tlimit_slowdown"},
     {195, "tlimit_memory_max"},
     {196, "tlimit_gpu_max"},
-    {230, "recovery_action"},
 };
 static const struct field POWER_FIELDS[] = {
     {185, "power_w"}, {186, "power_w"}, {187, "power_min_w"}, {188, "power_max_w"},
@@ -276,16 +284,24 @@ static const char *field_key(const struct field *fields, size_t count, unsigned 
             return fields[i].key;
     return NULL;
 }
+#define FIELD_KEY(fields, id) field_key(fields, sizeof(fields) / sizeof *(fields), id)
 
 static nvmlReturn_t read_field(nvmlDevice_t device, nvmlFieldValue_t *field)
 {
-    const char *power = field_key(POWER_FIELDS, sizeof POWER_FIELDS / sizeof *POWER_FIELDS, field->fieldId);
-    const char *key = field_key(FIELDS, sizeof FIELDS / sizeof *FIELDS, field->fieldId);
+    const char *power = FIELD_KEY(POWER_FIELDS, field->fieldId);
+    const char *is_signed = FIELD_KEY(SIGNED_FIELDS, field->fieldId);
+    const char *key = FIELD_KEY(FIELDS, field->fieldId);
     double number = 0;
     nvmlReturn_t status;
     field->valueType = VALUE_UNSIGNED;
     if (power)
         return read_milliwatts(device, power, &field->value.uiVal);
+    if (is_signed) {
+        field->valueType = VALUE_SIGNED;
+        status = read_number(device, is_signed, &number);
+        field->value.siVal = (int)number;
+        return status;
+    }
     if (field->fieldId == FIELD_LINK_STATE)
         return nvmlDeviceGetNvLinkState(device, field->scopeId, &field->value.uiVal);
     if (field->fieldId == FIELD_LINK_SPEED) {
@@ -296,11 +312,7 @@ static nvmlReturn_t read_field(nvmlDevice_t device, nvmlFieldValue_t *field)
         field->valueType = VALUE_UNSIGNED_LONG_LONG;
         return read_u64(device, "energy_mj", &field->value.ullVal);
     }
-    if (!key)
-        return NOT_SUPPORTED;
-    status = read_number(device, key, &number);
-    field->value.uiVal = (unsigned)(int)number;
-    return status;
+    return key ? read_u32(device, key, &field->value.uiVal) : NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *fields)

@@ -113,6 +113,7 @@ typedef struct {
     union {
         double dVal;
         unsigned uiVal;
+        int siVal;
         uint64_t ullVal;
     } value;
 } nvmlFieldValue_t;

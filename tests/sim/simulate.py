@@ -1,8 +1,8 @@
 """The kernel of a simulated GPU node: what a real one would have done at this boot, mounted over the container's own.
 
 ``boot`` runs early at every boot of a lab node. It reads the model, decides which driver has the GPUs (nouveau,
-NVIDIA's or none) from what is on disk, and shows that state. ``fault``, ``heal`` and ``persistence`` change it while
-the node runs. See README.md. Needs Python 3.9, root, CAP_SYS_ADMIN and CAP_MKNOD.
+NVIDIA's or none) from what is on disk, and shows that state. ``fault``, ``heal`` and ``set`` change it while the node
+runs. See README.md. Needs Python 3.9, root, CAP_SYS_ADMIN and CAP_MKNOD.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ NEWER_FUNCTIONS = {
 }
 RECOVERY_ACTION_SINCE = 570
 INSTALLED_LIBRARY = "/usr/{lib64,lib/x86_64-linux-gnu}/{,nvidia/current/}libnvidia-ml.so.[0-9]*.[0-9]*"
+FABRIC_IN_PROGRESS = 2
 NVIDIA_MAJOR, UVM_MAJOR = 195, 510
 
 
@@ -105,7 +106,7 @@ def nouveau_blacklisted(root: Path = Path("/")) -> bool:
     return any(rule.search(file.read_text(encoding="utf-8", errors="replace")) for file in files if file.is_file())
 
 
-def driver_settings(kernel: Kernel) -> str:
+def driver_settings(kernel: Kernel, *, nvswitches: bool = False) -> str:
     """Return what NVML has to know of the loaded driver, as settings."""
     branch = branch_of(kernel.module_version)
     absent = " ".join(function for function, since in NEWER_FUNCTIONS.items() if branch < since)
@@ -117,6 +118,8 @@ def driver_settings(kernel: Kernel) -> str:
     ]
     if branch < RECOVERY_ACTION_SINCE:
         lines.append("gpu.*.recovery_action = N/A")
+    if nvswitches:
+        lines.append(f"gpu.*.fabric_state = {FABRIC_IN_PROGRESS}")  # until the fabric manager runs
     return "\n".join(lines)
 
 
@@ -133,7 +136,7 @@ def boot() -> None:
     hardware.write_modules(RUN, driver, kernel.module_version)
     (RUN / "proc/driver").mkdir(exist_ok=True)
     if driver == "nvidia":
-        hardware.write_line(DRIVER, driver_settings(kernel))
+        hardware.write_line(DRIVER, driver_settings(kernel, nvswitches=settings.node("nvswitches", "0") != "0"))
         hardware.write_proc_driver(RUN, settings, kernel.module_version, kernel.module_flavour)
         make_device_nodes(len(settings.gpus))
     show_libraries(kernel.module_version if driver == "nvidia" else "")
@@ -211,12 +214,12 @@ def heal() -> None:
     refresh()
 
 
-def persistence(mode: str) -> None:
-    """Do what nvidia-persistenced does to the GPUs; it fails without a driver."""
+def change(lines: list[str]) -> None:
+    """Change settings as NVIDIA's daemons do, until the next boot; it fails without a driver."""
     if not DRIVER.exists():
         sys.exit("Failed to query NVIDIA devices: no driver is loaded")
     with STATE.open("a", encoding="utf-8") as file:
-        file.write(f"gpu.*.persistence = {mode}\n")
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def main() -> None:
@@ -225,15 +228,11 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("boot", help="show the state after a boot; the service does this")
     commands.add_parser("heal", help="take back all injected faults")
-    injection = commands.add_parser("fault", help="inject faults, such as 'gpu.3.temp = 91'")
-    injection.add_argument("lines", nargs="+")
-    daemon = commands.add_parser("persistence", help="switch persistence mode; the daemon's stand-in does this")
-    daemon.add_argument("mode", choices=["0", "1"])
+    commands.add_parser("fault", help="inject faults, such as 'gpu.3.temp = 91'").add_argument("lines", nargs="+")
+    commands.add_parser("set", help="change settings until the next boot, as a daemon").add_argument("lines", nargs="+")
     arguments = parser.parse_args()
-    if arguments.command == "fault":
-        fault(arguments.lines)
-    elif arguments.command == "persistence":
-        persistence(arguments.mode)
+    if arguments.command in {"fault", "set"}:
+        {"fault": fault, "set": change}[arguments.command](arguments.lines)
     else:
         {"boot": boot, "heal": heal}[arguments.command]()
 

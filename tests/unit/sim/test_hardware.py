@@ -141,6 +141,13 @@ def test_an_older_driver_is_an_older_nvml(tmp_path):
     assert texts["535.261.03"].gpu(0, "recovery_action") == "N/A"
 
 
+@pytest.mark.parametrize(("nvswitches", "state"), [(True, "2"), (False, "3")])
+def test_the_fabric_behind_nvswitches_waits_for_its_manager(tmp_path, nvswitches, state):
+    (tmp_path / "driver.conf").write_text(simulate.driver_settings(kernel(), nvswitches=nvswitches))
+    settings = Settings(MODELS / "h100-sxm-8.conf", tmp_path / "driver.conf")
+    assert settings.gpu(0, "fabric_state") == state
+
+
 def test_kernels_are_ordered_by_number():
     assert (
         max(["6.1.0-9-amd64", "6.1.0-50-amd64", "6.1.0-50-cloud-amd64"], key=simulate.natural) == "6.1.0-50-cloud-amd64"

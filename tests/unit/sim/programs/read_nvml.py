@@ -16,13 +16,7 @@ def field(handle, number, scope=0):
     value = nvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])[0]
     if value.nvmlReturn:
         raise nvml.NVMLError(value.nvmlReturn)
-    return value.value.uiVal if value.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_INT else value.value.ullVal
-
-
-def signed(handle, number):
-    """Read a field value that may be negative."""
-    value = field(handle, number)
-    return value - (1 << 32) if value >> 31 else value
+    return value.value.siVal if value.valueType == nvml.NVML_VALUE_TYPE_SIGNED_INT else value.value.uiVal
 
 
 def identity(number):
@@ -134,10 +128,10 @@ READERS = {
     "temp_slowdown": lambda h: nvml.nvmlDeviceGetTemperatureThreshold(h, 1),
     "temp_memory_max": lambda h: nvml.nvmlDeviceGetTemperatureThreshold(h, 2),
     "temp_gpu_max": lambda h: nvml.nvmlDeviceGetTemperatureThreshold(h, 3),
-    "tlimit_shutdown": lambda h: signed(h, nvml.NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT),
-    "tlimit_slowdown": lambda h: signed(h, nvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT),
-    "tlimit_memory_max": lambda h: signed(h, nvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT),
-    "tlimit_gpu_max": lambda h: signed(h, nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT),
+    "tlimit_shutdown": lambda h: field(h, nvml.NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT),
+    "tlimit_slowdown": lambda h: field(h, nvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT),
+    "tlimit_memory_max": lambda h: field(h, nvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT),
+    "tlimit_gpu_max": lambda h: field(h, nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT),
     "power_w": lambda h: nvml.nvmlDeviceGetPowerUsage(h) / 1000,
     "power_limit_w": lambda h: nvml.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,
     "power_default_w": lambda h: nvml.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1000,
@@ -172,7 +166,8 @@ READERS = {
     "fabric_clique": lambda h: fabric(h).cliqueId,
     "fabric_health": lambda h: fabric(h).healthMask,
     "fabric_health_summary": lambda h: fabric(h).healthSummary,
-    "p2p": lambda h: nvml.nvmlDeviceGetP2PStatus(h, h, 0),
+    "p2p": lambda h: nvml.nvmlDeviceGetP2PStatus(h, h, nvml.NVML_P2P_CAPS_INDEX_WRITE),
+    "p2p_nvlink": lambda h: nvml.nvmlDeviceGetP2PStatus(h, h, nvml.NVML_P2P_CAPS_INDEX_NVLINK),
     "topology": lambda h: nvml.nvmlDeviceGetTopologyCommonAncestor(h, h),
     "recovery_action": lambda h: field(h, nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION),
     "processes": processes,

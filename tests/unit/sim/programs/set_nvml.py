@@ -1,4 +1,4 @@
-"""Use the simulated NVML in other ways than reading: set, time, announce. Prints JSON."""
+"""Use the simulated NVML in other ways than reading: set, time, announce, peers. Prints JSON."""
 
 import ctypes
 import json
@@ -42,5 +42,11 @@ def announce():
     return {"simulation": library.gpulab_simulation().decode()}
 
 
+def peers():
+    """Read the level between GPU 0 and each other."""
+    first, *others = (nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount()))
+    return {"levels": [nvml.nvmlDeviceGetTopologyCommonAncestor(first, other) for other in others]}
+
+
 nvml.nvmlInit()
-json.dump({"set": change, "time": measure, "announce": announce}[sys.argv[1]](), sys.stdout)
+json.dump({"set": change, "time": measure, "announce": announce, "peers": peers}[sys.argv[1]](), sys.stdout)
