@@ -1,0 +1,35 @@
+"""Measure how long 1,000 hosts take to be planned on one core, the reading of the catalog included."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "unit")]
+import conftest  # noqa: F401  it makes this checkout importable as a collection
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
+from plan.make import SYSTEMS, facts
+
+HOSTS = 1000
+BUDGET_S = 2.0
+WISHES = {"cuda_toolkits": ["12.9"], "gpulab_environments": [{"name": "lab", "pytorch": "2.9"}]}
+
+
+def main() -> None:
+    """Print one line of JSON: hosts, seconds, and the budget they were promised in."""
+    platforms = [name for name in SYSTEMS if name != "debian-13"]  # its repository has no CUDA 12
+    nodes = [facts(platforms[index % len(platforms)], ["10de:2330"] * 8) for index in range(HOSTS)]
+    start = time.process_time()
+    known = catalog.Catalog()
+    for node in nodes:
+        resolve(node, wishes.complete(WISHES), known, date(2026, 11, 20))
+    seconds = time.process_time() - start
+    print(json.dumps({"benchmark": "plan", "hosts": HOSTS, "seconds": round(seconds, 3), "budget_seconds": BUDGET_S}))  # noqa: T201  its output
+
+
+if __name__ == "__main__":
+    main()
