@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -123,6 +124,12 @@ def driver_settings(kernel: Kernel, *, nvswitches: bool = False) -> str:
     return "\n".join(lines)
 
 
+def own_uuids(host: str, settings: Settings) -> str:
+    """Give the GPUs UUIDs that are theirs alone among all nodes, and stay, as settings."""
+    uuids = {gpu: uuid.uuid5(uuid.NAMESPACE_DNS, f"{settings.gpu(gpu, 'address')}.{host}") for gpu in settings.gpus}
+    return "\n".join(f"gpu.{gpu}.uuid = GPU-{uuids[gpu]}" for gpu in uuids)
+
+
 def boot() -> None:
     """Bring the node into the state that a real one has after booting from this disk."""
     kernel = read_kernel()
@@ -136,7 +143,9 @@ def boot() -> None:
     hardware.write_modules(RUN, driver, kernel.module_version)
     (RUN / "proc/driver").mkdir(exist_ok=True)
     if driver == "nvidia":
-        hardware.write_line(DRIVER, driver_settings(kernel, nvswitches=settings.node("nvswitches", "0") != "0"))
+        driver_lines = driver_settings(kernel, nvswitches=settings.node("nvswitches", "0") != "0")
+        hardware.write_line(DRIVER, f"{own_uuids(socket.gethostname(), settings)}\n{driver_lines}")
+        settings = Settings(MODEL, DRIVER, FAULTS)
         hardware.write_proc_driver(RUN, settings, kernel.module_version, kernel.module_flavour)
         make_device_nodes(len(settings.gpus))
     show_libraries(kernel.module_version if driver == "nvidia" else "")

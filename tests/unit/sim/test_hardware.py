@@ -159,3 +159,13 @@ def test_later_lines_and_files_win(tmp_path):
     (tmp_path / "b").write_text("gpu.0.temp = 50\n")
     settings = Settings(tmp_path / "a", tmp_path / "b", tmp_path / "absent")
     assert [settings.gpu(gpu, "temp") for gpu in settings.gpus] == ["50", "40"]
+
+
+def test_gpus_of_all_nodes_have_their_own_uuids(tmp_path):
+    uuids = []
+    for host in ("node1", "node2", "node1"):
+        (tmp_path / "driver.conf").write_text(simulate.own_uuids(host, Settings(MODELS / "h100-sxm-8.conf")))
+        settings = Settings(MODELS / "h100-sxm-8.conf", tmp_path / "driver.conf")
+        uuids.append([settings.gpu(gpu, "uuid") for gpu in settings.gpus])
+    assert len({*uuids[0], *uuids[1]}) == 16
+    assert uuids[0] == uuids[2]
