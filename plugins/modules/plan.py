@@ -63,6 +63,31 @@ plan:
       description: Source, branch, version, kernel modules, kernels and packages of the driver.
       returned: success
       type: dict
+    cuda:
+      description: CUDA toolkits side by side, and the default one.
+      returned: success
+      type: dict
+    libraries:
+      description: cuDNN, NCCL and TensorRT, each tied to the default toolkit.
+      returned: success
+      type: dict
+    container_toolkit:
+      description: The NVIDIA Container Toolkit and the engines it is for.
+      returned: success
+      type: dict
+    environments:
+      description: Python environments, each with release, CUDA build, Python and requirements.
+      returned: success
+      type: list
+      elements: dict
+    fabric_manager:
+      description: The Fabric Manager, where the node has NVSwitches.
+      returned: success
+      type: dict
+    disk:
+      description: Space that the plan takes, in MiB per mount point.
+      returned: success
+      type: dict
     reboot:
       description: Whether a reboot will be needed, and why.
       returned: success
