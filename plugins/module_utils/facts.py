@@ -38,14 +38,15 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     """
     nvml_query = NvmlQuery(timeout, library)
     modprobe_files = facts_modprobe.configuration(node)
-    kernels_query = facts_kernels.KernelsQuery(node, node.text("/proc/sys/kernel/osrelease"), modprobe_files)
-    initramfs_query = facts_initramfs.InitramfsQuery(node, kernels_query.next_boot or "", SECONDS)
+    system = facts_system.read(node)
+    signers = system["secure_boot"] == "enabled"
+    kernels_query = facts_kernels.KernelsQuery(node, system["kernel"], modprobe_files, signers=signers)
+    initramfs_query = facts_initramfs.InitramfsQuery(node, kernels_query.next_boot or "")
     filesystems_query = facts_host.FilesystemsQuery(node, SECONDS)
     driver_query = facts_driver.DriverQuery(node)
     engines_query = facts_host.EnginesQuery(node)
     services_query = facts_services.ServicesQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
-    system = facts_system.read(node)
     mok_query = facts_system.MokQuery(node, system["secure_boot"])
 
     pci, simulated = facts_pci.read(node)

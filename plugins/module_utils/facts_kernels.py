@@ -9,13 +9,13 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.facts_dkms import installed_file, licence, records
 from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import stand_in
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
 
 MODULES = "/lib/modules"
-DKMS = "/var/lib/dkms"
 # What nvidia.ko is called: nvidia, nvidia-current, nvidia-current-open, nvidia-tesla-535, nvidia-legacy-390xx
 _NVIDIA_MODULE = re.compile(r"(nvidia(?:-(?:current|tesla|legacy|open|server|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?\Z")
 _INCLUDED_MAKEFILE = re.compile(r"^\s*include\s+(\S+)/Makefile\s*$", re.MULTILINE)
@@ -133,29 +133,6 @@ def markers_of(node: Node, kernel: str, headers: str | None) -> list[str]:
     return []
 
 
-def dkms_of(node: Node, kernel: str) -> list[dict[str, str]]:
-    """Read DKMS' own records of the NVIDIA modules for a kernel (``dkms status`` takes a second for the same)."""
-    found = []
-    for module in node.names(DKMS):
-        if not module.startswith("nvidia"):
-            continue
-        for version in node.names(f"{DKMS}/{module}"):
-            home = f"{DKMS}/{module}/{version}"
-            if node.link(home) is not None or node.link(f"{home}/source") is None:
-                continue
-            found.append({"module": module, "version": version, "state": _dkms_state(node, module, version, kernel)})
-    return found
-
-
-def _dkms_state(node: Node, module: str, version: str, kernel: str) -> str:
-    for architecture in node.names(f"{DKMS}/{module}/{version}/{kernel}"):
-        built = node.names(f"{DKMS}/{module}/{version}/{kernel}/{architecture}/module")
-        if any(".ko" in name for name in built):
-            record = node.link(f"{DKMS}/{module}/kernel-{kernel}-{architecture}") or ""
-            return "installed" if record.startswith(f"{version}/") else "built"
-    return "added"
-
-
 def versions(node: Node, running: str) -> dict[str, bool]:
     """List the kernels: version to whether it is installed (one that only runs, or only has headers, is not)."""
     found = {
@@ -168,10 +145,14 @@ def versions(node: Node, running: str) -> dict[str, bool]:
 
 
 class KernelsQuery:
-    """The facts ``kernels``; modinfo, slow on compressed modules, runs beside the caller's other work."""
+    """The facts ``kernels``; what takes time runs beside the caller's other work.
 
-    def __init__(self, node: Node, running: str, modprobe_files: dict[str, str]) -> None:
-        """Find the kernels and start modinfo for each one's NVIDIA module."""
+    A compressed module costs modinfo a second or more, for it decompresses the whole. Where DKMS copied the file from
+    its own build, its record has the version, and the source the licence; only the signer needs modinfo then.
+    """
+
+    def __init__(self, node: Node, running: str, modprobe_files: dict[str, str], *, signers: bool) -> None:
+        """Find the kernels and start reading each one's NVIDIA module; ``signers`` where Secure Boot asks for them."""
         self._node = node
         self._running = running
         self._installed = versions(node, running)
@@ -185,12 +166,18 @@ class KernelsQuery:
         preferred = stand_in(modprobe_files.values(), "nvidia")
         self._files: dict[str, str] = {}
         self._modinfo: dict[str, Job] = {}
+        self._records: dict[str, dict[str, str]] = {}
         for kernel in self._installed:
             modules = nvidia_modules(node.text(f"{MODULES}/{kernel}/modules.dep"))
             name = next((name for name in (preferred, "nvidia", *modules) if name in modules), None)
-            if name:
-                self._files[kernel] = posixpath.join(MODULES, kernel, modules[name])
-                self._modinfo[kernel] = node.start(["modinfo", str(node.path(self._files[kernel]))])
+            if not name:
+                continue
+            file = self._files[kernel] = posixpath.join(MODULES, kernel, modules[name])
+            record = None if signers or file.endswith(".ko") else installed_file(node, kernel, file)
+            if record:
+                self._records[kernel] = record
+            else:
+                self._modinfo[kernel] = node.start(["modinfo", str(node.path(file))])
 
     def facts(self) -> list[dict[str, Any]]:
         """Return one record per kernel, oldest first; ``initramfs`` is left for the caller."""
@@ -198,9 +185,7 @@ class KernelsQuery:
 
     def _facts_of(self, kernel: str) -> dict[str, Any]:
         headers = headers_of(self._node, kernel)
-        dkms = dkms_of(self._node, kernel)
-        module = modinfo_fields(self._modinfo[kernel].output() or "") if kernel in self._modinfo else {}
-        recorded = next((entry["version"] for entry in dkms if entry["state"] == "installed"), None)
+        module = self._module(kernel)
         return {
             "version": kernel,
             "running": kernel == self._running,
@@ -208,10 +193,18 @@ class KernelsQuery:
             "next_boot": kernel == self.next_boot,
             "headers": headers,
             "markers": markers_of(self._node, kernel, headers),
-            "dkms": dkms,
-            "nvidia_module": module.get("version") or (recorded if kernel in self._files else None),
+            "dkms": records(self._node, kernel),
+            "nvidia_module": module.get("version"),
             "nvidia_module_file": self._files.get(kernel),
             "nvidia_module_flavour": flavour(module.get("license")),
             "nvidia_module_signer": module.get("signer"),
             "initramfs": None,
         }
+
+    def _module(self, kernel: str) -> dict[str, str | None]:
+        """Return the version, license and signer of a kernel's NVIDIA module, as far as they are known."""
+        if kernel in self._records:
+            record = self._records[kernel]
+            return {"version": record["version"], "license": licence(self._node, record)}
+        printed = self._modinfo[kernel].output() if kernel in self._modinfo else None
+        return {**modinfo_fields(printed or "")}

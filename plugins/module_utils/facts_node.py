@@ -101,6 +101,13 @@ class Node:
         except OSError:
             return False
 
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes."""
+        try:
+            return self.path(path).stat().st_size
+        except OSError:
+            return None
+
     def link(self, path: str) -> str | None:
         """Return what a symbolic link holds; None where it is none."""
         try:

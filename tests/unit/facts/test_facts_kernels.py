@@ -19,8 +19,9 @@ def kernel(tree, version, modules=""):
     tree.file(f"/boot/vmlinuz-{version}")
 
 
-def facts(tree, running=OLD, files=()):
-    return {k["version"]: k for k in KernelsQuery(tree.node(), running, dict(files)).facts()}
+def facts(tree, running=OLD, files=(), *, signers=False):
+    found = KernelsQuery(tree.node(), running, dict(files), signers=signers).facts()
+    return {record["version"]: record for record in found}
 
 
 @pytest.mark.parametrize(
@@ -202,12 +203,45 @@ def test_modprobe_decides_between_two_modules(tree):
     assert facts(tree, files=files)[NEW]["nvidia_module_flavour"] == "open"
 
 
-def test_module_without_modinfo_has_the_version_that_dkms_recorded(tree):
+@pytest.fixture
+def compressed(tree):
+    """Make a module that DKMS built and copied to its kernel; modinfo would say something else."""
     kernel(tree, NEW, "updates/dkms/nvidia-current.ko.xz:\n")
     dkms(tree, built=[NEW], installed=[NEW])
+    tree.file(f"/lib/modules/{NEW}/updates/dkms/nvidia-current.ko.xz")
+    tree.file("/usr/src/nvidia-current-535.261.03/nvidia/nv-frontend.c", 'MODULE_LICENSE("NVIDIA");')
+    return tree.prints("modinfo", "version: 550.2\nlicense: Dual MIT/GPL\nsigner: me\n")
+
+
+def module_of(tree, **options):
+    found = facts(tree, **options)[NEW]
+    return found["nvidia_module"], found["nvidia_module_flavour"], found["nvidia_module_signer"]
+
+
+def test_compressed_module_of_dkms_is_not_decompressed(compressed):
+    assert module_of(compressed) == ("535.261.03", "proprietary", None)
+
+
+def test_compressed_module_that_is_not_dkms_build_is_read(compressed):
+    compressed.file(f"/lib/modules/{NEW}/updates/dkms/nvidia-current.ko.xz", "of another size")
+    assert module_of(compressed) == ("550.2", "open", "me")
+
+
+def test_compressed_module_is_read_for_its_signer(compressed):
+    assert module_of(compressed, signers=True) == ("550.2", "open", "me")
+
+
+def test_compressed_module_that_dkms_did_not_install_is_read(compressed):
+    (compressed.root / f"var/lib/dkms/nvidia-current/kernel-{NEW}-x86_64").unlink()
+    assert module_of(compressed) == ("550.2", "open", "me")
+
+
+def test_module_that_cannot_be_read(tree):
+    """Modinfo is not there, or has not answered in time."""
+    kernel(tree, NEW, "updates/dkms/nvidia-current.ko:\n")
     found = facts(tree)[NEW]
-    assert found["nvidia_module"] == "535.261.03"
-    assert found["nvidia_module_flavour"] is None
+    assert found["nvidia_module"] is None
+    assert found["nvidia_module_file"] == f"/lib/modules/{NEW}/updates/dkms/nvidia-current.ko"
 
 
 def test_kernel_without_module(tree):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import nvml, nvml_facts
+from ansible_collections.gpulab.node.plugins.module_utils import nvml, nvml_gpu
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
 
 SIM = Path(__file__).parents[2] / "sim"
@@ -211,5 +211,5 @@ def test_gpu_processes_in_any_number(stub):
 
 
 def test_bus_id_is_the_kernels_address():
-    assert nvml_facts.sysfs_address("00000000:3B:00.0") == "0000:3b:00.0"
-    assert nvml_facts.sysfs_address("00010001:01:00.0") == "0001:01:00.0"
+    assert nvml_gpu.sysfs_address("00000000:3B:00.0") == "0000:3b:00.0"
+    assert nvml_gpu.sysfs_address("00010001:01:00.0") == "0001:01:00.0"

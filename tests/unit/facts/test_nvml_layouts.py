@@ -4,7 +4,7 @@ import ctypes
 
 import pynvml
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import nvml, nvml_facts
+from ansible_collections.gpulab.node.plugins.module_utils import nvml, nvml_facts, nvml_gpu
 
 LAYOUTS = [
     (nvml.PciInfo, pynvml.nvmlPciInfo_t),
@@ -76,27 +76,27 @@ def test_error_names():
         (nvml.FUNCTION_NOT_FOUND, "NVML_ERROR_FUNCTION_NOT_FOUND"),
         (nvml.CORRUPTED_INFOROM, "NVML_ERROR_CORRUPTED_INFOROM"),
         (nvml.LIB_RM_VERSION_MISMATCH, "NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
-        (nvml_facts.FIELD_MEMORY_TEMP, "NVML_FI_DEV_MEMORY_TEMP"),
-        (nvml_facts.FIELD_NVLINK_COUNT, "NVML_FI_DEV_NVLINK_LINK_COUNT"),
-        (nvml_facts.FIELD_NVLINK_SPEED, "NVML_FI_DEV_NVLINK_GET_SPEED"),
-        (nvml_facts.FIELD_SHUTDOWN_TLIMIT, "NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT"),
-        (nvml_facts.FIELD_SLOWDOWN_TLIMIT, "NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT"),
-        (nvml_facts.FIELD_MEM_MAX_TLIMIT, "NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT"),
-        (nvml_facts.FIELD_GPU_MAX_TLIMIT, "NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT"),
-        (nvml_facts.FIELD_RECOVERY_ACTION, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
-        (nvml_facts.CORRECTED, "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
-        (nvml_facts.UNCORRECTED, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
-        (nvml_facts.VOLATILE, "NVML_VOLATILE_ECC"),
-        (nvml_facts.AGGREGATE, "NVML_AGGREGATE_ECC"),
-        (nvml_facts.DRAM, "NVML_MEMORY_LOCATION_DRAM"),
-        (nvml_facts.SRAM, "NVML_MEMORY_LOCATION_SRAM"),
-        (nvml_facts.MAX_NVLINKS, "NVML_NVLINK_MAX_LINKS"),
+        (nvml_gpu.FIELD_MEMORY_TEMP, "NVML_FI_DEV_MEMORY_TEMP"),
+        (nvml_gpu.FIELD_NVLINK_COUNT, "NVML_FI_DEV_NVLINK_LINK_COUNT"),
+        (nvml_gpu.FIELD_NVLINK_SPEED, "NVML_FI_DEV_NVLINK_GET_SPEED"),
+        (nvml_gpu.FIELD_SHUTDOWN_TLIMIT, "NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT"),
+        (nvml_gpu.FIELD_SLOWDOWN_TLIMIT, "NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT"),
+        (nvml_gpu.FIELD_MEM_MAX_TLIMIT, "NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT"),
+        (nvml_gpu.FIELD_GPU_MAX_TLIMIT, "NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT"),
+        (nvml_gpu.FIELD_RECOVERY_ACTION, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
+        (nvml_gpu.CORRECTED, "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
+        (nvml_gpu.UNCORRECTED, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
+        (nvml_gpu.VOLATILE, "NVML_VOLATILE_ECC"),
+        (nvml_gpu.AGGREGATE, "NVML_AGGREGATE_ECC"),
+        (nvml_gpu.DRAM, "NVML_MEMORY_LOCATION_DRAM"),
+        (nvml_gpu.SRAM, "NVML_MEMORY_LOCATION_SRAM"),
+        (nvml_gpu.MAX_NVLINKS, "NVML_NVLINK_MAX_LINKS"),
         (nvml_facts.P2P_WRITE, "NVML_P2P_CAPS_INDEX_WRITE"),
         (nvml_facts.P2P_NVLINK, "NVML_P2P_CAPS_INDEX_NVLINK"),
-        (nvml_facts.NVLINK_COUNTERS["replay"], "NVML_NVLINK_ERROR_DL_REPLAY"),
-        (nvml_facts.NVLINK_COUNTERS["recovery"], "NVML_NVLINK_ERROR_DL_RECOVERY"),
-        (nvml_facts.NVLINK_COUNTERS["crc_flit"], "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
-        (nvml_facts.NVLINK_COUNTERS["crc_data"], "NVML_NVLINK_ERROR_DL_CRC_DATA"),
+        (nvml_gpu.NVLINK_COUNTERS["replay"], "NVML_NVLINK_ERROR_DL_REPLAY"),
+        (nvml_gpu.NVLINK_COUNTERS["recovery"], "NVML_NVLINK_ERROR_DL_RECOVERY"),
+        (nvml_gpu.NVLINK_COUNTERS["crc_flit"], "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
+        (nvml_gpu.NVLINK_COUNTERS["crc_data"], "NVML_NVLINK_ERROR_DL_CRC_DATA"),
     ],
 )
 def test_number(ours, theirs):
@@ -106,8 +106,8 @@ def test_number(ours, theirs):
 @pytest.mark.parametrize(
     ("names", "prefix"),
     [
-        (nvml_facts.ARCHITECTURES, "NVML_DEVICE_ARCH_"),
-        (nvml_facts.FABRIC_STATES, "NVML_GPU_FABRIC_STATE_"),
+        (nvml_gpu.ARCHITECTURES, "NVML_DEVICE_ARCH_"),
+        (nvml_gpu.FABRIC_STATES, "NVML_GPU_FABRIC_STATE_"),
         (nvml_facts.TOPOLOGY, "NVML_TOPOLOGY_"),
     ],
 )

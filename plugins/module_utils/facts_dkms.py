@@ -1,0 +1,64 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""DKMS' own records of the NVIDIA modules it built; ``dkms status`` takes a second for the same."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+DKMS = "/var/lib/dkms"
+SOURCES = ("nvidia/nv.c", "nvidia/nv-frontend.c", "kernel-open/nvidia/nv.c", "kernel/nvidia/nv.c")
+_LICENCE = re.compile(r"MODULE_LICENSE\(\"([^\"]+)\"\)")
+
+
+def records(node: Node, kernel: str) -> list[dict[str, str]]:
+    """Read DKMS' own records of the NVIDIA modules for a kernel (``dkms status`` takes a second for the same)."""
+    found = []
+    for module in node.names(DKMS):
+        if not module.startswith("nvidia"):
+            continue
+        for version in node.names(f"{DKMS}/{module}"):
+            home = f"{DKMS}/{module}/{version}"
+            if node.link(home) is not None or node.link(f"{home}/source") is None:
+                continue
+            found.append({"module": module, "version": version, "state": _state(node, module, version, kernel)})
+    return found
+
+
+def _state(node: Node, module: str, version: str, kernel: str) -> str:
+    for architecture in node.names(f"{DKMS}/{module}/{version}/{kernel}"):
+        built = node.names(f"{DKMS}/{module}/{version}/{kernel}/{architecture}/module")
+        if any(".ko" in name for name in built):
+            record = node.link(f"{DKMS}/{module}/kernel-{kernel}-{architecture}") or ""
+            return "installed" if record.startswith(f"{version}/") else "built"
+    return "added"
+
+
+def installed_file(node: Node, kernel: str, file: str) -> dict[str, str] | None:
+    """Return the record of the build that a module file was copied from; None for a file of another origin.
+
+    A copy is told by its name and its size in bytes.
+    """
+    for record in records(node, kernel):
+        home = f"{DKMS}/{record['module']}/{record['version']}/{kernel}"
+        for architecture in node.names(home):
+            built = f"{home}/{architecture}/module/{posixpath.basename(file)}"
+            if record["state"] == "installed" and node.size(built) == node.size(file) is not None:
+                return record
+    return None
+
+
+def licence(node: Node, record: dict[str, str]) -> str | None:
+    """Return the licence that a module's source declares."""
+    source = node.resolve(f"{DKMS}/{record['module']}/{record['version']}/source")
+    for name in SOURCES:
+        match = _LICENCE.search(node.text(f"{source}/{name}"))
+        if match:
+            return match.group(1)
+    return None
