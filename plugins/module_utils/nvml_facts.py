@@ -26,6 +26,7 @@ P2P_STATUS = {
     4: "disabled_by_regkey",
     5: "not_supported",
     6: "unknown",
+}
 
 
 def peers(library: Nvml, handles: dict[int, c_void_p]) -> list[dict[str, Any]]:
