@@ -187,7 +187,10 @@ CODES = {
         "NVIDIA's repository for {system} carries no CUDA {version}",
         "Use a newer CUDA, or leave the toolkit to the Python environments.",
     ),
-    "P026": ("cuda_default {default} is not among cuda_toolkits ({toolkits})", "Add it there, or leave cuda_default out."),
+    "P026": (
+        "cuda_default {default} is not among cuda_toolkits ({toolkits})",
+        "Add it there, or leave cuda_default out.",
+    ),
     "P027": (
         "{library} {version} is wished for, and no CUDA toolkit that it could be tied to",
         'Name one: cuda_toolkits: ["12.9"].',
@@ -209,7 +212,10 @@ CODES = {
     "P033": ("environment {name}: the catalog knows no {framework} {version}", "It knows {known}."),
     "P034": ("environment {name}: {release} has no build {index}", "Leave index out, or use one of: {right}."),
     "P035": ("environment {name}: no build of {release} runs on this node ({why})", "Use {right}."),
-    "P036": ("environment {name}: {release} has no wheel for Python {python}", "Use Python {right}, or leave python out."),
+    "P036": (
+        "environment {name}: {release} has no wheel for Python {python}",
+        "Use Python {right}, or leave python out.",
+    ),
     # S: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (
@@ -235,7 +241,10 @@ CODES = {
     ),
     "S008": ("the long step {name} failed with status {rc}, its last line: {line}", "Read {log} on the node."),
     # V: proof
-    "V001": ("{host} is not proven fit: {count} findings of severity {level} or above", "See each finding below."),
+    "V001": (
+        "{host} is not proven fit; findings of severity {level} or above: {count}",
+        "Each finding below names its own.",
+    ),
     "V002": (
         "there are no facts of {host}: gpulab.node.gpu_facts did not run there, or failed",
         "Run it before this task, and look at its own error.",

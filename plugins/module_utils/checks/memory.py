@@ -52,7 +52,6 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
     proves="no memory error went uncorrected since the driver was loaded",
     source=ERROR_GUIDE,
     per_gpu=True,
-    requires="ecc",
 )
 def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Look at the volatile counter, then at SRAM's over the board's life."""
@@ -77,7 +76,6 @@ def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
     proves="memory errors that were corrected are few",
     source="https://github.com/Azure/azurehpc-health-checks",
     per_gpu=True,
-    requires="ecc",
 )
 def ecc_corrected(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Warn of a board that corrects all the time."""

@@ -9,9 +9,13 @@ fact ends the check with a result that says which fact is absent, so no check gu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Finder = Callable[..., Iterable["Result"]]
 
 # Rising: a run's verdict is its worst severity.
 SEVERITIES = ("skipped", "ok", "info", "unknown", "warn", "fail")
@@ -208,9 +212,6 @@ class Node:
     def kernels(self) -> list[Facts]:
         """Return the kernels installed on the node, in the order of the facts."""
         return [kernel for kernel in self.facts["kernels"] if kernel.get("installed", True)]
-
-
-Finder = Callable[..., Iterable[Result]]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,120 @@
+"""playbooks/verify.yml on this machine, which has no NVIDIA GPU, and on a host that nobody can reach.
+
+The node's facts come from the real gpu_facts; where a test needs a GPU's facts, a play puts made ones in their place.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from unit.checks import nodes
+from unit.report import runs
+
+ROOT = Path(__file__).parents[3]
+LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+AWAY = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Return a function that runs a playbook on hosts and returns (exit status, output, report)."""
+
+    def run(hosts, playbook=ROOT / "playbooks/verify.yml", **variables):
+        inventory = tmp_path / "inventory.yml"
+        inventory.write_text(yaml.safe_dump({"gpu-nodes": {"hosts": hosts}}), encoding="utf-8")
+        directory = tmp_path / "report"
+        extra = json.dumps({"verify_report_directory": str(directory), **variables})
+        done = subprocess.run(
+            [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, playbook, "-e", extra],
+            cwd=ROOT,
+            env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_HOME": str(tmp_path / "home")},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        report = directory / "report.json"
+        return done.returncode, done.stdout + done.stderr, json.loads(report.read_text()) if report.exists() else None
+
+    return run
+
+
+def made_facts(tmp_path):
+    """Write a playbook like verify.yml in which the facts are a host variable."""
+    (playbook,) = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    block = playbook["tasks"][0]["block"]
+    block[0] = {
+        "name": "Read the node",
+        "ansible.builtin.set_fact": {"gpulab": "{{ made_facts }}", "cacheable": True},
+        "register": "gpulab_reading",
+    }
+    path = tmp_path / "made.yml"
+    path.write_text(yaml.safe_dump([playbook]), encoding="utf-8")
+    return path
+
+
+def states(report):
+    return {host["name"]: host["state"] for host in report["hosts"]}
+
+
+def test_node_without_gpu_and_unreachable_node_fail_and_are_reported(play):
+    status, output, report = play({"here": LOCAL, "away": AWAY})
+    assert status == 2
+    assert states(report) == {"away": "unreachable", "here": "verified"}
+    assert "GPULAB-V001 here" in output
+    assert "GPULAB-H001 away" in output
+
+
+def test_report_is_written_when_no_host_can_be_reached(play):
+    status, _, report = play({"away": AWAY, "gone": AWAY})
+    assert status == 2
+    assert states(report) == {"away": "unreachable", "gone": "unreachable"}
+
+
+def test_node_that_cannot_be_read_is_reported_with_its_error(play):
+    status, output, report = play({"here": {**LOCAL, "ansible_python_interpreter": "/no/python"}})
+    assert status == 2
+    assert states(report) == {"here": "failed"}
+    assert "/no/python" in report["hosts"][0]["detail"]
+    assert "Traceback" not in output
+
+
+def test_healthy_node_passes_and_a_warning_fails_it_on_demand(play, tmp_path):
+    warned = nodes.healthy("rtx4090x2")
+    warned["nvml"]["gpus"][0]["persistence"] = False
+    hosts = {"good": {**LOCAL, "made_facts": nodes.healthy("h100x8")}, "warned": {**LOCAL, "made_facts": warned}}
+    playbook = made_facts(tmp_path)
+    status, output, report = play(hosts, playbook)
+    assert status == 0, output
+    assert {host["name"]: host["verdict"] for host in report["hosts"]} == {"good": "ok", "warned": "warn"}
+    status, output, _ = play(hosts, playbook, verify_fail_on="warn")
+    assert status == 2
+    assert "warn persistence [GPU 0000:19:00.0]: persistence mode is off. configure:" in output
+
+
+def test_declared_number_of_gpus_comes_from_the_command_line(play, tmp_path):
+    hosts = {"good": {**LOCAL, "made_facts": nodes.healthy("t4")}}
+    status, output, _ = play(hosts, made_facts(tmp_path), verify_expected_gpus="2")
+    assert status == 2
+    assert "1 GPUs on the PCI bus, 2 declared" in output
+
+
+def test_baseline_that_is_no_report_is_refused(play, tmp_path):
+    (tmp_path / "baseline.json").write_text("[]", encoding="utf-8")
+    status, output, _ = play({"here": LOCAL}, verify_baseline=str(tmp_path / "baseline.json"))
+    assert status == 2
+    assert "GPULAB-V004" in output
+
+
+def test_baseline_is_compared_with(play, tmp_path):
+    earlier = runs.mixed()
+    earlier["hosts"] = [{**earlier["hosts"][0], "name": "here"}]
+    (tmp_path / "baseline.json").write_text(json.dumps(earlier), encoding="utf-8")
+    status, _, _ = play({"here": LOCAL}, verify_baseline=str(tmp_path / "baseline.json"))
+    assert status == 2
+    assert "Since 2026-11-21 01:00:00 UTC" in (tmp_path / "report/report.html").read_text(encoding="utf-8")
