@@ -37,6 +37,12 @@ options:
     ini:
       - key: display_skipped_hosts
         section: defaults
+  plain_interval:
+    description: Seconds after which a host that is still at its task gets a line, where there is no terminal.
+    type: float
+    default: 30
+    env:
+      - name: GPULAB_PLAIN_INTERVAL
   show_custom_stats:
     description: Whether to show what C(set_stats) collected after the recap.
     type: bool
@@ -131,7 +137,8 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_play_start(self, play: Play) -> None:
         """Name the play."""
         mode = "  (check mode: nothing is changed)" if play.check_mode else ""
-        self._show(f"\nPLAY {play.get_name().strip()}{mode}", C.COLOR_HIGHLIGHT)
+        self._show("")
+        self._show(f"PLAY {play.get_name().strip()}{mode}", C.COLOR_HIGHLIGHT)
 
     def v2_runner_on_start(self, host: Host, task: Task) -> None:
         """Put the host's task on the board."""
@@ -210,7 +217,7 @@ class CallbackModule(CallbackBase):
         for host in hosts:
             self._show_host(host, stats.summarize(host), width)
         if stats.custom and self.get_option("show_custom_stats"):
-            self._show(f"\nCUSTOM STATS {self._dump_results(stats.custom, indent=1)}")
+            self._show(f"CUSTOM STATS {self._dump_results(stats.custom, indent=1)}")
         self._show("")
 
     def _show_host(self, host: str, summary: dict[str, int], width: int) -> None:
@@ -219,7 +226,8 @@ class CallbackModule(CallbackBase):
         line = f"  {host:{width}}  {result:11}  {duration(self._board.seconds(host)):>6}  {counts(summary)}"
         self._show(line, VERDICT_COLORS[result])
         if result in {"failed", "unreachable"}:
-            for failure in self._board.failures(host):
+            # A failure that is not rescued is the last of its host, but for those of always sections.
+            for failure in self._board.failures(host)[summary["rescued"] :]:
                 self._show(f"    {failure.task}")
                 self._show_cause(failure)
 
@@ -295,7 +303,9 @@ class CallbackModule(CallbackBase):
             self._show(f"      {line}")
 
     def _show(self, text: str, color: str | None = None) -> None:
+        """Print now: whoever reads a pipe follows the run, too."""
         self._display.display(text, color=color)
+        sys.stdout.flush()
 
     def _watch(self) -> None:
         """Note what long steps say, and keep the picture of the run alive, until the channel is closed."""
@@ -311,11 +321,10 @@ class CallbackModule(CallbackBase):
     def _refresh(self, now: float) -> None:
         """Draw the live lines; without a terminal, say something of each host now and then."""
         if self._region:
-            self._region.draw(self._board.rows(now), self._board.waiting(), now - self._board.started)
+            self._region.draw(self._board.rows(now), self._board.at_rest(), now - self._board.started)
             return
-        for row in self._board.overdue(now):
+        for row in self._board.overdue(now, self.get_option("plain_interval")):
             self._show(f"{row.host}  {duration(row.seconds)}  {row.task}{f': {row.line}' if row.line else ''}")
-            sys.stdout.flush()
 
     def _close(self) -> None:
         """End the live lines and the channel; what is printed from now on is final."""

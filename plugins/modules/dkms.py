@@ -97,7 +97,7 @@ def look(params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     missing = [kernel for kernel, state in stands.items() if state != "installed"]
     if missing and not check_mode:
         if version not in added:
-            raise refuse("D003", module=module, version=version or "any version", added=", ".join(added) or "none")
+            raise refuse("D003", module=module, version=version or "(any version)", added=", ".join(added) or "none")
         for kernel in missing:
             if not dkms.has_headers(kernel):
                 raise refuse("D002", module=module, kernel=kernel)

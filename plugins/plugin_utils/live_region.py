@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ansible.utils.display import Display
 
 HOST_WIDTH = 24
-MIN_WIDTH = 20
+MIN_WIDTH = 10
 
 
-def render(rows: list[Row], waiting: list[str], total: float, width: int, height: int) -> list[str]:
+def render(rows: list[Row], at_rest: tuple[int, int], total: float, width: int, height: int) -> list[str]:
     """Return the region's lines, with colour, none wider than the terminal and not more than it can hold."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=HOST_WIDTH, style="bold")
@@ -37,19 +37,22 @@ def render(rows: list[Row], waiting: list[str], total: float, width: int, height
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     room = max(1, height - 3)
     for row in rows[:room]:
-        text = Text(row.task)
+        text = Text(_plain(row.task))
         if row.line:
-            text.append(f"  {row.line}", style="dim")
-        table.add_row(Text(row.host), duration(row.seconds), text)
-    others = f"{len(rows) - room} more at work, " if len(rows) > room else ""
-    foot = Text(
-        f"{others}{len(waiting)} waiting, total {duration(total)}", style="dim", no_wrap=True, overflow="ellipsis"
-    )
+            text.append(f"  {_plain(row.line)}", style="dim")
+        table.add_row(Text(_plain(row.host)), duration(row.seconds), text)
+    tally = ((len(rows) - room, "more at work"), (at_rest[0], "waiting"), (at_rest[1], "failed"))
+    summary = ", ".join([*(f"{count} {word}" for count, word in tally if count > 0), f"total {duration(total)}"])
     page = io.StringIO()
     console = Console(file=page, width=max(width - 1, MIN_WIDTH), force_terminal=True, highlight=False, emoji=False)
     console.print(table)
-    console.print(foot)
+    console.print(Text(summary, style="dim"), no_wrap=True, overflow="ellipsis")
     return page.getvalue().splitlines()
+
+
+def _plain(text: str) -> str:
+    """Return a text as one line of printable characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 class LiveRegion:
@@ -65,10 +68,10 @@ class LiveRegion:
         self._stdout, self._stderr = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = _Above(self, self._stdout), _Above(self, self._stderr)
 
-    def draw(self, rows: list[Row], waiting: list[str], total: float) -> None:
+    def draw(self, rows: list[Row], at_rest: tuple[int, int], total: float) -> None:
         """Draw the region anew."""
         size = shutil.get_terminal_size()
-        lines = render(rows, waiting, total, size.columns, size.lines)
+        lines = render(rows, at_rest, total, size.columns, size.lines)
         self._drawing.lines = lines
         try:
             self._display.display("\n".join(lines), screen_only=True)

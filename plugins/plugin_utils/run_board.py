@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Progress
 
-HEARTBEAT = 30.0
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -92,17 +90,19 @@ class RunBoard:
             rows = [Row(host, run.task, now - (run.task_started or now), run.line) for host, run in busy]
         return sorted(rows, key=lambda row: -row.seconds)
 
-    def waiting(self) -> list[str]:
-        """Return the hosts that have nothing to do now."""
+    def at_rest(self) -> tuple[int, int]:
+        """Return how many hosts have nothing to do now: those that wait, and those that failed."""
         with self._lock:
-            return [host for host, run in self._hosts.items() if run.task_started is None]
+            idle = [run for run in self._hosts.values() if run.task_started is None]
+            failed = sum(bool(run.failures) for run in idle)
+            return len(idle) - failed, failed
 
-    def overdue(self, now: float) -> list[Row]:
-        """Return the hosts of which nothing was shown for HEARTBEAT seconds, and count them as shown."""
+    def overdue(self, now: float, interval: float) -> list[Row]:
+        """Return the hosts whose task was not shown for so many seconds, and count them as shown."""
         rows = []
         with self._lock:
             for host, run in self._hosts.items():
-                if run.task_started is not None and now - run.last_shown >= HEARTBEAT:
+                if run.task_started is not None and now - run.last_shown >= interval:
                     run.last_shown = now
                     rows.append(Row(host, run.task, now - run.task_started, run.line))
         return rows

@@ -1,0 +1,67 @@
+"""Causes read from results. The texts are what Ansible, OpenSSH, sudo and Docker really say."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+
+SSH = "Failed to connect to the host via ssh: "
+UNREACHABLE = [
+    ("H001", SSH + "ssh: connect to host 192.0.2.1 port 22: Connection timed out"),
+    ("H001", SSH + "ssh: connect to host 127.0.0.1 port 1: Connection refused"),
+    ("H001", ""),
+    ("H005", SSH + "root@192.0.2.1: Permission denied (publickey,password)."),
+    ("H006", SSH + "Host key verification failed."),
+    ("H006", SSH + "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed."),
+    ("H007", SSH + "ssh: Could not resolve hostname nosuch: Name or service not known"),
+    ("H008", "Failed to create temporary directory. mkdir: cannot create directory: No space left on device"),
+]
+FAILED = [
+    (
+        "H002",
+        {"module_stderr": "/bin/sh: 1: /usr/bin/python3: not found\n", "msg": "The module interpreter was not found."},
+    ),
+    ("H002", {"msg": "The module interpreter '/usr/bin/python3' was not found."}),
+    (
+        "H002",
+        {"module_stdout": "/bin/sh: line 1: /usr/bin/python3: No such file or directory", "msg": "MODULE FAILURE"},
+    ),
+    ("H003", {"msg": "Missing sudo password"}),
+    ("H003", {"module_stderr": "sudo: a password is required\n", "msg": "MODULE FAILURE\nSee stdout/stderr"}),
+    ("H004", {"msg": "Incorrect sudo password"}),
+    ("H004", {"module_stderr": "ada is not in the sudoers file.\n", "msg": "MODULE FAILURE"}),
+    ("H008", {"msg": "[Errno 28] No space left on device: '/etc/x'"}),
+    ("H009", {"module_stderr": "SyntaxError: future feature annotations is not defined\n", "msg": "MODULE FAILURE"}),
+    ("H010", {"msg": "[Errno 30] Read-only file system: '/etc/x'"}),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), UNREACHABLE)
+def test_why_a_host_is_unreachable(code, text):
+    refusal = explain({"msg": text, "unreachable": True}, "node1", unreachable=True)
+    assert refusal.code == code
+    assert "node1" in refusal.cause
+    assert "\n" not in refusal.cause
+
+
+@pytest.mark.parametrize(("code", "result"), FAILED)
+def test_why_a_task_failed(code, result):
+    assert explain(result, "node1").code == code
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"msg": "non-zero return code", "stderr": "ls: cannot access '/x': No such file or directory", "rc": 2},
+        {"msg": "Could not find the requested service nosuch: host"},
+        {"msg": "non-zero return code", "stderr": "make: python.mk: No such file or directory"},
+        {"msg": "Permission denied: '/root/x'"},
+        {},
+    ],
+)
+def test_a_result_that_speaks_for_itself_is_left_alone(result):
+    assert explain(result, "node1") is None
+
+
+def test_a_refusal_is_taken_over():
+    own = {"code": "D002", "cause": "No headers.", "remedy": "Install them."}
+    refusal = explain({"refusal": own, "msg": "Missing sudo password"}, "node1")
+    assert (refusal.code, refusal.cause, refusal.remedy) == ("D002", "No headers.", "Install them.")
