@@ -21,7 +21,8 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     coming = facts["driver"]["module_on_disk"]
     nvidia = facts["modules"]["nvidia"]
     bound = facts["nouveau"]["bound"]
-    reasons = [_held(address, facts) for address in bound if coming or _forbidden(address, facts)]
+    held = [gpu for gpu in facts["pci"]["gpus"] if gpu["address"] in bound and (coming or _forbidden(gpu, facts))]
+    reasons = [_held(driver, held) for driver in sorted({gpu["driver"] for gpu in held})]
     if nvidia["loaded"]:
         reasons += _stale(nvidia["version"], coming, facts["driver"]["library"])
     elif coming and not running:
@@ -30,17 +31,13 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     return {"reasons": reasons, "loadable": bool(running) and not nvidia["loaded"] and not bound}
 
 
-def _driver(address: str, facts: dict[str, Any]) -> str:
-    return next(gpu["driver"] for gpu in facts["pci"]["gpus"] if gpu["address"] == address)
+def _forbidden(gpu: dict[str, Any], facts: dict[str, Any]) -> bool:
+    return bool(facts["nouveau"]["blacklisted" if gpu["driver"] == "nouveau" else "nova_blacklisted"])
 
 
-def _forbidden(address: str, facts: dict[str, Any]) -> bool:
-    nouveau = _driver(address, facts) == "nouveau"
-    return bool(facts["nouveau"]["blacklisted" if nouveau else "nova_blacklisted"])
-
-
-def _held(address: str, facts: dict[str, Any]) -> str:
-    return f"{_driver(address, facts)} holds GPU {address} and lets go of it at a reboot"
+def _held(driver: str, gpus: list[dict[str, Any]]) -> str:
+    addresses = ", ".join(gpu["address"] for gpu in gpus if gpu["driver"] == driver)
+    return f"{driver} holds GPU {addresses} and lets go only at a reboot"
 
 
 def _stale(loaded: str | None, coming: str | None, library: str | None) -> list[str]:

@@ -50,7 +50,7 @@ def test_parts_come_together(machine, tmp_path):
     assert facts["driver"]["module_on_disk"] == "550.2"
     assert facts["kernels"][0]["initramfs"]["error"] == "ValueError: an unknown compression"
     assert facts["nouveau"]["bound"] == ["0000:19:00.0"]
-    assert facts["reboot"]["reasons"] == ["nouveau holds GPU 0000:19:00.0 and lets go of it at a reboot"]
+    assert facts["reboot"]["reasons"] == ["nouveau holds GPU 0000:19:00.0 and lets go only at a reboot"]
 
 
 def test_this_machine():

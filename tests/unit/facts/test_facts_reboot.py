@@ -3,8 +3,8 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.facts_reboot import reboot
 
-NOUVEAU = "nouveau holds GPU 0000:01:00.0 and lets go of it at a reboot"
-NOVA = "NovaCore holds GPU 0000:01:00.0 and lets go of it at a reboot"
+NOUVEAU = "nouveau holds GPU 0000:01:00.0 and lets go only at a reboot"
+NOVA = "NovaCore holds GPU 0000:01:00.0 and lets go only at a reboot"
 STALE = "the NVIDIA driver 535.1 is loaded and 550.2 is on disk"
 STALE_LIBRARY = f"{STALE}, with its library: every new program fails until then"
 OTHER_KERNEL = "the NVIDIA driver 550.2 is on disk for the next kernel, not for 6.1.0-1, which runs"
@@ -81,8 +81,8 @@ def test_reboot(node, reasons, loadable):
     assert reboot(facts(**node)) == {"reasons": reasons, "loadable": loadable}
 
 
-def test_each_held_gpu_is_named():
+def test_held_gpus_are_named_on_one_line():
     node = facts(driver="nouveau", blacklisted=True)
     node["pci"]["gpus"].append({"address": "0000:02:00.0", "driver": "nouveau"})
     node["nouveau"]["bound"].append("0000:02:00.0")
-    assert reboot(node)["reasons"] == [NOUVEAU, NOUVEAU.replace("0000:01", "0000:02")]
+    assert reboot(node)["reasons"] == ["nouveau holds GPU 0000:01:00.0, 0000:02:00.0 and lets go only at a reboot"]
