@@ -24,6 +24,7 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
     return {
         "profiles": profiles,
         "xids": {record["xid"]: record for record in _read("xids.yml")["xids"]},
+        "container_toolkit": _read("container_toolkit.yml"),
         "branches": {record["branch"]: record for record in _read("driver_branches.yml")["branches"]},
     }
 

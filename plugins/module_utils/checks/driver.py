@@ -270,10 +270,22 @@ def secure_boot(node: Node) -> Iterator[Result]:
     """With Secure Boot on, an unsigned module, or one whose key is not enrolled, does not load."""
     state = node.facts["system.secure_boot"]
     enrolled = node.facts.get("system.mok_enrolled")
+    unsigned = [
+        kernel["version"]
+        for kernel in node.kernels()
+        if kernel.get("next_boot") and kernel.get("nvidia_module") and not kernel.get("nvidia_module_signer")
+    ]
     if state == "unknown":
         yield unknown("the firmware's Secure Boot state could not be read")
     elif state != "enabled":
         yield ok(f"Secure Boot is {state}", state)
+    elif unsigned:
+        yield fail(
+            f"Secure Boot is enabled and the module of kernel {unsigned[0]}, which boots next, is not signed",
+            "enroll_key",
+            observed="not signed",
+            expected="signed",
+        )
     elif node.facts.get("modules.nvidia.loaded"):
         yield ok("Secure Boot is enabled and the module loaded", state)
     elif enrolled:

@@ -178,7 +178,8 @@ class Node:
     """All that a check may look at.
 
     plan is None where no plan was made. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
-    expected of that board), "xids" (number -> NVIDIA's record) and "branches" (driver branch -> its record).
+    expected of that board), "xids" (number -> NVIDIA's record), "branches" (driver branch -> its record) and
+    "container_toolkit" (its record).
     declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts".
     """
 

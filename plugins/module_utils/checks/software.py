@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
 BULLETINS = "https://github.com/NVIDIA/product-security"
-# NVIDIA bulletin 5850 of June 2026 (CVE-2026-24260: from a container to the host).
-TOOLKIT_FLOOR = "1.19.1"
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -93,19 +91,20 @@ def driver_security(node: Node) -> Iterator[Result]:
     "container-toolkit", proves="containers can be given GPUs, through a toolkit without known holes", source=BULLETINS
 )
 def container_toolkit(node: Node) -> Iterator[Result]:
-    """Expect the toolkit where the plan does; its version wherever it is."""
+    """Expect the toolkit where the plan does; a version at the security floor wherever it is."""
     installed = node.facts.optional("engines.nvidia_container_toolkit")
-    planned = node.plan.get("container_toolkit") if node.plan else None
-    if installed and release(installed) < release(TOOLKIT_FLOOR):
+    floor = node.catalog["container_toolkit"]["security_floors"][-1]
+    if installed and release(installed) < release(floor["version"]):
         yield warn(
-            f"NVIDIA Container Toolkit {installed} has known holes, {TOOLKIT_FLOOR} has the fixes",
+            f"NVIDIA Container Toolkit {installed} has known holes, {floor['version']} has the fixes",
             "upgrade_software",
             observed=installed,
-            expected=TOOLKIT_FLOOR,
+            expected=floor["version"],
+            reason=", ".join(floor["cves"]),
         )
     elif installed:
         yield ok(f"NVIDIA Container Toolkit {installed}", installed)
-    elif planned:
+    elif node.plan and node.plan.get("container_toolkit.packages"):
         yield fail("the plan's NVIDIA Container Toolkit is not installed", "install_software", expected="installed")
     else:
         yield skipped("no NVIDIA Container Toolkit is installed or planned")

@@ -29,6 +29,12 @@ NO_DRIVER = all_of(
     *(put(f"kernels.{n}.{key}", value) for n in (0, 1) for key, value in (("nvidia_module", None), ("dkms", []))),
 )
 
+SECURE_BOOT = all_of(
+    put("system.secure_boot", "enabled"),
+    put("system.mok_enrolled", value=True),
+    *(put(f"kernels.{n}.nvidia_module_signer", "DKMS module signing key") for n in (0, 1)),
+)
+
 PRESENCE = [
     Fault(
         "a GPU is missing from the bus",
@@ -196,10 +202,19 @@ DRIVER = [
     Fault(
         "Secure Boot without an enrolled key",
         "rtx4090x2",
-        all_of(NOT_LOADED, put("system.secure_boot", "enabled"), put("system.mok_enrolled", value=False)),
+        all_of(NOT_LOADED, SECURE_BOOT, put("system.mok_enrolled", value=False)),
         "secure-boot",
         "enroll_key",
         also=("driver-responsive",),
+        says="not enrolled",
+    ),
+    Fault(
+        "Secure Boot and an unsigned module for the next boot",
+        "rtx3060",
+        all_of(SECURE_BOOT, put("kernels.1.nvidia_module_signer", None)),
+        "secure-boot",
+        "enroll_key",
+        says="not signed",
     ),
     Fault(
         "the driver hangs",

@@ -362,7 +362,7 @@ XIDS = [
 
 PLAN = {
     "driver": {"branch": "580", "version": nodes.DRIVER, "kernel_modules": "open", "persistence": True},
-    "container_toolkit": None,
+    "container_toolkit": {"engines": [], "packages": []},
 }
 
 
@@ -427,7 +427,7 @@ HOST = [
         put("engines.nvidia_container_toolkit", None),
         "container-toolkit",
         "install_software",
-        plan={**PLAN, "container_toolkit": {"engine": "docker"}},
+        plan={**PLAN, "container_toolkit": {"packages": ["nvidia-container-toolkit"]}},
     ),
     Fault("file system full", "v100x4", put("filesystems.0.free_mib", 900), "disks", "free_space", "warn"),
     Fault("file system read-only", "v100x4", put("filesystems.0.read_only", value=True), "disks", "reboot"),

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from . import nodes
+from .driver_faults import SECURE_BOOT
 
 
 @pytest.mark.parametrize("model", nodes.MODELS)
@@ -70,6 +71,21 @@ def test_simulated_node_is_judged_like_a_machine_though_it_is_a_container():
     facts["simulated"] = "simulated Tesla T4"
     facts["nouveau"]["blacklisted"] = False
     assert {r.severity for r in verify(nodes.node(facts)) if r.id == "nouveau-absent"} == {"warn"}
+
+
+def test_secure_boot_with_an_enrolled_key_is_fine():
+    facts = nodes.healthy("rtx3060")
+    SECURE_BOOT(facts)
+    assert {r.severity for r in verify(nodes.node(facts)) if r.id == "secure-boot"} == {"ok"}
+
+
+def test_container_has_neither_a_clock_nor_a_kernel_log_of_its_own():
+    facts = nodes.healthy("t4")
+    facts["simulated"] = "simulated Tesla T4"
+    facts["system"].update(container=True, clock_synchronized=False)
+    facts["kernel_log"] = {"readable": False, "events": []}
+    found = {r.id: r for r in verify(nodes.node(facts))}
+    assert (found["clock"].severity, found["xids"].severity) == ("skipped", "skipped")
 
 
 def test_checks_say_what_they_prove_and_where_the_rule_comes_from():

@@ -45,6 +45,21 @@ def grave(facts):
     return {(r.id, r.severity, r.remediation) for r in verify(nodes.node(facts)) if r.severity in ("warn", "fail")}
 
 
+def keys(data):
+    """Return the keys of nested mappings; a reading that failed has none."""
+    if not isinstance(data, dict) or {"unsupported", "error"} & set(data):
+        return None
+    return {key: keys(value) for key, value in data.items()}
+
+
+def test_made_nodes_are_laid_out_as_read_ones(simulate):
+    read, made = simulate(next(path for path in MODELS if path.stem == "h100-sxm-8")), nodes.healthy("h100x8")
+    assert keys(made["nvml"]["gpus"][0]) == keys(read["nvml"]["gpus"][0])
+    assert keys(made["nvml"]["gpus"][0]["nvlink"]["links"][0]) == keys(read["nvml"]["gpus"][0]["nvlink"]["links"][0])
+    assert keys(made["nvml"]["peers"][0]) == keys(read["nvml"]["peers"][0])
+    assert keys(made["pci"]["gpus"][0]) == keys(read["pci"]["gpus"][0])
+
+
 @pytest.mark.parametrize("model", MODELS, ids=lambda path: path.stem)
 def test_simulated_model_has_no_finding(simulate, model):
     facts = simulate(model)
