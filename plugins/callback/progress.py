@@ -58,7 +58,9 @@ requirements:
 
 import atexit
 import importlib.util
+import shutil
 import sys
+import textwrap
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -89,6 +91,8 @@ if TYPE_CHECKING:
     from ansible.playbook.task import Task
 
 REFRESH_SECONDS = 0.25
+INDENT = " " * 6
+MIN_TEXT_WIDTH = 40
 VERDICT_COLORS = {
     "ok": C.COLOR_OK,
     "changed": C.COLOR_CHANGED,
@@ -282,8 +286,8 @@ class CallbackModule(CallbackBase):
     def _show_cause(self, failure: Failure) -> None:
         """Show a failure's cause and remedy."""
         if failure.refusal:
-            self._show(f"      GPULAB-{failure.refusal.code}  {failure.refusal.cause}", C.COLOR_ERROR)
-            self._show(f"      Remedy: {failure.refusal.remedy}")
+            self._show_wrapped(f"GPULAB-{failure.refusal.code}  {failure.refusal.cause}", C.COLOR_ERROR)
+            self._show_wrapped(f"Remedy: {failure.refusal.remedy}")
         else:
             self._show_indented(failure.message)
 
@@ -297,10 +301,17 @@ class CallbackModule(CallbackBase):
         label = self._get_item_label(result.result)
         return short_task(result.task.get_name()) + (f"  (item={label})" if label is not None else "")
 
+    def _show_wrapped(self, text: str, color: str | None = None) -> None:
+        """Show a sentence below the line it belongs to; on a terminal, broken between words."""
+        room = max(shutil.get_terminal_size().columns - len(INDENT), MIN_TEXT_WIDTH)
+        lines = textwrap.wrap(text, room, break_long_words=False) if sys.stdout.isatty() else [text]
+        for line in lines:
+            self._show(INDENT + line, color)
+
     def _show_indented(self, text: str) -> None:
-        """Show a message below the line it belongs to."""
+        """Show a message below the line it belongs to, as it is."""
         for line in text.strip("\n").splitlines():
-            self._show(f"      {line}")
+            self._show(INDENT + line)
 
     def _show(self, text: str, color: str | None = None) -> None:
         """Print now: whoever reads a pipe follows the run, too."""

@@ -29,6 +29,7 @@ CODES = {
         "Install Python 3.9 or later.",
     ),
     "H010": ("a file system of {host} is read-only: {detail}", "Look for disk errors there (dmesg), then remount it."),
+    "H011": ("this task needs root on the node and runs there as {user}", "Set become: true, or connect as root."),
     # H040 to H059: packages; line is the essential line of what the package manager printed
     "H055": ("this node has none of the package managers that gpulab knows: apt", "Use Debian 12 or 13."),
     "H040": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),

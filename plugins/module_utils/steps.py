@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import re
 import shlex
 import time
@@ -109,6 +110,18 @@ def last_lines(log: Path) -> list[str]:
     except FileNotFoundError:
         return []
     return clean_lines(text)[-TAIL_LINES:]
+
+
+def running_boot(booted: Path = Path("/run/systemd/system"), proc: Path = Path("/proc")) -> str:
+    """Return the name of the running boot, on a node that can run steps.
+
+    Raises Refusal H011 for another user than root, S002 where systemd is not the first process.
+    """
+    if os.geteuid() != 0:
+        raise refuse("H011", user=pwd.getpwuid(os.geteuid()).pw_name)
+    if not booted.is_dir():
+        raise refuse("S002")
+    return (proc / "sys/kernel/random/boot_id").read_text().strip()
 
 
 class Step:

@@ -96,11 +96,10 @@ refusal:
 
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Status, Step
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Status, Step, running_boot
 
 POLL_INTERVAL = 0.5
 
@@ -118,10 +117,7 @@ def follow(step: Step, seconds: float) -> Status:
 def operate(module: AnsibleModule) -> dict[str, object]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
-    if not Path("/run/systemd/system").is_dir():
-        raise refuse("S002")
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    step = Step(params["name"], module.run_command, boot_id)
+    step = Step(params["name"], module.run_command, running_boot())
     found = None
     if params["operation"] == "start":
         environment = {name: str(value) for name, value in params["environment"].items()}

@@ -129,14 +129,13 @@ refusal:
 
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
 
 LOCK_WAIT = 5.0
 LOCK_INTERVAL = 0.5
@@ -190,8 +189,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     if module.get_bin_path("apt-get") is None:
         raise refuse("H055")
     wishes = apt.Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold")))
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    step = Step(params["transaction"], module.run_command, boot_id)
+    step = Step(params["transaction"], module.run_command, running_boot())
     host = Apt(module.run_command, step, recommends=params["recommends"], lock_timeout=params["lock_timeout"])
     if params["operation"] == "wait":
         return wait_for_lock(host)

@@ -5,7 +5,13 @@ import subprocess
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step, clean_lines, script
+from ansible_collections.gpulab.node.plugins.module_utils.steps import (
+    Command,
+    Step,
+    clean_lines,
+    running_boot,
+    script,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -234,3 +240,19 @@ def test_lines_are_what_a_terminal_would_show(text, lines):
 @given(st.text())
 def test_no_line_moves_the_cursor(text):
     assert not any(re.search(r"[\x00-\x08\x0b-\x1f\x7f]", line) for line in clean_lines(text))
+
+
+def test_a_node_booted_with_systemd_names_its_boot(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert re.fullmatch(r"[0-9a-f-]{36}", running_boot(tmp_path))
+
+
+def test_steps_need_systemd_and_root(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(Refusal) as refused:
+        running_boot(tmp_path / "absent")
+    assert refused.value.code == "S002"
+    monkeypatch.setattr("os.geteuid", lambda: 1)
+    with pytest.raises(Refusal) as refused:
+        running_boot(tmp_path)
+    assert refused.value.code == "H011"

@@ -1,0 +1,228 @@
+"""Transactions on a node whose dpkg and apt-get are played: they print what a table says."""
+
+import json
+import os
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import apt_host
+from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
+
+ROW = "{}\tamd64\t1\tinstall\t{}\n"
+URIS = "After this operation, {} of additional disk space will be used.\n'http://m/x' x.deb {} SHA256:aa\n"
+
+
+class Node:
+    """Answers dpkg and apt-get; keeps what was called."""
+
+    def __init__(self):
+        """Have only dpkg, and room for everything."""
+        self.packages = {"dpkg": "installed"}
+        self.simulation = "Inst x (1 D [all])\nInst lib (1 D [all])\n"
+        self.simulation_rc, self.errors = 0, ""
+        self.uris = URIS.format("1 kB", 1000)
+        self.no_act_rc = 0
+        self.unit = "active"
+        self.called = []
+
+    def __call__(self, argv):
+        """Run a command."""
+        self.called.append(argv)
+        if argv[0] == "dpkg-query":
+            return 0, "".join(ROW.format(*row) for row in self.packages.items()), ""
+        if "--simulate" in argv:
+            return self.simulation_rc, self.simulation, self.errors
+        if "--print-uris" in argv:
+            return 0, self.uris, ""
+        if "--no-act" in argv:
+            return self.no_act_rc, "", ""
+        if "--property=ActiveState" in argv:
+            return 0, self.unit, ""
+        return 0, "", ""
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+@pytest.fixture
+def step(node, tmp_path):
+    return Step("driver", node, "boot", tmp_path)
+
+
+@pytest.fixture
+def host(node, step, tmp_path, monkeypatch):
+    monkeypatch.setattr(apt_host, "SYSTEM", tmp_path)
+    monkeypatch.setattr(apt_host, "ARCHIVES", tmp_path)
+    return Apt(node, step, recommends=False, lock_timeout=1)
+
+
+WISHES = Wishes(present=("x",))
+
+
+def test_a_transaction_is_recorded_with_what_it_brings(host, node, step):
+    node.packages["lib"] = "config-files"
+    transaction = host.prepare(WISHES, WISHES)
+    assert transaction["argv"][-2:] == ["install", "x"]
+    assert (transaction["new"], transaction["residual"]) == (["lib", "x"], ["lib"])
+    assert json.loads((step.directory / "transaction.json").read_text()) == transaction
+
+
+def test_what_nobody_asked_to_remove_stays(host, node):
+    node.simulation = "Remv other [1]\nRemv old [1]\nInst x (1 D [all])\n"
+    with pytest.raises(Refusal) as refused:
+        host.prepare(Wishes(("x",), ("old",)), Wishes(("x",), ("old",)))
+    assert refused.value.code == "H051"
+    assert "other." in refused.value.cause
+    assert "old" not in refused.value.cause
+
+
+def test_what_does_not_fit_is_refused_before_it_is_recorded(host, node, step):
+    node.uris = URIS.format("9,000,000 GB", 1000)
+    with pytest.raises(Refusal) as refused:
+        host.prepare(WISHES, WISHES)
+    assert refused.value.code == "H050"
+    assert not (step.directory / "transaction.json").exists()
+
+
+def test_downloads_and_growth_on_one_file_system_add_up(host, node, monkeypatch):
+    free = 500 * apt_host.MEBIBYTE
+    monkeypatch.setattr(apt_host.os, "statvfs", lambda _path: SimpleNamespace(f_bavail=free, f_frsize=1))
+    node.uris = URIS.format("300 MB", 50_000_000)
+    host.prepare(WISHES, WISHES)
+    node.uris = URIS.format("300 MB", 250_000_000)
+    with pytest.raises(Refusal):
+        host.prepare(WISHES, WISHES)
+
+
+def test_a_simulation_that_fails_is_explained(host, node):
+    node.simulation_rc, node.errors = 100, "E: Unable to locate package x\n"
+    with pytest.raises(Refusal) as refused:
+        host.prepare(WISHES, WISHES)
+    assert refused.value.code == "H049"
+
+
+def test_holds_go_before_the_transaction_and_come_after_it(host, node):
+    wishes = Wishes(("x",), hold=("x",), unhold=("dpkg",))
+    host.prepare(wishes, wishes)
+    commands = [argv[:2] for argv in node.called]
+    assert commands.index(["apt-mark", "unhold"]) < commands.index(["apt-get", "--yes"])
+    node.packages["x"] = "installed"
+    host.finish(wishes)
+    assert ["apt-mark", "hold", "x"] in node.called
+
+
+def test_success_that_is_none_is_refused(host, node):
+    node.packages["x"] = "half-configured"
+    with pytest.raises(Refusal) as refused:
+        host.finish(WISHES)
+    assert refused.value.code == "H053"
+
+
+def start(host, step):
+    transaction = host.prepare(WISHES, WISHES)
+    step.start(Command(tuple(transaction["argv"])), 60)
+    return transaction
+
+
+def test_a_transaction_that_runs_is_found_by_its_wishes(host, step):
+    assert host.interrupted_transaction(WISHES) is None
+    transaction = start(host, step)
+    assert host.interrupted_transaction(WISHES) == transaction
+
+
+def test_a_transaction_with_other_wishes_is_refused_while_it_runs(host, node, step):
+    start(host, step)
+    with pytest.raises(Refusal) as refused:
+        host.interrupted_transaction(Wishes(("y",)))
+    assert refused.value.code == "S003"
+    node.unit = "inactive"
+    assert host.interrupted_transaction(Wishes(("y",))) is None
+
+
+def test_a_transaction_whose_end_was_heard_is_over(host, step):
+    start(host, step)
+    (step.directory / "result").write_text('{"rc": 0, "ended": 1}')
+    assert host.interrupted_transaction(WISHES)
+    step.acknowledge()
+    assert host.interrupted_transaction(WISHES) is None
+
+
+def test_an_undo_takes_off_all_that_was_brought_and_nothing_else(host, node, step):
+    start(host, step)
+    node.packages.update({"x": "half-configured", "lib": "installed", "bystander": "installed"})
+    _refusal, names, script = host.diagnose()
+    assert names == ["lib", "x"]
+    assert "bystander" not in script
+
+
+def test_an_undo_leaves_what_others_need_by_now(host, node, step):
+    start(host, step)
+    node.packages.update({"x": "half-configured", "lib": "installed"})
+    node.no_act_rc = 1
+    assert host.diagnose()[1] == ["x"]
+
+
+def test_a_failure_before_anything_was_unpacked_has_no_undo(host, step):
+    start(host, step)
+    assert host.diagnose()[1:] == ([], "")
+
+
+def test_a_failed_build_is_told_by_its_first_error_and_its_log_is_kept(host, step, tmp_path, monkeypatch):
+    start(host, step)
+    monkeypatch.setattr(apt_host.dkms, "make_log", lambda _module, _version: tmp_path / "make.log")
+    (tmp_path / "make.log").write_text("a.c:1:1: error: too few arguments\n")
+    step.log.write_text(
+        "Error! Bad return status for module build on kernel: 6.1 (x86_64)\n"
+        "Consult /var/lib/dkms/nvidia/535/build/make.log for more information.\n"
+    )
+    refusal = host.diagnose()[0]
+    assert refusal.code == "D001"
+    assert "nvidia 535 for kernel 6.1: a.c:1:1: error: too few arguments" in refusal.cause
+    (tmp_path / "make.log").unlink()  # the undo takes DKMS's own away
+    assert "too few" in (step.directory / "make.log").read_text()
+
+
+def test_an_interrupted_dpkg_is_refused(host, tmp_path, monkeypatch):
+    monkeypatch.setattr(apt_host, "JOURNAL", tmp_path / "updates")
+    host.check_not_interrupted()
+    (tmp_path / "updates").mkdir()
+    host.check_not_interrupted()
+    (tmp_path / "updates" / "0001").touch()
+    with pytest.raises(Refusal) as refused:
+        host.check_not_interrupted()
+    assert refused.value.code == "H047"
+
+
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """Make package lists and a source file of the wanted ages, in seconds; None for lists that never were."""
+    monkeypatch.setattr(apt_host.time, "time", lambda: NOW)
+    monkeypatch.setattr(apt_host, "LISTS", tmp_path / "partial")
+    monkeypatch.setattr(apt_host, "SOURCES", (tmp_path / "sources.list", tmp_path / "absent"))
+
+    def make(lists, source):
+        (tmp_path / "sources.list").touch()
+        os.utime(tmp_path / "sources.list", (NOW - source, NOW - source))
+        if lists is not None:
+            (tmp_path / "partial").mkdir()
+            os.utime(tmp_path / "partial", (NOW - lists, NOW - lists))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("lists", "source", "stale"),
+    [(None, 0, True), (100, 200, False), (100, 99, True), (4000, 5000, True)],
+    ids=["never-updated", "fresh", "older-than-a-source", "too-old"],
+)
+def test_lists_are_stale_when_old_or_older_than_their_sources(host, sources, lists, source, stale):
+    sources(lists, source)
+    assert (host.update(3600) is not None) is stale

@@ -1,0 +1,164 @@
+"""What the action does with what the node answers; the node is played."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.action import packages as action
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+
+TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "after": "x 1\n"}}
+TODO = {"changed": True, "todo": True, "update": None, "lock_holder": None}
+FAILURE = {"code": "H052", "cause": "a package's own script failed.", "remedy": "Read it."}
+BROUGHT = {"failure": FAILURE, "undo": ["x", "y"], "script": "dpkg --remove x y"}
+OK = Outcome(0, 1.0, [], "/log", "started")
+BAD = Outcome(100, 1.0, [], "/log", "started")
+
+
+class Played(action.ActionModule):
+    """The action with a node that answers from a table and steps that end as told."""
+
+    def __init__(self, answers, **steps):
+        """answers: by operation, the last one repeated. steps: by name, an outcome or a refusal."""
+        self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in answers.items()}
+        self.steps = steps
+        self.asked, self.ran, self.said = [], [], []
+
+    def call_module(self, name, args):
+        """Answer a module call."""
+        assert name == "packages"
+        self.asked.append(args["operation"])
+        answers = self.answers.get(args["operation"], [{}])
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def run_step(self, step):
+        """End a step as told."""
+        self.ran.append((step.name, step.argv))
+        end = self.steps.get(step.name.replace("-", "_"), OK)
+        if isinstance(end, Refusal):
+            raise end
+        return end
+
+    def report(self, _step, _seconds, line):
+        """Note what the operator would see."""
+        self.said.append(line)
+
+    def names(self):
+        """Return the names of the steps that ran."""
+        return [name for name, _argv in self.ran]
+
+
+def test_nothing_to_do_is_one_call():
+    played = Played({"look": {"changed": False}})
+    assert played.carry_out({"present": ["x"]}) == {"changed": False}
+    assert (played.asked, played.ran) == (["look"], [])
+
+
+def test_check_mode_is_one_call_with_a_diff():
+    played = Played({"look": {"changed": True, "diff": TRANSACTION["diff"]}})
+    assert played.carry_out({"present": ["x"]}) == {"changed": True, "diff": TRANSACTION["diff"]}
+    assert (played.asked, played.ran) == (["look"], [])
+
+
+def test_a_transaction_is_prepared_run_and_verified():
+    played = Played({"look": TODO, "prepare": {"transaction": TRANSACTION}})
+    result = played.carry_out({"present": ["x"], "transaction": "driver"})
+    assert result["changed"]
+    assert result["diff"] == TRANSACTION["diff"]
+    assert played.ran == [("driver", TRANSACTION["argv"])]
+    assert played.asked == ["look", "prepare", "finish"]
+
+
+def test_stale_lists_are_refreshed_first():
+    played = Played({"look": {**TODO, "update": ["apt-get", "update"]}, "prepare": {"transaction": TRANSACTION}})
+    played.carry_out({"present": ["x"]})
+    assert played.names() == ["packages-lists", "packages"]
+
+
+def test_lists_that_cannot_be_refreshed_stop_it_before_anything_changes():
+    answers = {"look": {**TODO, "update": ["apt-get", "update"]}, "diagnose": BROUGHT}
+    played = Played(answers, packages_lists=BAD)
+    with pytest.raises(Refusal):
+        played.carry_out({"present": ["x"]})
+    assert played.names() == ["packages-lists"]
+
+
+def test_a_transaction_left_by_a_former_run_is_resumed_as_it_was():
+    played = Played({"look": {"changed": True, "transaction": TRANSACTION}})
+    assert played.carry_out({"present": ["x"]})["diff"] == TRANSACTION["diff"]
+    assert played.ran == [("packages", TRANSACTION["argv"])]
+    assert "prepare" not in played.asked
+
+
+def test_a_lock_is_waited_for_and_its_holder_shown():
+    answers = {"look": {**TODO, "lock_holder": "A"}, "wait": [{"lock_holder": "B"}, {"lock_holder": None}]}
+    played = Played({**answers, "prepare": {"transaction": TRANSACTION}})
+    played.carry_out({"present": ["x"]})
+    assert played.said == ["waiting: A", "waiting: B"]
+    assert played.names() == ["packages"]
+
+
+def test_a_lock_that_stays_is_refused_with_its_holder(monkeypatch):
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(action.time, "monotonic", lambda: next(clock))
+    played = Played({"look": {**TODO, "lock_holder": "A"}, "wait": {"lock_holder": "apt of x.service"}})
+    with pytest.raises(Refusal) as refused:
+        played.carry_out({"present": ["x"], "lock_timeout": 35})
+    assert refused.value.code == "H054"
+    assert "apt of x.service" in refused.value.cause
+    assert played.ran == []
+
+
+def test_a_failed_transaction_is_undone_and_says_so():
+    played = Played(
+        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT, "audit": {"audit": ""}},
+        packages=BAD,
+    )
+    result = played.carry_out({"present": ["x"]})
+    assert played.ran[1] == ("packages-undo", ["sh", "-c", BROUGHT["script"]])
+    assert (result["failed"], result["undone"], result["audit"]) == (True, ["x", "y"], "")
+    assert result["refusal"]["code"] == "H052"
+    assert "The 2 packages that it brought are removed again." in result["msg"]
+
+
+def test_an_undo_that_fails_and_what_dpkg_finds_are_said():
+    played = Played(
+        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT, "audit": {"audit": "x is\nhalf"}},
+        packages=BAD,
+        packages_undo=BAD,
+    )
+    cause = played.carry_out({"present": ["x"]})["refusal"]["cause"]
+    assert "could not be removed again, see /log" in cause
+    assert "x is half" in cause
+
+
+def test_a_failure_that_brought_nothing_has_nothing_to_undo():
+    nothing = {"failure": FAILURE, "undo": [], "script": ""}
+    played = Played(
+        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": nothing, "audit": {"audit": ""}},
+        packages=BAD,
+    )
+    assert played.carry_out({"present": ["x"]})["refusal"] == FAILURE
+    assert played.names() == ["packages"]
+
+
+def test_a_transaction_that_ran_into_its_timeout_is_undone():
+    timeout = refuse("S005", name="packages", seconds=1, line="x", log="/log")
+    played = Played(
+        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT, "audit": {"audit": ""}},
+        packages=timeout,
+    )
+    assert played.carry_out({"present": ["x"]})["refusal"]["code"] == "S005"
+    assert played.names() == ["packages", "packages-undo"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        refuse("S003", name="packages", command="other", log="/log"),
+        refuse("S007", name="packages", seconds=300, detail="away"),
+    ],
+)
+def test_what_may_still_run_is_not_undone(refusal):
+    played = Played({"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT}, packages=refusal)
+    with pytest.raises(Refusal):
+        played.carry_out({"present": ["x"]})
+    assert played.names() == ["packages"]
