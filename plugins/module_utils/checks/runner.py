@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     board,
+    containers,
     driver,
     host,
     kernel_log,
@@ -32,7 +33,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 )
 
 # What must hold before anything else comes first; a report shows its checks in this order.
-SUBJECTS = (driver, software, services, kernel_log, board, memory, thermal, pcie, links, host)
+SUBJECTS = (driver, software, services, containers, kernel_log, board, memory, thermal, pcie, links, host)
 
 
 def checks() -> list[Check]:

@@ -369,6 +369,7 @@ PLAN = {
 def old_driver(version: str) -> Any:
     """Return an injection of another driver, in the same version everywhere."""
     return all_of(
+        put("containers.cdi.0.library", version),
         put("modules.nvidia.version", version),
         put("driver.library", version),
         put("nvml.driver_version", version),
@@ -446,4 +447,51 @@ HOST = [
     Fault("a reboot is pending", "t4", put("reboot.reasons", ["nouveau is bound"]), "reboot-pending", "reboot", "info"),
 ]
 
-HARDWARE_FAULTS = LINKS + MEMORY + THERMAL + BOARD + XIDS + HOST
+CONTAINERS = [
+    Fault(
+        "daemon.json is not JSON",
+        "h100x8",
+        put("containers.docker.invalid", "Expecting value: line 3"),
+        "container-runtime",
+        "configure",
+        says="does not start",
+    ),
+    Fault(
+        "Docker does not know the GPUs",
+        "l40s",
+        put("containers.docker.runtimes", []),
+        "container-runtime",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "Docker without any settings", "t4", put("containers.docker", None), "container-runtime", "configure", "warn"
+    ),
+    Fault(
+        "CDI specification of an earlier driver",
+        "a100-pcie-x2",
+        put("containers.cdi.0.library", OLD),
+        "cdi-specification",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "CDI specification names missing files",
+        "b200x8",
+        put("containers.cdi.0.missing", ["/dev/nvidia7"]),
+        "cdi-specification",
+        "configure",
+        "warn",
+        says="/dev/nvidia7",
+    ),
+    Fault(
+        "container toolkit runs the container's ldconfig",
+        "v100x4",
+        put("containers.toolkit_ldconfig", "/sbin/ldconfig"),
+        "toolkit-ldconfig",
+        "configure",
+        "warn",
+    ),
+]
+
+HARDWARE_FAULTS = LINKS + MEMORY + THERMAL + BOARD + XIDS + HOST + CONTAINERS

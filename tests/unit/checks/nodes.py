@@ -272,6 +272,13 @@ def healthy(model: str) -> dict[str, Any]:
             "services": {
                 "nvidia-fabricmanager": {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"},
             },
+            "containers": {
+                "docker": {"invalid": None, "runtimes": ["nvidia"], "default_runtime": None, "cdi": None},
+                "cdi": [
+                    {"path": "/var/run/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "library": DRIVER, "missing": []}
+                ],
+                "toolkit_ldconfig": "@/sbin/ldconfig",
+            },
             "kernel_log": {"readable": True, "events": []},
             "reboot": {"reasons": []},
         }

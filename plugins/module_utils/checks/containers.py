@@ -1,0 +1,86 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check how container engines are given the GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
+GPU_KIND = "nvidia.com/gpu"
+
+
+@check("container-runtime", proves="Docker's settings are sound and let containers have GPUs", source=INSTALL_GUIDE)
+def container_runtime(node: Node) -> Iterator[Result]:
+    """Expect Docker to know NVIDIA's runtime or CDI, once the toolkit is there."""
+    docker = node.facts.optional("containers.docker")
+    if not node.facts.optional("engines.docker"):
+        yield skipped("Docker is not installed")
+    elif docker and docker.get("invalid"):
+        yield fail(
+            "/etc/docker/daemon.json is not valid, so Docker does not start again",
+            "configure",
+            observed=docker["invalid"],
+            expected="a JSON object",
+        )
+    elif not node.facts.optional("engines.nvidia_container_toolkit"):
+        yield skipped("no NVIDIA Container Toolkit is installed (see container-toolkit)")
+    elif docker and ("nvidia" in docker["runtimes"] or docker.get("cdi")):
+        yield ok("Docker knows how to give containers GPUs", docker["runtimes"])
+    else:
+        yield warn(
+            "Docker is not set up for GPUs",
+            "configure",
+            expected="the runtime nvidia, or the feature cdi",
+            reason="nvidia-ctk runtime configure --runtime=docker",
+        )
+
+
+@check("cdi-specification", proves="CDI specifications describe the driver that is installed", source=CDI_GUIDE)
+def cdi_specification(node: Node) -> Iterator[Result]:
+    """Find specifications of an earlier driver: containers that use them do not start."""
+    specifications = [found for found in node.facts["containers.cdi"] if found.get("kind") == GPU_KIND]
+    driver = node.facts.optional("driver.library")
+    stale = [
+        found
+        for found in specifications
+        if found.get("missing") or (driver and found.get("library") and found["library"] != driver)
+    ]
+    for found in stale:
+        missing = found.get("missing", [])
+        yield warn(
+            f"{found['path']} was made for another driver",
+            "configure",
+            observed=found.get("library") or f"{len(missing)} files are missing",
+            expected=driver,
+            reason=f"not there: {', '.join(missing[:3])}" if missing else "nvidia-ctk cdi generate renews it",
+        )
+    if not specifications:
+        yield skipped("there is no CDI specification of NVIDIA GPUs")
+    elif not stale:
+        yield ok(f"{len(specifications)} CDI specifications describe driver {driver}")
+
+
+@check(
+    "toolkit-ldconfig",
+    proves="the container toolkit runs the host's ldconfig, not the container's (CVE-2024-0136, CVE-2024-0137)",
+    source="https://github.com/NVIDIA/product-security",
+)
+def toolkit_ldconfig(node: Node) -> Iterator[Result]:
+    """Expect the path to be marked as the host's with @."""
+    ldconfig = node.facts.optional("containers.toolkit_ldconfig")
+    if not ldconfig:
+        yield skipped("the toolkit's config.toml names no ldconfig")
+    elif ldconfig.startswith("@"):
+        yield ok("ldconfig is the host's", ldconfig)
+    else:
+        yield warn("ldconfig would be the container's own", "configure", observed=ldconfig, expected=f"@{ldconfig}")

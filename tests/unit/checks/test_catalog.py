@@ -1,0 +1,52 @@
+"""profiles.yml and xids.yml are complete, and speak the checks' language."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks
+
+CATALOG = Path(__file__).parents[3] / "catalog"
+EXPECTED = {"pcie_width", "nvlink_links"}
+
+
+def read(name):
+    return yaml.safe_load((CATALOG / name).read_text(encoding="utf-8"))
+
+
+def test_every_board_of_the_catalog_has_one_profile():
+    devices = [device for profile in read("profiles.yml")["profiles"] for device in profile["devices"]]
+    assert len(devices) == len(set(devices))
+    assert set(devices) == {device for gpu in read("gpus.yml")["gpus"] for device in gpu["pci_ids"]}
+
+
+@pytest.mark.parametrize("profile", read("profiles.yml")["profiles"], ids=lambda profile: profile["name"])
+def test_profile_names_what_checks_know(profile):
+    known = {check.requires for check in checks() if check.requires} | {"nvlink", "fabric_state", "mig"}
+    assert set(profile["capabilities"]) <= known
+    assert set(profile) - {"name", "devices", "form", "fabric", "capabilities", "source"} <= EXPECTED
+    assert set(profile["source"]) <= set(read("profiles.yml")["sources"])
+    assert (profile["form"] in ("pcie", "sxm", "superchip"), profile["fabric"] in ("none", "nvswitch")) == (True, True)
+    assert ("nvlink" in profile["capabilities"]) == ("nvlink_links" in profile)
+
+
+def test_every_board_with_ecc_reports_its_spare_memory():
+    for profile in read("profiles.yml")["profiles"]:
+        capabilities = set(profile["capabilities"])
+        assert ("ecc" in capabilities) == bool(capabilities & {"remapped_rows", "retired_pages"})
+
+
+@pytest.mark.parametrize("record", read("xids.yml")["xids"], ids=lambda record: str(record["xid"]))
+def test_xid_has_a_known_severity_and_remedy(record):
+    assert record["severity"] in SEVERITIES
+    assert record["remedy"] in REMEDIES
+    assert record["meaning"]
+
+
+def test_xids_follow_nvidias_action_unless_a_note_says_why():
+    severities = {"RESTART_APP": "info", "IGNORE": "info", "RESET_GPU": "fail", "RESTART_BM": "fail", None: "warn"}
+    for record in read("xids.yml")["xids"]:
+        if record["action"] in severities and "note" not in record:
+            assert record["severity"] == severities[record["action"]], record
+    assert len({record["xid"] for record in read("xids.yml")["xids"]}) == len(read("xids.yml")["xids"]) == 109
