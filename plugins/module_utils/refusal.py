@@ -30,6 +30,10 @@ CODES = {
     ),
     "H010": ("a file system of {host} is read-only: {detail}", "Look for disk errors there (dmesg), then remount it."),
     "H011": ("this task needs root on the node and runs there as {user}", "Set become: true, or connect as root."),
+    "H012": (
+        "Ansible can make no temporary directory on {host}: {detail}",
+        "Check that the node is up and that this user can write there, or set ansible_remote_tmp to /tmp/.ansible.",
+    ),
     # H040 to H059: packages; line is the essential line of what the package manager printed
     "H055": ("this node has none of the package managers that gpulab knows: apt", "Use Debian 12 or 13."),
     "H040": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),

@@ -13,19 +13,18 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The first pattern found names the cause; one line of what matched is shown as its detail.
-_CAUSES = [
+# Code and what tells of it, in the order in which they are tried; the line that matches is shown as the detail.
+_OF_CONNECTIONS = [
     ("H006", r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED|authenticity of host"),
     ("H007", r"Could not resolve hostname|Name or service not known"),
     ("H005", r"Permission denied \([a-z,-]+\)|Authentication failed|Too many authentication failures"),
+]
+_OF_MODULES = [
     ("H003", r"Missing sudo password|a (?:terminal|password) is required|no tty present"),
     ("H004", r"Incorrect sudo password|not in the sudoers file|is not allowed to execute|may not run sudo"),
     ("H008", r"No space left on device|Disk quota exceeded"),
     ("H010", r"Read-only file system"),
-    (
-        "H009",
-        r"future feature annotations is not defined|requires a minimum of Python|SyntaxError: invalid syntax",
-    ),
+    ("H009", r"future feature annotations is not defined|requires a minimum of Python|SyntaxError: invalid syntax"),
     (
         "H002",
         (
@@ -34,9 +33,11 @@ _CAUSES = [
             r"|exec: \S*python[0-9.]*: not found|\S*python[0-9.]*: not found|\"\S*python[0-9.]*\": (?:stat|executable)"
         ),
     ),
+    ("H012", r"Failed to create temporary directory"),
 ]
-_PATTERNS = [(code, re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)) for code, pattern in _CAUSES]
-_TEXTS = ("msg", "module_stderr", "stderr", "module_stdout")
+# Where Ansible speaks; what a command said (stderr) is about its own business.
+_TEXTS = ("msg", "module_stderr", "module_stdout")
+DETAIL_LENGTH = 300
 
 
 def explain(result: Mapping[str, Any], host: str, *, unreachable: bool = False) -> Refusal | None:
@@ -48,8 +49,8 @@ def explain(result: Mapping[str, Any], host: str, *, unreachable: bool = False) 
     if own:
         return Refusal(own["code"], own["cause"], own["remedy"])
     text = "\n".join(str(result[key]) for key in _TEXTS if result.get(key))
-    for code, pattern in _PATTERNS:
-        match = pattern.search(text)
+    for code, pattern in [*(_OF_CONNECTIONS if unreachable else []), *_OF_MODULES]:
+        match = re.search(f"^.*(?:{pattern}).*$", text, re.MULTILINE)
         if match:
             return refuse(code, host=host, detail=_one_line(match[0]))
     if unreachable:
@@ -58,6 +59,8 @@ def explain(result: Mapping[str, Any], host: str, *, unreachable: bool = False) 
 
 
 def _one_line(text: str) -> str:
-    """Return a message without line breaks and without the words Ansible puts before it."""
+    """Return a message without line breaks, without the words Ansible puts around it, and of bounded length."""
     line = " ".join(text.replace("\\r\\n", " ").split())
-    return re.sub(r"^(?:Task failed: |Action failed: |Failed to connect to the host via ssh: )+", "", line)
+    line = re.sub(r"^(?:Task failed: |Action failed: |Failed to connect to the host via ssh: )+", "", line)
+    line = re.sub(r"^(Failed to create temporary directory)\..* (exited with result )", r"\1, mkdir \2", line)
+    return line if len(line) <= DETAIL_LENGTH else line[: DETAIL_LENGTH - 1] + "…"

@@ -32,6 +32,21 @@ FAILED = [
     ("H009", {"module_stderr": "SyntaxError: future feature annotations is not defined\n", "msg": "MODULE FAILURE"}),
     ("H010", {"msg": "[Errno 30] Read-only file system: '/etc/x'"}),
 ]
+TMP = (
+    "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have"
+    ' permissions on the target directory. Failed command was: ( umask 77 && mkdir -p "` echo ~/.ansible/tmp `" ),'
+    " exited with result 1, stderr output: mkdir: cannot create directory '/nonexistent': Permission denied"
+)
+
+
+def test_a_long_message_is_cut_to_what_matters():
+    refusal = explain({"msg": TMP}, "node1", unreachable=True)
+    assert refusal.code == "H012"
+    assert refusal.cause.endswith(
+        "Failed to create temporary directory, mkdir exited with result 1, stderr output: mkdir: cannot create"
+        " directory '/nonexistent': Permission denied."
+    )
+    assert len(explain({"msg": "x" * 5000}, "node1", unreachable=True).cause) < 400
 
 
 @pytest.mark.parametrize(("code", "text"), UNREACHABLE)
@@ -54,6 +69,8 @@ def test_why_a_task_failed(code, result):
         {"msg": "Could not find the requested service nosuch: host"},
         {"msg": "non-zero return code", "stderr": "make: python.mk: No such file or directory"},
         {"msg": "Permission denied: '/root/x'"},
+        {"msg": "Request failed: <urlopen error [Errno -2] Name or service not known>"},
+        {"msg": "non-zero return code", "stderr": "SyntaxError: invalid syntax", "rc": 1},
         {},
     ],
 )
