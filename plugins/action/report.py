@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
 
 ARGUMENTS = {"directory": {"type": "path"}, "baseline": {"type": "path"}}
@@ -47,19 +48,27 @@ class ActionModule(ActionBase):
 
 
 def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return facts and results of each host of the play, failed and unreachable ones included."""
-    hostvars = task_vars["hostvars"]
-    hosts = {}
+    """Return what the document is built from, for each host of the play, failed and unreachable ones included."""
+    hostvars, hosts = task_vars["hostvars"], {}
     for name in task_vars["ansible_play_hosts_all"]:
         known = hostvars[name]
+        facts, verdict = known["ansible_facts"], known.get("gpulab_verify") or {}
         hosts[name] = {
-            "facts": known["ansible_facts"].get("gpulab"),
-            "verify": known.get("gpulab_verify"),
-            "reading": known.get("gpulab_reading"),
+            "facts": facts.get("gpulab"),
+            "plan": facts.get("gpulab_plan"),
+            "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
+            "reading": _ending(known.get("gpulab_reading") or {}),
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
     plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
+    for host in plain.values():
+        judged = "declared" in host["verify"]
+        host["results"] = judge(host["facts"], host["plan"], host["verify"]["declared"]) if judged else []
     return plain
+
+
+def _ending(reading: dict[str, Any]) -> dict[str, Any]:
+    return {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
 
 
 def _earlier(path: str | None) -> dict[str, Any] | None:

@@ -245,7 +245,7 @@ CODES = {
         "Run again once it is reachable: a step that still runs, or has ended, is picked up.",
     ),
     "S008": ("the long step {name} failed with status {rc}, its last line: {line}", "Read {log} on the node."),
-    # V: proof
+    # V: the proof of a node
     "V001": (
         "{host} is not proven fit; findings of severity {level} or above: {count}",
         "Each finding below names its own.",

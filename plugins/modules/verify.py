@@ -67,8 +67,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-results:
-  description: The answer of every check.
+findings:
+  description: The answers of severity V(warn) and V(fail). All answers are in the report.
   returned: when the node has facts
   type: list
   elements: dict
@@ -77,7 +77,7 @@ results:
       description: Name of the check.
       type: str
     severity:
-      description: One of V(ok), V(skipped), V(info), V(unknown), V(warn), V(fail).
+      description: V(warn) or V(fail).
       type: str
     summary:
       description: What was found, in one line.
@@ -95,7 +95,7 @@ results:
       description: The GPU that this is about, with its index, uuid and bus_id.
       type: dict
     reason:
-      description: The cause of a finding, or why a check was not made.
+      description: The cause of the finding.
       type: str
     remediation:
       description: The remedy, one word of a fixed vocabulary.
@@ -103,13 +103,18 @@ results:
     source:
       description: Where the check's rule comes from.
       type: str
+declared:
+  description: What the operator declared, with which M(gpulab.node.report) judges the node again.
+  returned: when the node has facts
+  type: dict
 counts:
   description: How many results there are of each severity.
   returned: when the node has facts
   type: dict
   sample: {ok: 41, skipped: 3, info: 0, unknown: 0, warn: 1, fail: 0}
 worst:
-  description: The gravest severity among the results.
+  description: The gravest severity among the results, from V(skipped) and V(ok) by V(info), V(unknown) and V(warn) to
+    V(fail).
   returned: when the node has facts
   type: str
 """

@@ -38,8 +38,9 @@ FINDINGS = ("fail", "warn", "unknown", "info")
 def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"facts", "verify", "reading"}: its gpulab facts, the result of the verify task and
-    that of gpu_facts, each None where it is not there. created is the time of the run, ISO 8601 in UTC.
+    hosts maps each host's name to {"facts", "results", "verify", "reading"}: its gpulab facts (None where they were not
+    read), the results of its checks (empty where it was not judged), and how the tasks verify and gpu_facts ended.
+    created is the time of the run, ISO 8601 in UTC.
     """
     compared = fleet.compare({name: Facts(host["facts"]) for name, host in hosts.items() if host["facts"]})
     entries = [_host(name, host, compared.get(name, [])) for name, host in sorted(hosts.items())]
@@ -61,7 +62,7 @@ def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
 def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any]:
     facts = Facts(host["facts"] or {})
     state, detail = _state(host)
-    results = list((host["verify"] or {}).get("results") or []) + [result.as_dict() for result in compared]
+    results = host["results"] + [result.as_dict() for result in compared]
     return {
         "name": name,
         "state": state,
@@ -79,9 +80,9 @@ def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any
 
 def _state(host: dict[str, Any]) -> tuple[str, str | None]:
     """Return (state, detail): verified, unreachable, or failed before it could be judged."""
-    if (host["verify"] or {}).get("results"):
+    if host["results"]:
         return "verified", None
-    for task in (host["reading"] or {}, host["verify"] or {}):
+    for task in (host["reading"], host["verify"]):
         if task.get("unreachable"):
             return "unreachable", str(task.get("msg", ""))
         if task.get("failed"):

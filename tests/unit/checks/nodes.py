@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
-from ansible_collections.gpulab.node.plugins.plugin_utils.proof_catalog import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import catalog
 
 DRIVER = "580.178.04"
 KERNEL, NEXT_KERNEL = "6.1.0-49-amd64", "6.1.0-50-amd64"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 
 from unit.checks import nodes
@@ -12,13 +12,13 @@ from unit.checks.test_faults import FAULTS
 
 CREATED = "2026-11-21T01:00:00Z"
 HOSTILE = "<script>document.title='pwned'</script>&\"'\x1b"
-UNREACHABLE = {"facts": None, "verify": None, "reading": {"unreachable": True, "msg": "Connection refused"}}
+NOTHING = {"facts": None, "results": [], "verify": {}, "reading": {}}
+UNREACHABLE = {**NOTHING, "reading": {"unreachable": True, "msg": "Connection refused"}}
 
 
 def judged(facts: dict[str, Any]) -> dict[str, Any]:
     """Return a host whose facts were read and judged."""
-    results = [result.as_dict() for result in verify(nodes.node(facts))]
-    return {"facts": facts, "verify": {"results": results, "failed": False}, "reading": {"changed": False}}
+    return {**NOTHING, "facts": facts, "results": judge(facts, None, {})}
 
 
 def faulty(*names: str) -> dict[str, Any]:
@@ -50,13 +50,13 @@ def hostile() -> dict[str, Any]:
 
 def mixed() -> dict[str, Any]:
     """Return a document of healthy, failing, simulated, unreachable and unjudged hosts."""
-    failed = {"facts": None, "verify": {"failed": True, "msg": "GPULAB-V002 ..."}, "reading": None}
+    failed = {**NOTHING, "verify": {"failed": True, "msg": "GPULAB-V002 ..."}}
     hosts = {
         "good": judged(nodes.healthy("h100x8")),
         "bad": faulty("GPU lost", "XID 79"),
         "lab": simulated(),
         "away": UNREACHABLE,
-        "early": {"facts": None, "verify": None, "reading": None},
+        "early": NOTHING,
         "failed": failed,
     }
     return document.build(hosts, CREATED)

@@ -92,6 +92,7 @@ def test_healthy_node_passes_and_a_warning_fails_it_on_demand(play, tmp_path):
     status, output, report = play(hosts, playbook)
     assert status == 0, output
     assert {host["name"]: host["verdict"] for host in report["hosts"]} == {"good": "ok", "warned": "warn"}
+    assert {host["counts"]["unknown"] for host in report["hosts"]} == {0}
     status, output, _ = play(hosts, playbook, verify_fail_on="warn")
     assert status == 2
     assert "warn persistence [GPU 0000:19:00.0]: persistence mode is off. configure:" in output
@@ -99,9 +100,11 @@ def test_healthy_node_passes_and_a_warning_fails_it_on_demand(play, tmp_path):
 
 def test_declared_number_of_gpus_comes_from_the_command_line(play, tmp_path):
     hosts = {"good": {**LOCAL, "made_facts": nodes.healthy("t4")}}
-    status, output, _ = play(hosts, made_facts(tmp_path), verify_expected_gpus="2")
+    status, output, report = play(hosts, made_facts(tmp_path), verify_expected_gpus="2")
     assert status == 2
     assert "1 GPUs on the PCI bus, 2 declared" in output
+    assert [r["id"] for r in report["hosts"][0]["results"] if r["severity"] == "fail"] == ["gpu-count"]
+    assert "driver-match" not in output  # what is well is not printed
 
 
 def test_baseline_that_is_no_report_is_refused(play, tmp_path):

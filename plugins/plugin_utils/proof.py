@@ -1,0 +1,44 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge a node: its facts, its plan and what the operator declared, compared with the catalogue."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
+
+CATALOG = Path(__file__).resolve().parents[2] / "catalog"
+
+
+def judge(facts: dict[str, Any], plan: dict[str, Any] | None, declared: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the results of all checks as plain data.
+
+    declared is what Node takes, and "profile": values that replace those of every board's profile.
+    """
+    node = Node(Facts(facts), Facts(plan) if plan else None, catalog(declared.get("profile")), declared)
+    return [result.as_dict() for result in runner.verify(node)]
+
+
+def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
+    """Return the records that checks compare with; changes replace values in every board's profile."""
+    return {
+        "profiles": {
+            device: {**record, **(changes or {})}
+            for record in _read("profiles.yml")["profiles"]
+            for device in record["devices"]
+        },
+        "xids": {record["xid"]: record for record in _read("xids.yml")["xids"]},
+        "container_toolkit": _read("container_toolkit.yml"),
+        "branches": {record["branch"]: record for record in _read("driver_branches.yml")["branches"]},
+    }
+
+
+@cache
+def _read(name: str) -> Any:
+    return yaml.safe_load((CATALOG / name).read_text(encoding="utf-8"))
