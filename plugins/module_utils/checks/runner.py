@@ -12,6 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     containers,
     driver,
     host,
+    infiniband,
     kernel_log,
     links,
     memory,
@@ -33,7 +34,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 )
 
 # What must hold before anything else comes first; a report shows its checks in this order.
-SUBJECTS = (driver, software, services, containers, kernel_log, board, memory, thermal, pcie, links, host)
+SUBJECTS = (driver, software, services, containers, kernel_log, board, memory, thermal, pcie, links, infiniband, host)
 
 
 def checks() -> list[Check]:

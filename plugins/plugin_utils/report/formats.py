@@ -108,4 +108,4 @@ def _verdict(host: dict[str, Any]) -> str:
 def _tally(host: dict[str, Any]) -> str:
     if host["state"] != "verified":
         return str(host["detail"] or "")
-    return ", ".join(f"{number} {name}" for name, number in host["counts"].items() if number)
+    return ", ".join(f"{number} {name}" for name, number in reversed(host["counts"].items()) if number)

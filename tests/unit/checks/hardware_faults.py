@@ -165,6 +165,38 @@ LINKS = [
     ),
 ]
 
+INFINIBAND = [
+    Fault(
+        "InfiniBand port down",
+        "h100x8",
+        all_of(put("infiniband.3.state", "down"), put("infiniband.3.physical_state", "polling")),
+        "infiniband",
+        "check_seating",
+        "warn",
+        says="mlx5_3 port 1 is down",
+    ),
+    Fault(
+        "InfiniBand port slower than the others",
+        "h200x8",
+        put("infiniband.0.rate_gbps", 200.0),
+        "infiniband",
+        "check_seating",
+        "warn",
+        says="200 Gb/s",
+    ),
+    Fault("no subnet manager", "h100x8", put("infiniband.5.state", "init"), "infiniband", "start_service", "warn"),
+    Fault(
+        "no way from GPUs to the network",
+        "h100x8",
+        all_of(
+            put("modules.nvidia_peermem.loaded", value=False), put("kernels.0.nvidia_module_flavour", "proprietary")
+        ),
+        "gpudirect",
+        "configure",
+        "warn",
+    ),
+]
+
 MEMORY = [
     Fault(
         "ECC off on an H100",
@@ -494,4 +526,4 @@ CONTAINERS = [
     ),
 ]
 
-HARDWARE_FAULTS = LINKS + MEMORY + THERMAL + BOARD + XIDS + HOST + CONTAINERS
+HARDWARE_FAULTS = LINKS + MEMORY + THERMAL + BOARD + XIDS + HOST + CONTAINERS + INFINIBAND

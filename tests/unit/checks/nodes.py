@@ -224,6 +224,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "nvidia": {"loaded": True, "version": DRIVER},
                 "nouveau": {"loaded": False, "version": None},
                 "nova_core": {"loaded": False, "version": None},
+                "nvidia_peermem": {"loaded": bool(spec.get("nvswitches")), "version": None},
             },
             "nouveau": {"blacklisted": True, "bound": []},
             "driver": {
@@ -279,6 +280,7 @@ def healthy(model: str) -> dict[str, Any]:
                 ],
                 "toolkit_ldconfig": "@/sbin/ldconfig",
             },
+            "infiniband": [_port(number) for number in range(2 * spec.get("nvswitches", 0))],
             "kernel_log": {"readable": True, "events": []},
             "reboot": {"reasons": []},
         }
@@ -293,6 +295,17 @@ def unshared(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _active(spec: dict[str, Any]) -> int:
     return int(spec.get("active", spec.get("links", 0)))
+
+
+def _port(number: int) -> dict[str, Any]:
+    return {
+        "device": f"mlx5_{number}",
+        "port": 1,
+        "link_layer": "infiniband",
+        "state": "active",
+        "physical_state": "linkup",
+        "rate_gbps": 400.0,
+    }
 
 
 def _pci(spec: dict[str, Any], address: str) -> dict[str, Any]:
