@@ -57,7 +57,6 @@ requirements:
 """
 
 import atexit
-import importlib.util
 import shutil
 import sys
 import textwrap
@@ -69,6 +68,7 @@ from ansible import constants as C  # noqa: N812 - its name in every plugin of A
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.live_region import HAS_RICH, LiveRegion
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Receiver
 from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import (
     Failure,
@@ -124,15 +124,13 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._board = RunBoard(time.monotonic())
         self._receiver: Receiver | None = None
-        self._region: Any = None
+        self._region: LiveRegion | None = None
         self._watcher: threading.Thread | None = None
 
     def v2_playbook_on_start(self, playbook: Playbook) -> None:  # noqa: ARG002 - Ansible's signature
         """Open the channel, and the live lines on a terminal."""
         self._receiver = Receiver()
-        if sys.stdout.isatty() and importlib.util.find_spec("rich"):
-            from ansible_collections.gpulab.node.plugins.plugin_utils.live_region import LiveRegion  # noqa: PLC0415
-
+        if HAS_RICH and sys.stdout.isatty():
             self._region = LiveRegion(self._display)
         self._watcher = threading.Thread(target=self._watch, name="gpulab-progress", daemon=True)
         self._watcher.start()

@@ -18,10 +18,15 @@ import threading
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import Row, duration
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+try:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    HAS_RICH = True
+except ImportError:  # then nobody makes a region
+    HAS_RICH = False
 if TYPE_CHECKING:
     from ansible.utils.display import Display
 
