@@ -84,6 +84,22 @@ def test_node_that_cannot_be_read_is_reported_with_its_error(play):
     assert "Traceback" not in output
 
 
+def test_host_that_failed_earlier_in_the_run_is_named(play, tmp_path):
+    site = [
+        {
+            "hosts": "gpu-nodes",
+            "gather_facts": False,
+            "tasks": [{"ansible.builtin.fail": {"msg": "no"}, "when": "inventory_hostname == 'broken'"}],
+        },
+        {"ansible.builtin.import_playbook": str(ROOT / "playbooks/verify.yml")},
+    ]
+    (tmp_path / "site.yml").write_text(yaml.safe_dump(site), encoding="utf-8")
+    status, _, report = play({"here": LOCAL, "broken": LOCAL}, tmp_path / "site.yml")
+    assert status == 2
+    assert states(report) == {"broken": "failed", "here": "verified"}
+    assert "earlier in this run" in report["hosts"][0]["detail"]
+
+
 def test_healthy_node_passes_and_a_warning_fails_it_on_demand(play, tmp_path):
     warned = nodes.healthy("rtx4090x2")
     warned["nvml"]["gpus"][0]["persistence"] = False
