@@ -101,15 +101,19 @@ def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
     )
 
 
-def install_command(todo: Wishes, *, recommends: bool, lock_timeout: int, simulate: str = "") -> list[str]:
+def install_command(
+    todo: Wishes, *, recommends: bool, lock_timeout: int, changes_held: bool, simulate: str = ""
+) -> list[str]:
     """Return the one apt-get call that fulfils the wishes; simulate is "--simulate" or "--print-uris"."""
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
+    held = ["--allow-change-held-packages"] if changes_held else []
     return [
         "apt-get",
         "--yes",
         "--quiet",
         *([simulate] if simulate else []),
         *downgrade,
+        *held,
         *options(lock_timeout),
         "--option=Dpkg::Options::=--force-confdef",
         "--option=Dpkg::Options::=--force-confold",
@@ -154,6 +158,12 @@ def parse_plan(report: str) -> Plan:
         else:
             plan.install[name] = after
     return plan
+
+
+def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Package]) -> list[str]:
+    """Return the packages on hold that a plan changes although the wishes do not name them as theirs to hold."""
+    changed = {name for name in (*plan.change, *plan.remove) if name in packages and packages[name].held}
+    return sorted(changed - {*wishes.hold, *wishes.unhold})
 
 
 def parse_sizes(report: str) -> tuple[int, int]:

@@ -33,10 +33,11 @@ TRANSACTION = "transaction.json"
 class Apt:
     """Package transactions by apt-get on this node. call runs an argument list: (rc, output, errors)."""
 
-    def __init__(self, call: Call, step: Step, *, recommends: bool, lock_timeout: int) -> None:
-        """Remember how to call apt-get; nothing is read yet."""
+    def __init__(self, call: Call, step: Step, wishes: apt.Wishes, *, recommends: bool, lock_timeout: int) -> None:
+        """Remember what is wanted and how to call apt-get; nothing is read yet."""
         self._call = call
         self._step = step
+        self._wishes = wishes
         self._recommends = recommends
         self._lock_timeout = lock_timeout
 
@@ -44,7 +45,11 @@ class Apt:
         """Return what dpkg knows."""
         return apt.parse_packages(self._call(list(apt.QUERY))[1])
 
-    def interrupted_transaction(self, wishes: apt.Wishes) -> dict[str, Any] | None:
+    def todo(self) -> apt.Wishes:
+        """Return the wishes that do not hold yet."""
+        return apt.open_wishes(self._wishes, self.packages())
+
+    def interrupted_transaction(self) -> dict[str, Any] | None:
         """Return the transaction of these wishes that a former run left running or unheard; None when there is none.
 
         Raises Refusal S003 when a transaction with other wishes runs under this name.
@@ -53,7 +58,7 @@ class Apt:
         if status.state not in {"running", "finished"} or self._step.acknowledged():
             return None
         transaction = self._read_transaction()
-        if transaction.get("wishes") == _plain(wishes):
+        if transaction["wishes"] == _plain(self._wishes):
             return transaction
         if status.state == "running":
             raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
@@ -81,35 +86,40 @@ class Apt:
         rc, out, err = self._call(self._install(todo, "--simulate"))
         return apt.parse_plan(out), out, (out + err if rc else "")
 
-    def prepare(self, wishes: apt.Wishes, todo: apt.Wishes) -> dict[str, Any]:
+    def prepare(self) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
 
-        Raises Refusal H049 and the like from the simulation, H050 (space), H051 (would remove more than asked).
+        Raises Refusal H049 and the like from the simulation, H050 (space), H051 and H056 (would remove, or change
+        what is on hold, more than asked).
         """
-        if todo.unhold:
-            self._call(["apt-mark", "unhold", *todo.unhold])
+        todo, known, left = self.todo(), self.packages(), self._read_transaction()
         plan, _out, errors = self.simulate(todo)
         if errors:
             raise apt_failure.classify(errors, str(self._step.log))
-        unasked = sorted(set(plan.remove) - set(todo.absent))
+        unasked = sorted(set(plan.remove) - set(self._wishes.absent))
         if unasked:
             raise refuse("H051", names=", ".join(unasked))
+        foreign = apt.foreign_holds(plan, self._wishes, known)
+        if foreign:
+            raise refuse("H056", names=", ".join(foreign))
         self._check_space(todo)
-        known = self.packages()
+        new = {name for name in plan.install if not apt.is_on_disk(known, name)}
+        # What a former run brought and left broken, cut off before it could undo it.
+        new.update(name for name in left["new"] if apt.is_on_disk(known, name) and not apt.is_installed(known, name))
         transaction = {
-            "wishes": _plain(wishes),
+            "wishes": _plain(self._wishes),
             "argv": self._install(todo),
             "diff": apt.diff(plan, todo),
-            "new": sorted(name for name in plan.install if not apt.is_on_disk(known, name)),
+            "new": sorted(new),
             "residual": sorted(name for name in plan.install if name in known),
         }
         self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._step.directory / TRANSACTION).write_text(json.dumps(transaction))
         return transaction
 
-    def finish(self, wishes: apt.Wishes) -> None:
-        """Put on hold what is to be held. Raises Refusal H053 when a wish does not hold after all."""
-        todo = apt.open_wishes(wishes, self.packages())
+    def finish(self) -> None:
+        """Put on hold what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
+        todo = self.todo()
         unmet = [*todo.present, *todo.absent]
         if unmet:
             raise refuse("H053", names=", ".join(unmet), log=self._step.log)
@@ -117,6 +127,7 @@ class Apt:
             self._call(["apt-mark", "hold", *todo.hold])
         if todo.unhold:
             self._call(["apt-mark", "unhold", *todo.unhold])
+        self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
         """Return why the transaction failed, the packages to take off again, and the script that does it."""
@@ -131,7 +142,8 @@ class Apt:
         return self._explain(report), names, script
 
     def audit(self) -> str:
-        """Return what dpkg finds inconsistent; empty when nothing is."""
+        """Close a failed transaction; return what dpkg finds inconsistent, empty when nothing is."""
+        self._close_transaction()
         return self._call(["dpkg", "--audit"])[1].strip()
 
     def _explain(self, report: str) -> Refusal:
@@ -166,8 +178,15 @@ class Apt:
 
     def _install(self, todo: apt.Wishes, simulate: str = "") -> list[str]:
         return apt.install_command(
-            todo, recommends=self._recommends, lock_timeout=self._lock_timeout, simulate=simulate
+            todo,
+            recommends=self._recommends,
+            lock_timeout=self._lock_timeout,
+            changes_held=bool(self._wishes.hold or self._wishes.unhold),
+            simulate=simulate,
         )
+
+    def _close_transaction(self) -> None:
+        (self._step.directory / TRANSACTION).unlink(missing_ok=True)
 
     def _read_transaction(self) -> dict[str, Any]:
         try:

@@ -84,6 +84,10 @@ CODES = {
         "the package system is in use since {seconds} s: {holder}",
         "Let that process end, or stop it, and run again.",
     ),
+    "H056": (
+        "the installation would change packages that are on hold: {names}",
+        "Name them in hold or unhold if they may change; nothing was changed.",
+    ),
     "H059": ("apt-get failed: {line}", "Read {log} on the node."),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (

@@ -35,7 +35,7 @@ options:
     elements: str
     default: []
   hold:
-    description: Packages that the package manager may not change from now on.
+    description: Packages that nothing but this transaction, or another that names them here, may change.
     type: list
     elements: str
     default: []
@@ -141,18 +141,18 @@ LOCK_WAIT = 5.0
 LOCK_INTERVAL = 0.5
 
 
-def look(host: Apt, wishes: apt.Wishes, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+def look(host: Apt, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Say what is to do: nothing, a former run's transaction, or a new one. Raises Refusal."""
-    left = host.interrupted_transaction(wishes)
+    left = host.interrupted_transaction()
     if left and not check_mode:
         return {"changed": True, "transaction": left}
-    todo = apt.open_wishes(wishes, host.packages())
+    todo = host.todo()
     if todo == apt.Wishes():
         return {"changed": False}
     if check_mode:
         return {"changed": True, **foresee(host, todo)}
     if not (todo.present or todo.absent):
-        host.finish(wishes)
+        host.finish()
         return {"changed": True, "diff": apt.diff(apt.Plan(), todo)}
     host.check_not_interrupted()
     update = host.update(params["cache_valid_time"]) if params["update_cache"] else None
@@ -190,20 +190,20 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         raise refuse("H055")
     wishes = apt.Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold")))
     step = Step(params["transaction"], module.run_command, running_boot())
-    host = Apt(module.run_command, step, recommends=params["recommends"], lock_timeout=params["lock_timeout"])
+    host = Apt(module.run_command, step, wishes, recommends=params["recommends"], lock_timeout=params["lock_timeout"])
     if params["operation"] == "wait":
         return wait_for_lock(host)
     if params["operation"] == "prepare":
-        return {"transaction": host.prepare(wishes, apt.open_wishes(wishes, host.packages()))}
+        return {"transaction": host.prepare()}
     if params["operation"] == "finish":
-        host.finish(wishes)
+        host.finish()
         return {}
     if params["operation"] == "diagnose":
         refusal, names, script = host.diagnose()
         return {"failure": asdict(refusal), "undo": names, "script": script}
     if params["operation"] == "audit":
         return {"audit": host.audit()}
-    return look(host, wishes, params, check_mode=module.check_mode)
+    return look(host, params, check_mode=module.check_mode)
 
 
 def main() -> None:

@@ -119,15 +119,17 @@ def test_names_that_the_lists_do_not_have(report, names):
 
 
 def test_one_command_does_it_all():
-    command = apt.install_command(Wishes(("a", "b"), ("c",)), recommends=False, lock_timeout=7)
+    command = apt.install_command(Wishes(("a", "b"), ("c",)), recommends=False, lock_timeout=7, changes_held=False)
     assert command[-4:] == ["install", "a", "b", "c-"]
     assert "--option=APT::Install-Recommends=false" in command
     assert "--option=DPkg::Lock::Timeout=7" in command
-    assert "--allow-downgrades" not in command
+    assert not any(word.startswith("--allow") for word in command)
 
 
 def test_only_a_wanted_version_may_go_down():
-    assert "--allow-downgrades" in apt.install_command(Wishes(("a=1",)), recommends=True, lock_timeout=0)
+    assert "--allow-downgrades" in apt.install_command(
+        Wishes(("a=1",)), recommends=True, lock_timeout=0, changes_held=False
+    )
 
 
 def test_an_undo_names_its_packages_and_keeps_older_configuration():
@@ -150,3 +152,11 @@ def test_the_diff_has_one_package_a_line():
         "libncurses6 6.4-4",
         "tzdata 2025b",
     ]
+
+
+def test_holds_of_others_are_told_from_those_of_the_wishes(packages):
+    plan = Plan(change={"nvidia-kernel-dkms": ("535", "550"), "libc6": ("1", "2")})
+    assert apt.foreign_holds(plan, Wishes(("x",)), packages) == ["nvidia-kernel-dkms"]
+    assert apt.foreign_holds(Plan(remove={"nvidia-kernel-dkms": "535"}), Wishes(), packages) == ["nvidia-kernel-dkms"]
+    for ours in (Wishes(hold=("nvidia-kernel-dkms",)), Wishes(unhold=("nvidia-kernel-dkms",))):
+        assert apt.foreign_holds(plan, ours, packages) == []

@@ -11,7 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
 
-ROW = "{}\tamd64\t1\tinstall\t{}\n"
+ROW = "{}\tamd64\t1\t{}\t{}\n"
 URIS = "After this operation, {} of additional disk space will be used.\n'http://m/x' x.deb {} SHA256:aa\n"
 
 
@@ -20,7 +20,7 @@ class Node:
 
     def __init__(self):
         """Have only dpkg, and room for everything."""
-        self.packages = {"dpkg": "installed"}
+        self.packages, self.holds = {"dpkg": "installed"}, set()
         self.simulation = "Inst x (1 D [all])\nInst lib (1 D [all])\n"
         self.simulation_rc, self.errors = 0, ""
         self.uris = URIS.format("1 kB", 1000)
@@ -32,7 +32,8 @@ class Node:
         """Run a command."""
         self.called.append(argv)
         if argv[0] == "dpkg-query":
-            return 0, "".join(ROW.format(*row) for row in self.packages.items()), ""
+            wanted = {name: "hold" if name in self.holds else "install" for name in self.packages}
+            return 0, "".join(ROW.format(name, wanted[name], status) for name, status in self.packages.items()), ""
         if "--simulate" in argv:
             return self.simulation_rc, self.simulation, self.errors
         if "--print-uris" in argv:
@@ -55,27 +56,30 @@ def step(node, tmp_path):
 
 
 @pytest.fixture
-def host(node, step, tmp_path, monkeypatch):
+def make(node, step, tmp_path, monkeypatch):
+    """Return a function from wishes to the node's apt."""
     monkeypatch.setattr(apt_host, "SYSTEM", tmp_path)
     monkeypatch.setattr(apt_host, "ARCHIVES", tmp_path)
-    return Apt(node, step, recommends=False, lock_timeout=1)
+    return lambda *present, **others: Apt(node, step, Wishes(present, **others), recommends=False, lock_timeout=1)
 
 
-WISHES = Wishes(present=("x",))
+@pytest.fixture
+def host(make):
+    return make("x")
 
 
 def test_a_transaction_is_recorded_with_what_it_brings(host, node, step):
     node.packages["lib"] = "config-files"
-    transaction = host.prepare(WISHES, WISHES)
+    transaction = host.prepare()
     assert transaction["argv"][-2:] == ["install", "x"]
     assert (transaction["new"], transaction["residual"]) == (["lib", "x"], ["lib"])
     assert json.loads((step.directory / "transaction.json").read_text()) == transaction
 
 
-def test_what_nobody_asked_to_remove_stays(host, node):
+def test_what_nobody_asked_to_remove_stays(make, node):
     node.simulation = "Remv other [1]\nRemv old [1]\nInst x (1 D [all])\n"
     with pytest.raises(Refusal) as refused:
-        host.prepare(Wishes(("x",), ("old",)), Wishes(("x",), ("old",)))
+        make("x", absent=("old",)).prepare()
     assert refused.value.code == "H051"
     assert "other." in refused.value.cause
     assert "old" not in refused.value.cause
@@ -84,7 +88,7 @@ def test_what_nobody_asked_to_remove_stays(host, node):
 def test_what_does_not_fit_is_refused_before_it_is_recorded(host, node, step):
     node.uris = URIS.format("9,000,000 GB", 1000)
     with pytest.raises(Refusal) as refused:
-        host.prepare(WISHES, WISHES)
+        host.prepare()
     assert refused.value.code == "H050"
     assert not (step.directory / "transaction.json").exists()
 
@@ -93,63 +97,74 @@ def test_downloads_and_growth_on_one_file_system_add_up(host, node, monkeypatch)
     free = 500 * apt_host.MEBIBYTE
     monkeypatch.setattr(apt_host.os, "statvfs", lambda _path: SimpleNamespace(f_bavail=free, f_frsize=1))
     node.uris = URIS.format("300 MB", 50_000_000)
-    host.prepare(WISHES, WISHES)
+    host.prepare()
     node.uris = URIS.format("300 MB", 250_000_000)
     with pytest.raises(Refusal):
-        host.prepare(WISHES, WISHES)
+        host.prepare()
 
 
 def test_a_simulation_that_fails_is_explained(host, node):
     node.simulation_rc, node.errors = 100, "E: Unable to locate package x\n"
     with pytest.raises(Refusal) as refused:
-        host.prepare(WISHES, WISHES)
+        host.prepare()
     assert refused.value.code == "H049"
 
 
-def test_holds_go_before_the_transaction_and_come_after_it(host, node):
-    wishes = Wishes(("x",), hold=("x",), unhold=("dpkg",))
-    host.prepare(wishes, wishes)
-    commands = [argv[:2] for argv in node.called]
-    assert commands.index(["apt-mark", "unhold"]) < commands.index(["apt-get", "--yes"])
-    node.packages["x"] = "installed"
-    host.finish(wishes)
-    assert ["apt-mark", "hold", "x"] in node.called
+def test_packages_on_hold_change_only_where_they_are_named(make, node):
+    node.packages["held"] = "installed"
+    node.holds = {"held"}
+    node.simulation = "Inst held [1] (2 D [all])\n"
+    assert "--allow-change-held-packages" in make("held=2", hold=("held",)).prepare()["argv"]
+    with pytest.raises(Refusal) as refused:
+        make("held=2", hold=("other",)).prepare()
+    assert refused.value.code == "H056"
+    assert "held." in refused.value.cause
+
+
+def test_holds_are_set_when_the_packages_are_there(make, node):
+    node.packages.update({"x": "installed", "free": "installed"})
+    node.holds = {"free"}
+    make("x", hold=("x",), unhold=("free",)).finish()
+    assert [argv for argv in node.called if argv[0] == "apt-mark"] == [
+        ["apt-mark", "hold", "x"],
+        ["apt-mark", "unhold", "free"],
+    ]
 
 
 def test_success_that_is_none_is_refused(host, node):
     node.packages["x"] = "half-configured"
     with pytest.raises(Refusal) as refused:
-        host.finish(WISHES)
+        host.finish()
     assert refused.value.code == "H053"
 
 
 def start(host, step):
-    transaction = host.prepare(WISHES, WISHES)
+    transaction = host.prepare()
     step.start(Command(tuple(transaction["argv"])), 60)
     return transaction
 
 
 def test_a_transaction_that_runs_is_found_by_its_wishes(host, step):
-    assert host.interrupted_transaction(WISHES) is None
+    assert host.interrupted_transaction() is None
     transaction = start(host, step)
-    assert host.interrupted_transaction(WISHES) == transaction
+    assert host.interrupted_transaction() == transaction
 
 
-def test_a_transaction_with_other_wishes_is_refused_while_it_runs(host, node, step):
+def test_a_transaction_with_other_wishes_is_refused_while_it_runs(host, make, node, step):
     start(host, step)
     with pytest.raises(Refusal) as refused:
-        host.interrupted_transaction(Wishes(("y",)))
+        make("y").interrupted_transaction()
     assert refused.value.code == "S003"
     node.unit = "inactive"
-    assert host.interrupted_transaction(Wishes(("y",))) is None
+    assert make("y").interrupted_transaction() is None
 
 
 def test_a_transaction_whose_end_was_heard_is_over(host, step):
     start(host, step)
     (step.directory / "result").write_text('{"rc": 0, "ended": 1}')
-    assert host.interrupted_transaction(WISHES)
+    assert host.interrupted_transaction()
     step.acknowledge()
-    assert host.interrupted_transaction(WISHES) is None
+    assert host.interrupted_transaction() is None
 
 
 def test_an_undo_takes_off_all_that_was_brought_and_nothing_else(host, node, step):
@@ -158,6 +173,23 @@ def test_an_undo_takes_off_all_that_was_brought_and_nothing_else(host, node, ste
     _refusal, names, script = host.diagnose()
     assert names == ["lib", "x"]
     assert "bystander" not in script
+
+
+def test_what_a_run_brought_and_could_not_undo_is_undone_by_the_next(host, node, step):
+    start(host, step)
+    node.packages.update({"x": "half-configured", "lib": "installed"})
+    node.unit, node.simulation = "inactive", "Conf x (1 D [all])\n"
+    assert start(host, step)["new"] == ["x"]
+    assert host.diagnose()[1] == ["x"]
+
+
+@pytest.mark.parametrize("close", ["finish", "audit"])
+def test_a_transaction_that_is_closed_is_not_taken_up_again(host, node, step, close):
+    start(host, step)
+    node.packages.update({"x": "installed", "lib": "half-configured"})
+    getattr(host, close)()
+    node.simulation = ""
+    assert host.prepare()["new"] == []
 
 
 def test_an_undo_leaves_what_others_need_by_now(host, node, step):
