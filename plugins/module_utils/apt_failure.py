@@ -28,6 +28,7 @@ CAUSES = [
             r"|Cannot initiate the connection|Certificate verification failed|50\d +\w+.*\[IP"
         ),
     ),
+    ("H057", r"Held packages were changed"),
     ("H048", r"unmet dependencies|held broken packages|Unmet dependencies|Unable to correct problems"),
     ("H052", r"installed (?P<package>\S+) package (?P<script>\S+) script subprocess returned error exit status \d+"),
 ]

@@ -88,6 +88,10 @@ CODES = {
         "the installation would change packages that are on hold: {names}",
         "Name them in hold or unhold if they may change; nothing was changed.",
     ),
+    "H057": (
+        "what is wanted is on hold: {line}",
+        "Name the packages in hold (they change and stay held) or in unhold; apt-mark showhold lists them.",
+    ),
     "H059": ("apt-get failed: {line}", "Read {log} on the node."),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (

@@ -104,6 +104,11 @@ CASES = [
         ),
         "p-unmet : Depends: p-nosuch but it is not installable",
     ),
+    (
+        "H057",
+        "E: Held packages were changed and -y was used without --allow-change-held-packages.\n",
+        "Held packages",
+    ),
     ("H049", "E: Unable to locate package nosuch\n", "nosuch"),
     ("H049", "E: Package 'firefox' has no installation candidate\n", "firefox"),
     ("H049", "E: Version '9' for 'dkms' was not found\n", "dkms"),
