@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
         """Write the report and return where it is."""
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        _, arguments = self.validate_argument_spec(ARGUMENTS)
+        _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         now = datetime.now(timezone.utc)
         report = document.build(_hosts(task_vars), f"{now:%Y-%m-%dT%H:%M:%SZ}")
         try:

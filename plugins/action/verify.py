@@ -32,7 +32,7 @@ class ActionModule(ActionBase):
         """Return what was found, and fail where a finding is as grave as fail_on."""
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        _, arguments = self.validate_argument_spec(ARGUMENTS)
+        _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         host, known = task_vars["inventory_hostname"], task_vars["ansible_facts"]
         reading = task_vars.get("gpulab_reading") or {}
         if reading.get("unreachable"):
@@ -51,8 +51,8 @@ class ActionModule(ActionBase):
 
 def outcome(host: str, results: list[dict[str, Any]], fail_on: str) -> dict[str, Any]:
     """Return the task's result: what a person must look at, not all that is well, for Ansible prints it."""
-    bar = SEVERITIES.index(fail_on)
-    grave = [result for result in results if SEVERITIES.index(result["severity"]) >= bar]
+    threshold = SEVERITIES.index(fail_on)
+    grave = [result for result in results if SEVERITIES.index(result["severity"]) >= threshold]
     refusal = refuse("V001", host=host, count=len(grave), level=fail_on)
     return {
         "changed": False,

@@ -79,7 +79,7 @@ def _parse_one_line(file: str, text: str) -> list[Source]:
 
 
 def _parse_deb822(file: str, text: str) -> list[Source]:
-    sources = []
+    sources: list[Source] = []
     for stanza in re.split(r"\n\s*\n", text):
         fields: dict[str, str] = {}
         name = ""

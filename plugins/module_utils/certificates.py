@@ -18,7 +18,7 @@ def split(text: str) -> dict[str, str]:
 
     Raises ValueError when a block between the markers is not base64.
     """
-    certificates = {}
+    certificates: dict[str, str] = {}
     for match in PEM.finditer(text):
         try:
             der = base64.b64decode("".join(match.group(1).split()), validate=True)

@@ -12,8 +12,10 @@ import os
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import (
+    facts_containers,
     facts_driver,
     facts_host,
+    facts_infiniband,
     facts_initramfs,
     facts_kernel_log,
     facts_kernels,
@@ -68,6 +70,8 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "users_of_gpus": facts_users.read(node, answers["gpus"], os.getpid()),
         "filesystems": filesystems_query.facts(),
         "engines": engines_query.facts(),
+        "containers": facts_containers.read(node),
+        "infiniband": facts_infiniband.read(node),
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),
     }

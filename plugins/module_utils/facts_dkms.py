@@ -49,7 +49,8 @@ def installed_file(node: Node, kernel: str, file: str) -> dict[str, str] | None:
         home = f"{DKMS}/{record['module']}/{record['version']}/{kernel}"
         for architecture in node.names(home):
             built = f"{home}/{architecture}/module/{posixpath.basename(file)}"
-            if record["state"] == "installed" and node.size(built) == node.size(file) is not None:
+            size = node.size(file)
+            if record["state"] == "installed" and size is not None and node.size(built) == size:
                 return record
     return None
 

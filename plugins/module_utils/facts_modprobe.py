@@ -53,7 +53,7 @@ def blacklisted(texts: Iterable[str]) -> set[str]:
 def blacklisted_by_kernel(cmdline: str) -> set[str]:
     """Name the modules that the kernel's command line forbids."""
     options = [word.partition("=") for word in cmdline.split()]
-    lists = [value for key, _, value in options if key in {"modprobe.blacklist", "module_blacklist"}]
+    lists = [value for key, _equals, value in options if key in {"modprobe.blacklist", "module_blacklist"}]
     return {module_key(name) for value in lists for name in value.split(",") if name}
 
 

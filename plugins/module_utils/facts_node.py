@@ -117,7 +117,7 @@ class Node:
 
     def resolve(self, path: str) -> str:
         """Follow a path's last component through links, absolute ones from this root."""
-        for _ in range(_MOST_LINKS):
+        for _link in range(_MOST_LINKS):
             target = self.link(path)
             if target is None:
                 break

@@ -110,7 +110,7 @@ def unfinished_packages(status: str) -> list[str]:
     """Name the packages that dpkg began to install and did not end, from /var/lib/dpkg/status."""
     found = []
     for record in ("\n" + status).split("\nPackage: ")[1:]:
-        name, _, rest = record.partition("\n")
+        name, _newline, rest = record.partition("\n")
         words = rest.partition("\n")[0].split()
         if words[:1] == ["Status:"] and words[-1] in _UNFINISHED:
             found.append(name)

@@ -251,7 +251,7 @@ class Nvml:
 
     def numbers(self, function: str, count: int, *arguments: Any) -> list[int]:
         """Read several unsigned numbers that the function stores through one pointer each."""
-        results = [c_uint() for _ in range(count)]
+        results = [c_uint() for _index in range(count)]
         self.call(function, *arguments, *map(byref, results))
         return [result.value for result in results]
 

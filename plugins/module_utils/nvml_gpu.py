@@ -65,7 +65,7 @@ def reading(function: Callable[..., Any], *arguments: Any, **options: Any) -> An
 
 def sysfs_address(bus_id: str) -> str:
     """Turn NVML's 00000000:19:00.0 into the kernel's 0000:19:00.0, the key of the PCI facts."""
-    domain, _, rest = bus_id.lower().partition(":")
+    domain, _colon, rest = bus_id.lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 
 

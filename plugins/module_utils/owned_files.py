@@ -33,7 +33,7 @@ def plan(wanted: dict[str, str | None], current: dict[str, str | None], owner: s
     """Return what has to change.
 
     wanted maps each managed path to its content, empty or None for "no such file"; current maps the same paths to their
-    texts, None where there is no file. Raises Refusal H020 for a file that gpulab did not write and would have to change.
+    texts, None where there is no file. Raises Refusal H020 for a file that would have to change and is not gpulab's.
     """
     steps = []
     for path, content in wanted.items():

@@ -268,7 +268,7 @@ CODES = {
 
 
 @dataclass
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - users know it by this name, and it is data as well
     """A refusal as data, and as an exception where one is raised."""
 
     code: str

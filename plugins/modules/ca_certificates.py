@@ -78,10 +78,10 @@ def main() -> None:
         argument_spec={"certificates": {"type": "list", "elements": "str", "required": True}},
         supports_check_mode=True,
     )
-    store = next((store for store in STORES if module.get_bin_path(store[2][0])), None)
-    if store is None:
+    stores = [store for store in STORES if module.get_bin_path(store[2][0])]
+    if not stores:
         module.fail_json(msg="The node has no trust store that can be extended: install the package ca-certificates.")
-    directory, bundle, rebuild = store
+    directory, bundle, rebuild = stores[0]
     try:
         wanted = {k: v for text in module.params["certificates"] for k, v in certificates.split(text).items()}
     except ValueError as error:

@@ -171,7 +171,7 @@ def siblings_alike(node: Node) -> Iterator[Result]:
 def _unlike(siblings: list[Facts]) -> Iterator[Result]:
     for path, name, unit, remedy in ALIKE:
         values = [(gpu, gpu.get(path)) for gpu in siblings]
-        usual, _ = Counter(value for _, value in values).most_common(1)[0]
+        usual, _count = Counter(value for _gpu, value in values).most_common(1)[0]
         for gpu, value in values:
             if value != usual:
                 yield warn(
@@ -184,7 +184,7 @@ def _unlike(siblings: list[Facts]) -> Iterator[Result]:
                 )
     degrees = [(gpu, gpu.get("temperature.gpu")) for gpu in siblings if gpu.get("temperature.gpu") is not None]
     if len(degrees) >= ENOUGH_SIBLINGS:
-        middle = median(value for _, value in degrees)
+        middle = median(value for _gpu, value in degrees)
         for gpu, value in degrees:
             if value > middle + WARMER_CELSIUS:
                 yield warn(

@@ -113,5 +113,5 @@ def _by_range(pci_id: str, catalog: Catalog) -> Gpu:
 
 def _ranges(architecture: dict[str, Any]) -> Iterator[tuple[int, int]]:
     for text in architecture["pci_ranges"]:
-        first, _, last = text.partition("-")
+        first, _dash, last = text.partition("-")
         yield int(first, 16), int(last, 16)
