@@ -5,17 +5,22 @@ export ANSIBLE_HOME := $(CURDIR)/.ansible
 export MOLECULE_GLOB := molecule/*/molecule.yml
 export PYTHONUNBUFFERED := 1
 
+# program:package pairs, in Debian's names
+TEST_PROGRAMS := chromium:chromium
 LAB := ansible-playbook -i .lab/inventory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm bench plan-matrix \
-        fault-table build
+.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm bench \
+        plan-matrix fault-table build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what the lab and the tests need (programs, .venv, a container engine)
+setup: ## install what the lab needs (programs, .venv, a container engine)
 	@lab/setup.sh
+
+test-setup: ## install what the tests need beside that
+	@lab/setup.sh $(TEST_PROGRAMS)
 
 lab: lab-up ## start two nodes with simulated GPUs and run site.yml on them over SSH
 	@$(LAB) site.yml -l gpu-nodes
@@ -26,36 +31,42 @@ lab-up: setup ## start the lab's nodes only
 lab-down: setup ## remove the lab's nodes, network and keys
 	@ansible-playbook -i localhost, lab/down.yml
 
-lint: setup ## ansible-lint (production, strict), yamllint, ruff, mypy
+lint: test-setup ## ansible-lint (production, strict), yamllint, ruff, mypy
 	ansible-lint --config-file .config/ansible-lint.yml
 	yamllint --strict .
 	ruff check
 	ruff format --check
 	MYPYPATH=collections mypy --namespace-packages --explicit-package-bases -p ansible_collections.gpulab.node.plugins
 
-unit: setup ## unit tests
+unit: test-setup ## unit tests
 	pytest
 
-sanity: setup ## ansible-test sanity on the built artefact
+sanity: test-setup ## ansible-test sanity on the built artefact
 	tests/sanity.sh
 
-molecule: setup ## every molecule scenario; one of them: make molecule SCENARIO='-s nouveau'
+molecule: test-setup ## every molecule scenario; one of them: make molecule SCENARIO='-s nouveau'
 	molecule test $(or $(SCENARIO),--all)
 
-lab-test: setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
+lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
 	pytest tests/lab
 
-test: setup ## everything that CI runs
+test: test-setup ## everything that CI runs
 	tests/run.py
 
-test-full: setup ## the slow scenarios too
+test-full: test-setup ## the slow scenarios too
 	tests/run.py --full
 
-test-vm: setup ## boot the disk of a provisioned node in QEMU with its own kernel
+test-vm: test-setup ## boot the disk of a provisioned node in QEMU with its own kernel
 	tests/vm/run.sh
 
-bench: setup ## benchmarks, as ratios within one run
+bench: test-setup ## benchmarks, as ratios within one run
 	tests/bench/run.sh
+
+plan-matrix: setup ## what every GPU of the catalog gets on every system
+	python3 tests/plan_matrix.py
+
+fault-table: setup ## every injected fault, the check that finds it, the remedy
+	python3 tests/fault_table.py
 
 build: setup ## build the collection's artefact
 	ansible-galaxy collection build --force
