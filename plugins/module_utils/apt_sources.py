@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)\s*(?:#.*)?$")
+ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
 INSTALLER_FILES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
 
 
@@ -67,7 +67,7 @@ def render(lacks: dict[tuple[str, str, str], list[str]]) -> str:
 def _parse_one_line(file: str, text: str) -> list[Source]:
     sources = []
     for line in text.splitlines():
-        match = ONE_LINE.match(line.strip())
+        match = ONE_LINE.match(line.split("#")[0].strip())
         if match and match.group(1) == "deb":
             options = dict(pair.split("=", 1) for pair in (match.group(2) or "").split() if "=" in pair)
             sources.append(

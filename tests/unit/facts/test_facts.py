@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
 
 KEYS = [
     "schema", "simulated", "system", "pci", "kernels", "modules", "nouveau", "driver", "nvml", "users_of_gpus",
-    "filesystems", "engines", "services", "kernel_log", "reboot",
+    "filesystems", "engines", "containers", "infiniband", "services", "kernel_log", "reboot",
 ]  # fmt: skip
 KERNEL = "6.1.0-50-amd64"
 

@@ -1,0 +1,66 @@
+"""Every role keeps its promises: what it documents is what it defaults to."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import WISHES
+
+ROOT = Path(__file__).parents[2]
+ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
+# Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
+WITHOUT_SCENARIO = {"plan", "preflight", "reboot"}
+
+
+def load(path):
+    return (yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None) or {}
+
+
+@pytest.fixture(params=ROLES, ids=lambda path: path.name)
+def role(request):
+    return request.param
+
+
+@pytest.fixture
+def defaults(role):
+    return load(role / "defaults/main.yml")
+
+
+@pytest.fixture
+def options(role):
+    return load(role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+
+
+def test_every_default_is_documented(defaults, options):
+    assert set(defaults) == set(options)
+
+
+def test_documented_defaults_are_the_defaults(defaults, options):
+    assert {name: option.get("default") for name, option in options.items()} == defaults
+
+
+def test_every_option_is_described(options):
+    assert all(option.get("description") for option in options.values())
+
+
+def test_variables_carry_the_role_name(role, defaults):
+    assert all(name.startswith(f"{role.name}_") for name in defaults)
+    assert all(name.startswith(f"__{role.name}_") for name in load(role / "vars/main.yml"))
+
+
+def test_wishes_are_declared_alike(role, options):
+    """A wish that carries a role's name is an option of that role, with the same type, choices and default."""
+    for wish in WISHES:
+        if wish.name.startswith(f"{role.name}_"):
+            option = options[wish.name]
+            assert option["type"] == wish.type
+            assert tuple(option.get("choices", ())) == wish.choices
+            assert (option.get("default") or None) == (wish.default or None)
+
+
+def test_a_scenario_shows_the_role(role):
+    assert role.name in WITHOUT_SCENARIO or (ROOT / "molecule" / role.name / "molecule.yml").exists()
+
+
+def test_the_role_is_named_in_the_readme(role):
+    assert f"`{role.name}`" in (ROOT / "README.md").read_text(encoding="utf-8")
