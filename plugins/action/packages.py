@@ -33,7 +33,7 @@ class ActionModule(LongStepAction):
                 self._update(seen["update"])
             seen["transaction"] = self._ask_packages("prepare")["transaction"]
         if "transaction" not in seen:
-            return {key: seen[key] for key in ("changed", "diff") if key in seen}
+            return {key: seen[key] for key in ("changed", "diff", "foreseen") if key in seen}
         transaction = seen["transaction"]
         outcome = self._run(transaction["argv"])
         if isinstance(outcome, Refusal) or outcome.rc != 0:

@@ -24,7 +24,9 @@ ENVIRONMENT = {
 }
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _ACTION = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]+)\])?(?: \((\S+))?")
-_URI = re.compile(r"^'[^']+' \S+ (\d+) ", re.MULTILINE)
+_URI = re.compile(r"^'[^']+' (\S+) (\d+) ", re.MULTILINE)
+# apt-get writes its caches and the input of its planner even when it only simulates.
+_WRITE_NOTHING = ("Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=", "Dir::Log::Planner=")
 _AFTER = re.compile(r"^After this operation, ([\d.,]+) (B|kB|MB|GB) of additional disk space", re.MULTILINE)
 _UNKNOWN = (
     re.compile(r"Unable to locate package (\S+)"),
@@ -104,14 +106,17 @@ def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
 def install_command(
     todo: Wishes, *, recommends: bool, lock_timeout: int, changes_held: bool, simulate: str = ""
 ) -> list[str]:
-    """Return the one apt-get call that fulfils the wishes; simulate is "--simulate" or "--print-uris"."""
+    """Return the one apt-get call that fulfils the wishes.
+
+    simulate is "--simulate" or "--print-uris"; the call then writes nothing at all.
+    """
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
     held = ["--allow-change-held-packages"] if changes_held else []
     return [
         "apt-get",
         "--yes",
         "--quiet",
-        *([simulate] if simulate else []),
+        *([simulate, *(f"--option={option}" for option in _WRITE_NOTHING)] if simulate else []),
         *downgrade,
         *held,
         *options(lock_timeout),
@@ -168,9 +173,14 @@ def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Package]) -> l
 
 def parse_sizes(report: str) -> tuple[int, int]:
     """Read the output of apt-get --print-uris: bytes to download, bytes more on the disk afterwards."""
-    download = sum(int(size) for size in _URI.findall(report))
+    download = sum(parse_downloads(report).values())
     after = _AFTER.search(report)
     return download, int(float(after[1].replace(",", "")) * _UNITS[after[2]]) if after else 0
+
+
+def parse_downloads(report: str) -> dict[str, int]:
+    """Read the output of apt-get --print-uris: bytes of each package file that is not on the node yet."""
+    return {file: int(size) for file, size in _URI.findall(report)}
 
 
 def parse_unknown(report: str) -> set[str]:

@@ -86,6 +86,10 @@ class Apt:
         rc, out, err = self._call(self._install(todo, "--simulate"))
         return apt.parse_plan(out), out, (out + err if rc else "")
 
+    def downloads(self, todo: apt.Wishes) -> dict[str, int]:
+        """Return the bytes of each package file that the transaction would download."""
+        return apt.parse_downloads(self._call(self._install(todo, "--print-uris"))[1])
+
     def prepare(self) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
 

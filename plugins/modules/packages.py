@@ -100,6 +100,27 @@ diff:
   description: The packages that change, one a line.
   returned: on change
   type: dict
+foreseen:
+  description: What the simulation found.
+  returned: on change, in check mode
+  type: dict
+  contains:
+    install:
+      description: Version of each package that is new.
+      type: dict
+    change:
+      description: Version before and after of each package that changes.
+      type: dict
+    remove:
+      description: Version of each package that goes.
+      type: dict
+    not_listed:
+      description: What the package lists do not have yet; it and what it depends on are missing in the rest.
+      type: list
+      elements: str
+    downloads:
+      description: Bytes of each package file that is not on the node yet.
+      type: dict
 found:
   description: V(started) by this task, V(attached) to a run of before, or its result V(picked_up).
   returned: on change, not in check mode
@@ -160,7 +181,7 @@ def look(host: Apt, params: dict[str, Any], *, check_mode: bool) -> dict[str, An
 
 
 def foresee(host: Apt, todo: apt.Wishes) -> dict[str, Any]:
-    """Return the diff of a simulation; packages that are not in the lists yet are named as such."""
+    """Return what a simulation found, and its diff; packages that are not in the lists yet are named as such."""
     not_listed: list[str] = []
     while True:
         plan, _out, errors = host.simulate(todo)
@@ -172,7 +193,10 @@ def foresee(host: Apt, todo: apt.Wishes) -> dict[str, Any]:
         todo = replace(todo, present=tuple(wish for wish in todo.present if wish not in missing))
     if errors and not not_listed:
         raise apt_failure.classify(errors, "apt-get --simulate")
-    return {"diff": apt.diff(plan, todo, tuple(not_listed))}
+    return {
+        "diff": apt.diff(plan, todo, tuple(not_listed)),
+        "foreseen": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
+    }
 
 
 def wait_for_lock(host: Apt) -> dict[str, Any]:
