@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Benchmarks, as ratios within one run on one machine: absolute times depend on what else the machine does.
+
+Needs the provisioned lab (`make lab`). Each figure is the least of several runs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RUNS = 3
+INVENTORY = [".lab/inventory"]
+
+
+def seconds(command: list[str]) -> float:
+    """Return the least wall time of a command that must succeed."""
+    times = []
+    for _run in range(RUNS):
+        start = time.monotonic()
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
+        times.append(time.monotonic() - start)
+    return min(times)
+
+
+def no_op_site() -> dict[str, float]:
+    """Return what a site.yml that changes nothing costs on one node, against one full reading of Ansible's own facts."""
+    site = seconds(["ansible-playbook", "-i", *INVENTORY, "site.yml", "-l", "node12"])
+    setup = seconds(["ansible", "-i", *INVENTORY, "node12", "-m", "ansible.builtin.setup"])
+    return {"site.yml, nothing to change (s)": site, "-m setup (s)": setup, "ratio": site / setup}
+
+
+def planning() -> dict[str, float]:
+    """Return what planning 1,000 hosts costs."""
+    output = subprocess.run(
+        [sys.executable, "tests/bench/plan.py"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300
+    ).stdout
+    return json.loads(output)
+
+
+def main() -> None:
+    """Run the benchmarks and print them."""
+    for title, benchmark in (("no-op site.yml", no_op_site), ("plan of 1,000 hosts", planning)):
+        print(f"== {title}", flush=True)
+        for name, value in benchmark().items():
+            print(f"   {name:34} {value:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
