@@ -28,7 +28,7 @@ def seconds(command: list[str]) -> float:
 
 
 def no_op_site() -> dict[str, float]:
-    """Return what a site.yml that changes nothing costs on one node, against one full reading of Ansible's own facts."""
+    """Return what a site.yml that changes nothing costs on one node, against one full fact gathering."""
     site = seconds(["ansible-playbook", "-i", *INVENTORY, "site.yml", "-l", "node12"])
     setup = seconds(["ansible", "-i", *INVENTORY, "node12", "-m", "ansible.builtin.setup"])
     return {"site.yml, nothing to change (s)": site, "-m setup (s)": setup, "ratio": site / setup}
