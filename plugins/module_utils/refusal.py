@@ -34,6 +34,7 @@ CODES = {
         "Ansible can make no temporary directory on {host}: {detail}",
         "Check that the node is up and that this user can write there, or set ansible_remote_tmp to /tmp/.ansible.",
     ),
+    "H013": ("{host} has no sudo: {detail}", "Install sudo there, or connect as root (ansible_user: root)."),
     # H040 to H059: packages; line is the essential line of what the package manager printed
     "H055": ("this node has none of the package managers that gpulab knows: apt", "Use Debian 12 or 13."),
     "H040": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),
@@ -93,6 +94,24 @@ CODES = {
         "Name the packages in hold (they change and stay held) or in unhold; apt-mark showhold lists them.",
     ),
     "H059": ("apt-get failed: {line}", "Read {log} on the node."),
+    # H060 to H063: a vendor's package repository
+    "H060": (
+        "the key of {origin} {found}; pinned is {pinned}",
+        "Nothing was written. Find out from the vendor which key is right before you change the pinned fingerprint.",
+    ),
+    "H061": (
+        "the key of the repository {name} cannot be fetched: {url}: {detail}",
+        "Check the node's network and APT's proxy, or hand in the key as a file. Nothing was written.",
+    ),
+    "H062": (
+        "{file} declares {url} already, signed by {found} and not by the pinned key {pinned}",
+        "Remove that file, or what installed it, if nothing else needs it; gpulab then declares the repository itself.",
+    ),
+    "H063": (
+        "{host} serves the repository {name} and also the distribution's archive ({other} in {file}), so that APT cannot"
+        " tell them apart by their host",
+        "Give the mirror of {name} a host name of its own; an alias in DNS is enough.",
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",
@@ -103,6 +122,10 @@ CODES = {
         "Install linux-headers-{kernel}; if no package server has it, boot a newer kernel first.",
     ),
     "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
+    "D010": (
+        "the plan takes the driver from {source} on {system}, and this version carries out APT plans only",
+        "Use Debian or Ubuntu, with nvidia_driver_source: nvidia or distribution. Nothing was changed.",
+    ),
     "H020": (
         "{path} exists and gpulab did not write it",
         "Move what you need of it into your inventory, then move the file away.",
@@ -229,6 +252,33 @@ CODES = {
         "environment {name}: {release} has no wheel for Python {python}",
         "Use Python {right}, or leave python out.",
     ),
+    "P037": ("the preview cannot be written to {path}: {detail}", "Name another file: -e plan_json=FILE."),
+    # I: the inventory and what is given on the command line
+    "I001": ("there is no variable {variable}", "{advice}"),
+    "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),
+    "I003": (
+        "{variable} is the number {value}, and it takes text: of a number, YAML drops the last zero of 580.10",
+        'Quote it, with every digit: "{value}".',
+    ),
+    "I004": (
+        "{variable} is the text {value}, and it takes true or false",
+        "Write true or false without quotes; on the command line: -e '{{\"{variable}\": true}}'.",
+    ),
+    "I005": ("{variable} is {value}, and it takes {expected}", "{advice}"),
+    "I006": ("{variable} is {value}, which is none of {choices}", "{advice}"),
+    "I007": ("{variable} is {value}, which has not the form it takes", "It takes: {description}"),
+    "I008": ("{variable} is {value}, less than {lowest}", "It takes: {description}"),
+    "I009": ("{variable} has no {field}", "Add {field}: {description}"),
+    "I010": ("{variable} has a field {field}, which there is not", "{advice}"),
+    "I011": ("{variable} holds {value} twice", "Give each a name of its own."),
+    "I012": ("{one} and {other} exclude each other: {reason}", "{way}."),
+    "I013": ("{variable} cannot be worked out: {detail}", "Define what it refers to, or correct its template."),
+    "I014": ("reboot_force names {value}, which is no host of this run", "{advice}"),
+    "I020": ("there is no host to work on: {detail}", "{advice}"),
+    "I021": ("no host type claims {hosts}", "Put each under one of {types}, and that under gpu-nodes."),
+    "I022": ("{types} both claim {host}", "Leave it under one of them."),
+    "I023": ("the group {group} of {hosts} is no host type", "Did you mean {near}?"),
+    "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove all but one."),
     # S: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (

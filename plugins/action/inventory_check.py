@@ -1,0 +1,53 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge the inventory of a play on the controller, once for all its hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, inventory_check
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
+
+# What is known only after the node was read; a variable made of it cannot be judged before.
+OF_THE_NODE = ("ansible_facts", "ansible_local")
+
+
+class ActionModule(ActionBase):
+    """Collect the variables of the play's hosts and fail with everything that is wrong with them."""
+
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return success, or one line for each refusal."""
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        self.validate_argument_spec({})
+        known = options.load()
+        hosts = {name: _variables(task_vars["hostvars"], name, known) for name in task_vars["ansible_play_hosts_all"]}
+        refusals = inventory_check.check(hosts, task_vars["groups"], known, catalog.load())
+        if not refusals:
+            return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is sound"}
+        return {"changed": False, "failed": True, "msg": "\n".join(map(str, refusals))}
+
+
+def _variables(hostvars: Any, host: str, known: options.Options) -> dict[str, Any]:
+    """Return the variables of a host that are to be judged, their templates worked out."""
+    mine, variables = hostvars[host], {}
+    facts = mine.get("ansible_facts", {})  # where Ansible injects them, they are variables too, and no input
+    for name in mine:
+        if name in facts or not (name in inventory_check.CONNECTION or known.concerns(name)):
+            continue
+        try:
+            variables[name] = mine[name]
+        except AnsibleError as error:
+            raw = str(hostvars.raw_get(host)[name])
+            if not any(fact in raw for fact in OF_THE_NODE):
+                variables[name] = inventory_check.Broken(str(error))
+    return variables

@@ -1,0 +1,33 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hosts of a play, as a filter over the groups: a play without hosts would end well and have done nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ansible import context
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
+
+LOOKS_ONLY = ("syntax", "listhosts", "listtasks", "listtags")
+
+
+def gpu_nodes(groups: dict[str, Any]) -> str:
+    """Return the pattern of the GPU nodes. Raises AnsibleFilterError where a run would find none."""
+    try:
+        return structure.selection(groups)
+    except Refusal as refusal:
+        if any(context.CLIARGS.get(option) for option in LOOKS_ONLY):
+            return structure.GPU_NODES
+        raise AnsibleFilterError(str(refusal)) from refusal
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[[dict[str, Any]], str]]:
+        """Return the filters by name."""
+        return {"gpu_nodes": gpu_nodes}

@@ -1,0 +1,92 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wishes that cannot hold together, as far as that can be told without the node; each value is right by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import recipes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import FRAMEWORKS
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, same_or_newer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+
+Values = dict[str, Any]
+
+
+def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
+    """Yield every pair that excludes each other, with the code by which the plan would refuse it."""
+    yield from _driver(values, catalog)
+    yield from _cuda(values, catalog)
+    yield from _environments(values)
+    yield from _outdated_recipes(values, catalog)
+    if values.get("container_toolkit_version") and values.get("container_toolkit_engines") == []:
+        yield refuse(
+            "I012",
+            one="container_toolkit_version",
+            other="container_toolkit_engines: []",
+            reason="no engine means no container toolkit",
+            way="Leave one of the two out",
+        )
+    if values.get("reboot_policy") == "never" and values.get("reboot_force"):
+        yield refuse(
+            "I012",
+            one="reboot_policy: never",
+            other="reboot_force",
+            reason="the one forbids what the other forces",
+            way="Use -e reboot_policy=if_idle together with reboot_force",
+        )
+
+
+def _driver(values: Values, catalog: Catalog) -> Iterator[Refusal]:
+    version, branch = values.get("nvidia_driver_version"), values.get("nvidia_driver_branch")
+    if version and branch and branch_of(version) != branch:
+        yield refuse("P015", version=version, branch=branch)
+        return
+    branch = branch or (version and branch_of(version))
+    if not branch:
+        return
+    if branch not in catalog.branches:
+        yield refuse("P007", branch=branch, known=", ".join(catalog.branches))
+        return
+    flavour, has = values.get("nvidia_driver_kernel_modules") or "auto", catalog.branches[branch]["kernel_modules"]
+    if flavour not in ("auto", *has):
+        yield refuse("P012", branch=branch, flavour=flavour, has=" and ".join(has))
+    driver = version or catalog.branches[branch]["latest"]
+    for toolkit in values.get("cuda_toolkits") or ():
+        floor = catalog.toolkits.get(toolkit, {}).get("min_driver")
+        if floor and not same_or_newer(driver, floor):
+            yield refuse("P023", version=toolkit, floor=floor, driver=driver)
+
+
+def _cuda(values: Values, catalog: Catalog) -> Iterator[Refusal]:
+    toolkits, default = values.get("cuda_toolkits"), values.get("cuda_default")
+    for version in toolkits or ():
+        if version not in catalog.toolkits:
+            yield refuse("P022", version=version, known=", ".join(catalog.toolkits))
+    if toolkits is not None and default and default not in toolkits:
+        yield refuse("P026", default=default, toolkits=", ".join(toolkits) or "none")
+    for library, variable in (("cuDNN", "cudnn_version"), ("NCCL", "nccl_version"), ("TensorRT", "tensorrt_version")):
+        if values.get(variable) and toolkits == []:
+            yield refuse("P027", library=library, version=values[variable])
+
+
+def _environments(values: Values) -> Iterator[Refusal]:
+    for environment in values.get("gpulab_environments") or ():
+        named = [framework for framework in FRAMEWORKS if environment.get(framework)]
+        if len(named) != 1:
+            yield refuse("P032", name=environment["name"], named=" and ".join(named) or "none")
+
+
+def _outdated_recipes(values: Values, catalog: Catalog) -> Iterator[Refusal]:
+    for name, value in values.items():
+        try:
+            recipes.check({name: value}, catalog)
+        except Refusal as refusal:  # noqa: PERF203 - each wish is to be heard
+            yield refusal

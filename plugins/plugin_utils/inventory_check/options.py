@@ -1,0 +1,127 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every variable an inventory may set: the options of the roles, the wishes, and what playbooks take.
+
+Nothing is listed twice: roles are read from their argument specs, a playbook's variables are those it gives a default.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from difflib import get_close_matches
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils import wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import LOADER
+from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[3]
+MODULES = "ansible_collections.gpulab.node.plugins.modules"
+NEAR = 0.6  # of difflib, for a name with one of our prefixes
+NEARER = 0.9  # for any other name: cuda_tookits is meant for us, cuda_home is not
+
+
+class Options:
+    """The known variables by name, and which other names are meant for them."""
+
+    def __init__(self, options: dict[str, Wish], prefixes: tuple[str, ...]) -> None:
+        """Take the variables, and the prefixes that no other variable may carry."""
+        self.options = options
+        self.prefixes = prefixes
+
+    @cached_property
+    def _private(self) -> tuple[str, ...]:
+        return tuple(f"__{prefix}" for prefix in self.prefixes)
+
+    @lru_cache(maxsize=8192)  # noqa: B019  the one instance lives as long as the process
+    def concerns(self, name: str) -> bool:
+        """Tell whether a variable is known, or looks as if it were meant to be."""
+        if name.startswith("ansible_"):
+            return False
+        ours = name in self.options or name.startswith(self.prefixes) or self.is_private(name)
+        return ours or bool(get_close_matches(name, self.options, 1, NEARER))
+
+    def is_private(self, name: str) -> bool:
+        """Tell whether a variable is an internal one of a role or playbook."""
+        return name.startswith(self._private)
+
+    def nearest(self, name: str) -> str | None:
+        """Return the known variable that a misspelt one is likely to mean."""
+        return next(iter(get_close_matches(name, self.options, 1, NEAR)), None)
+
+    def role_of(self, name: str) -> str | None:
+        """Return the role whose prefix a variable carries."""
+        roles = [prefix[:-1] for prefix in self.prefixes if name.startswith(prefix)]
+        return next((role for role in roles if (ROOT / "roles" / role).is_dir()), None)
+
+
+@lru_cache(maxsize=1)
+def load() -> Options:
+    """Read the variables of this collection."""
+    options, prefixes = {}, {"gpulab_"}
+    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        prefixes.add(f"{path.parents[1].name}_")
+        for entry in _read(path)["argument_specs"].values():
+            options.update({option.name: option for option in _options(entry.get("options") or {})})
+    for path in sorted(ROOT.glob("playbooks/*.yml")):
+        prefixes.add(f"{path.stem}_")
+        options.update({option.name: option for option in _of_playbook(path)})
+    options.update({wish.name: wish for wish in wishes.WISHES})  # of what is both, the wish knows the form
+    return Options(options, tuple(sorted(prefixes)))
+
+
+def _options(spec: dict[str, dict[str, Any]]) -> tuple[Wish, ...]:
+    """Turn options of an argument spec, or of a module's documentation, into wishes."""
+    return tuple(_option(name, record) for name, record in spec.items())
+
+
+def _option(name: str, record: dict[str, Any]) -> Wish:
+    description = record.get("description", "")
+    first = description if isinstance(description, str) else description[0]
+    return Wish(
+        name,
+        record.get("type", "str"),
+        re.sub(r"\b[A-Z]\(([^)]*)\)", r"\1", first),
+        record.get("default"),
+        tuple(record.get("choices", ())),
+        record.get("elements"),
+        fields=_options(record.get("options", {})),
+    )
+
+
+def _of_playbook(path: Path) -> Iterator[Wish]:
+    """Find a playbook's variables: one that is an argument of our modules takes what the argument takes."""
+    for name in re.findall(r"\b([a-z]\w*) \| default\(", path.read_text(encoding="utf-8")):
+        yield Wish(name, "raw", "")
+    for module, arguments in _calls(_read(path)):
+        documentation = importlib.import_module(f"{MODULES}.{module}").DOCUMENTATION
+        documented = yaml.load(documentation, LOADER)["options"]  # noqa: S506 - LOADER is safe
+        for argument, value in arguments.items():
+            variable = re.match(r"\{\{ ([a-z]\w*) \| default\(", str(value))
+            if variable:
+                yield _option(variable.group(1), documented[argument])
+
+
+def _calls(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Walk through a playbook and yield each call of a module of this collection with its arguments."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _calls(item)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key.startswith("gpulab.node.") and isinstance(value, dict):
+                yield key.rpartition(".")[2], value
+            else:
+                yield from _calls(value)
+
+
+def _read(path: Path) -> Any:
+    return yaml.load(path.read_text(encoding="utf-8"), LOADER)  # noqa: S506 - LOADER is safe

@@ -1,0 +1,90 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the inventory has the shape gpulab works with: each host under one host type, at an address of its own."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+GPU_NODES = "gpu-nodes"
+HOST_TYPES = ("workstations", "training_servers", "inference_servers")
+SSH_PORT = 22
+SHOWN = 3
+
+Groups = dict[str, list[str]]
+
+
+def selection(groups: Groups) -> str:
+    """Return the pattern of the hosts gpulab works on. Raises Refusal I020 where that is nobody."""
+    if groups.get(GPU_NODES):
+        return GPU_NODES
+    near = get_close_matches(GPU_NODES, [name for name in groups if name != GPU_NODES], 1)
+    what = "is empty" if GPU_NODES in groups else "is not in the inventory"
+    raise refuse(
+        "I020",
+        detail=f"the group {GPU_NODES} {what}",
+        advice=f"Did you mean {GPU_NODES} where it says {near[0]}?"
+        if near and GPU_NODES not in groups
+        else f"Put each machine under one of {', '.join(HOST_TYPES)}, and these under {GPU_NODES}.",
+    )
+
+
+def faults(hosts: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[Refusal]:
+    """Yield what is wrong with the groups and addresses of these hosts, given with their connection variables."""
+    nodes = [host for host in hosts if host in groups.get(GPU_NODES, ())]
+    yield from _host_types(nodes, groups)
+    yield from _addresses(hosts)
+
+
+def where(hosts: Collection[str], groups: Groups, everyone: Collection[str]) -> str:
+    """Name hosts in few words: a group where they are all of it that takes part, else the hosts."""
+    if len(hosts) > 1:
+        for group in (*HOST_TYPES, GPU_NODES, *groups):
+            if set(hosts) == set(groups.get(group, ())) & set(everyone):
+                return f"group {group}"
+    return listed(hosts)
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names with commas; of many, the first and how many more."""
+    first = list(names)[:SHOWN]
+    more = len(names) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")
+
+
+def _host_types(nodes: Collection[str], groups: Groups) -> Iterator[Refusal]:
+    untyped = []
+    for host in nodes:
+        types = [group for group in HOST_TYPES if host in groups.get(group, ())]
+        if len(types) > 1:
+            yield refuse("I022", host=host, types=" and ".join(types))
+        if not types:
+            untyped.append(host)
+    for group, members in groups.items():
+        near = get_close_matches(group, HOST_TYPES, 1, 0.8)
+        misplaced = [host for host in untyped if host in members] if near and group not in HOST_TYPES else []
+        if misplaced:
+            yield refuse("I023", group=group, hosts=listed(misplaced), near=near[0])
+            untyped = [host for host in untyped if host not in misplaced]
+    if untyped:
+        yield refuse("I021", hosts=listed(untyped), types=", ".join(HOST_TYPES))
+
+
+def _addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Refusal]:
+    """Compare where connections go; the same address behind another jump host is another one."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for host, variables in hosts.items():
+        address = str(variables.get("ansible_host") or host).lower()
+        port = str(variables.get("ansible_port") or SSH_PORT)
+        through = [str(variables.get(name) or "") for name in ("ansible_connection", "ansible_ssh_common_args")]
+        found.setdefault((address, port, *through), []).append(host)
+    for (address, port, *_through), names in found.items():
+        if len(names) > 1:
+            yield refuse("I024", hosts=listed(names), address=f"{address} port {port}")

@@ -1,0 +1,134 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether one variable holds what it takes: its type, choices, form and range, and so for all that is in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import Wish
+
+EXPECTED = {
+    "str": "text",
+    "path": "a path",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "list": "a list",
+    "dict": "a mapping",
+}
+BOOLEAN_WORDS = frozenset({"yes", "no", "true", "false", "on", "off", "y", "n", "t", "f", "1", "0"})
+SHOWN = 60
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is shown to the operator: text in quotes, and nothing of undue length."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def did_you_mean(value: str, known: list[str], otherwise: str) -> str:
+    """Return the question that names the nearest of what is known, or another remedy."""
+    near = get_close_matches(value, known, 1)
+    return f"Did you mean {near[0]}?" if near else otherwise
+
+
+def faults(option: Wish, value: Any, name: str | None = None) -> Iterator[Refusal]:
+    """Yield what is wrong with the value of a variable; null leaves it unset and is never wrong.
+
+    name is what the messages call it, when it is a part of a variable: cuda_toolkits[0].
+    """
+    name = name or option.name
+    if value is None:
+        return
+    if option.type == "list":
+        yield from _list_faults(option, value, name)
+    elif option.type == "dict":
+        yield from _dict_faults(option, value, name)
+    elif option.type in ("int", "float"):
+        yield from _number_faults(option, value, name)
+    elif option.type == "bool":
+        if isinstance(value, str) and value.lower() in BOOLEAN_WORDS:
+            yield refuse("I004", variable=name, value=shown(value))
+        elif not isinstance(value, bool):
+            yield _wrong_type(option, value, name)
+    elif option.type in ("str", "path"):
+        yield from _text_faults(option, value, name)
+
+
+def _wrong_type(option: Wish, value: Any, name: str, advice: str | None = None) -> Refusal:
+    expected = EXPECTED[option.type]
+    return refuse(
+        "I005",
+        variable=name,
+        value=shown(value),
+        expected=expected,
+        advice=advice or f"Write {expected}: {option.description}",
+    )
+
+
+def _text_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield refuse("I003", variable=name, value=value)
+    elif not isinstance(value, str):
+        yield _wrong_type(option, value, name)
+    elif option.choices and value not in option.choices:
+        advice = did_you_mean(value, list(option.choices), "Use one of them.")
+        yield refuse("I006", variable=name, value=shown(value), choices=", ".join(option.choices), advice=advice)
+    elif option.pattern and not re.fullmatch(option.pattern, value):
+        yield refuse("I007", variable=name, value=shown(value), description=option.description)
+
+
+def _number_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+    """Judge a number; text of digits is one, for the command line gives nothing else."""
+    form = r"-?\d+" if option.type == "int" else r"-?\d+(\.\d+)?"
+    good_type = isinstance(value, int) or (option.type == "float" and isinstance(value, float))
+    if isinstance(value, bool) or not (good_type or (isinstance(value, str) and re.fullmatch(form, value))):
+        yield _wrong_type(option, value, name)
+        return
+    lowest = 1 if option.name.endswith("_timeout") else 0
+    if float(value) < lowest:
+        yield refuse("I008", variable=name, value=value, lowest=lowest, description=option.description)
+
+
+def _list_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+    if not isinstance(value, (list, tuple)):
+        yield _wrong_type(option, value, name, f"Write a list: {name}: [{shown(value)}].")
+        return
+    element = replace(option, type=option.elements or "raw", elements=None)
+    for index, item in enumerate(value):
+        place = f"{name}[{index}]"
+        if item is None:
+            yield _wrong_type(element, item, place)
+        yield from faults(element, item, place)
+    names = [item["name"] for item in value if isinstance(item, Mapping) and "name" in item]
+    for twice in sorted({str(one) for one in names if names.count(one) > 1}):
+        yield refuse("I011", variable=name, value=twice)
+
+
+def _dict_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+    if not isinstance(value, Mapping):
+        yield _wrong_type(option, value, name)
+        return
+    fields = {field.name: field for field in option.fields}
+    if not fields:
+        return
+    for key, item in value.items():
+        if key in fields:
+            yield from faults(fields[key], item, f"{name}.{key}")
+        else:
+            advice = did_you_mean(str(key), list(fields), f"It takes: {', '.join(fields)}.")
+            yield refuse("I010", variable=name, field=key, advice=advice)
+    if "name" in fields and value.get("name") is None:
+        yield refuse("I009", variable=name, field="name", description=fields["name"].description)

@@ -1,0 +1,66 @@
+"""Bad variables, each with its exact message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .make import check_hosts, check_variables
+
+BAD = yaml.safe_load(Path(__file__).with_name("bad_variables.yml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case["id"])
+def test_bad_input_is_refused_with_its_message(case):
+    assert check_variables(**case["variables"]) == [case["message"]]
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "starts"),
+    [
+        ({"nvidia_driver_branch": "581"}, "P007", "node1: the catalog knows no driver branch 581."),
+        ({"cuda_toolkits": ["12.7"]}, "P022", "node1: the catalog knows no CUDA toolkit 12.7."),
+    ],
+    ids=["branch-unknown-to-the-catalog", "toolkit-unknown-to-the-catalog"],
+)
+def test_what_the_catalog_does_not_know_is_refused_with_what_it_knows(variables, code, starts):
+    (message,) = check_variables(**variables)
+    assert message.startswith(f"GPULAB-{code} {starts} Remedy: Use one of: ")
+
+
+def test_all_errors_come_at_once_in_the_order_of_the_variables():
+    assert [message.split()[0] for message in check_variables(reboot_timeout=0, gpulab_x=1, cuda_toolkits="12.9")] == [
+        "GPULAB-I008",
+        "GPULAB-I001",
+        "GPULAB-I005",
+    ]
+
+
+def test_a_wrong_value_is_not_compared_with_others():
+    assert [message.split()[0] for message in check_variables(cuda_toolkits=[12.9], cuda_default="13.0")] == [
+        "GPULAB-I003"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "label"),
+    [
+        (["node2"], "node2"),
+        (["node2", "node3"], "group training_servers"),
+        (["node1", "node2", "node3"], "group gpu-nodes"),
+        (["node1", "node3"], "node1, node3"),
+    ],
+)
+def test_an_error_is_told_once_with_the_hosts_or_the_group_that_have_it(bad, label):
+    hosts = {host: {"gpulab_x": 1} if host in bad else {} for host in ("node1", "node2", "node3")}
+    (message,) = check_hosts(hosts)
+    assert message.startswith(f"GPULAB-I001 {label}: there is no variable gpulab_x.")
+
+
+def test_of_many_hosts_the_first_are_named():
+    hosts = {f"node{number}": {"gpulab_x": 1} for number in range(64)}
+    groups = {"gpu-nodes": [*hosts, "other"], "workstations": [*hosts, "other"]}
+    (message,) = check_hosts({**hosts, "other": {}}, groups)
+    assert message.startswith("GPULAB-I001 node0, node1, node2 and 61 more: there")

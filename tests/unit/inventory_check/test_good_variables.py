@@ -1,0 +1,90 @@
+"""What must pass: the lab's inventory, each variable as it is documented, and whatever is not gpulab's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
+
+from .make import check_variables
+
+ROOT = Path(__file__).parents[3]
+DEFAULTS = sorted(ROOT.glob("roles/*/defaults/main.yml"))
+
+GOOD = {
+    "all-wishes": {
+        "nvidia_driver_source": "nvidia",
+        "nvidia_driver_branch": "580",
+        "nvidia_driver_version": "580.178.04",
+        "nvidia_driver_kernel_modules": "open",
+        "nvidia_driver_kernels": ["6.1.0-56-amd64"],
+        "gpulab_allow_branches": ["535", "550"],
+        "gpulab_without_gpu": True,
+        "cuda_toolkits": ["12.9", "13.0"],
+        "cuda_default": "12.9",
+        "cudnn_version": "9.10.2",
+        "nccl_version": "2.27.5",
+        "tensorrt_version": "10.13.3",
+        "container_toolkit_version": "1.19.1",
+        "container_toolkit_engines": ["docker", "containerd"],
+        "gpulab_environments": [
+            {"name": "train", "pytorch": "2.9", "python": "3.12", "index": "cu128", "packages": ["numpy"]},
+            {"name": "jax", "jax": "0.9"},
+        ],
+    },
+    "null-leaves-unset": {"nvidia_driver_branch": None, "cuda_toolkits": None, "reboot_force": None},
+    "empty-lists": {"cuda_toolkits": [], "container_toolkit_engines": [], "gpulab_environments": []},
+    "cuda-without-default": {"cuda_default": "12.9"},
+    "never-reboot": {"reboot_policy": "never"},
+    "forced-here": {"reboot_force": "node1"},
+    "command-line-gives-text": {"reboot_timeout": "600", "verify_expected_gpus": "8"},
+    "verify": {
+        "verify_hosts": "training_servers",
+        "verify_fail_on": "warn",
+        "verify_report_directory": "/tmp/report",  # noqa: S108  a name only
+        "verify_baseline": "report.json",
+        "verify_profile": {"pcie_width": 8},
+    },
+    "of-ansible": {"ansible_host": "10.0.0.1", "ansible_user": "admin", "ansible_ssh_common_args": "-o X=y"},
+    "of-others": {
+        "ntp_server": "10.0.0.1",
+        "cuda_home": "/usr/local/cuda",
+        "nvidia_dcgm_port": 9400,
+        "docker_version": 28.1,
+        "users": ["ann"],
+        "__ntp_internal": 1,
+    },
+    "registered-by-tasks": {
+        "gpulab_reading": {"changed": False, "failed": False},
+        "__plan_facts": {"changed": False, "skipped": True},
+    },
+}
+
+
+@pytest.mark.parametrize("variables", GOOD.values(), ids=GOOD)
+def test_good_input_passes(variables):
+    assert check_variables(**variables) == []
+
+
+@pytest.mark.parametrize("path", DEFAULTS, ids=lambda path: path.parents[1].name)
+def test_every_default_may_be_set(path):
+    assert check_variables(**yaml.safe_load(path.read_text(encoding="utf-8"))) == []
+
+
+def test_every_variable_that_a_playbook_documents_is_known():
+    heads = [path.read_text(encoding="utf-8").partition("\n- name:")[0] for path in ROOT.glob("playbooks/*.yml")]
+    documented = {name for head in heads for name in re.findall(r" -e (\w+)=", head)}
+    assert len(documented) >= 5
+    assert documented <= set(options.load().options)
+
+
+def test_a_variable_of_the_playbook_has_the_type_of_the_argument_it_reaches():
+    assert options.load().options["verify_expected_gpus"].type == "int"
+    assert options.load().options["verify_fail_on"].choices == ("warn", "fail")
+
+
+def test_every_role_has_its_prefix():
+    assert {f"{path.name}_" for path in (ROOT / "roles").iterdir()} <= set(options.load().prefixes)

@@ -1,0 +1,90 @@
+"""The groups and addresses of an inventory."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
+
+from .make import GROUPS, check_hosts
+
+TYPES = "workstations, training_servers, inference_servers"
+
+
+def test_a_sound_inventory_passes():
+    hosts = {"node1": {}, "node2": {"ansible_host": "10.0.0.2"}, "node3": {"ansible_host": "10.0.0.3"}}
+    assert check_hosts(hosts) == []
+
+
+def test_hosts_that_no_host_type_claims_are_refused():
+    groups = {"gpu-nodes": ["node1", "node2", "node3"], "workstations": ["node1"], "rack_7": ["node2", "node3"]}
+    (message,) = check_hosts({"node1": {}, "node2": {}, "node3": {}}, groups)
+    assert message == (
+        f"GPULAB-I021 no host type claims node2, node3. Remedy: Put each under one of {TYPES}, and that under"
+        " gpu-nodes."
+    )
+
+
+def test_a_host_that_two_host_types_claim_is_refused():
+    groups = {**GROUPS, "inference_servers": ["node1"]}
+    assert check_hosts({"node1": {}, "node2": {}}, groups) == [
+        "GPULAB-I022 workstations and inference_servers both claim node1. Remedy: Leave it under one of them."
+    ]
+
+
+def test_a_misspelt_host_type_is_named():
+    groups = {"gpu-nodes": ["node1", "node2"], "workstations": ["node1"], "trainning_servers": ["node2"]}
+    assert check_hosts({"node1": {}, "node2": {}}, groups) == [
+        "GPULAB-I023 the group trainning_servers of node2 is no host type. Remedy: Did you mean training_servers?"
+    ]
+
+
+def test_a_host_outside_gpu_nodes_needs_no_host_type():
+    assert check_hosts({"login": {}}, {"gpu-nodes": ["node1"], "workstations": ["node1"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"ansible_host": "10.0.0.5"}, {"ansible_host": "10.0.0.5"}),
+        ({"ansible_host": "GPU5.lab"}, {"ansible_host": "gpu5.lab", "ansible_port": 22}),
+        ({"ansible_host": "node2"}, {}),
+    ],
+    ids=["same-address", "same-name-and-port", "address-is-the-name-of-another"],
+)
+def test_two_hosts_at_one_address_are_refused(one, other):
+    (message,) = check_hosts({"node1": one, "node2": other})
+    assert message == (
+        f"GPULAB-I024 node1, node2 have the same address {one['ansible_host'].lower()} port 22."
+        " Remedy: Give each its own ansible_host, or remove all but one."
+    )
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [{"ansible_port": 2222}, {"ansible_ssh_common_args": "-J jump2"}, {"ansible_connection": "local"}],
+    ids=["port", "jump-host", "connection"],
+)
+def test_one_address_reached_in_two_ways_is_two(difference):
+    address = {"ansible_host": "10.0.0.5"}
+    assert check_hosts({"node1": address, "node2": {**address, **difference}}) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "cause", "remedy"),
+    [
+        ({"gpu-nodes": []}, "is empty", f"Put each machine under one of {TYPES}, and these under gpu-nodes."),
+        ({"gpu_nodes": ["node1"]}, "is not in the inventory", "Did you mean gpu-nodes where it says gpu_nodes?"),
+    ],
+    ids=["empty", "misspelt"],
+)
+def test_an_inventory_without_gpu_nodes_is_refused(groups, cause, remedy):
+    with pytest.raises(Refusal) as caught:
+        structure.selection(groups)
+    assert str(caught.value) == (
+        f"GPULAB-I020 there is no host to work on: the group gpu-nodes {cause}. Remedy: {remedy}"
+    )
+
+
+def test_the_hosts_of_a_run_are_the_gpu_nodes():
+    assert structure.selection(GROUPS) == "gpu-nodes"
