@@ -12,7 +12,12 @@ import re
 from dataclasses import dataclass
 
 ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
-INSTALLER_FILES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
+INSTALLER_FILES = (
+    "/etc/apt/sources.list",
+    "/etc/apt/sources.list.d/debian.sources",
+    "/etc/apt/sources.list.d/ubuntu.sources",
+)
+KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,9 @@ class Source:
     signed_by: str
 
     @property
-    def is_debian(self) -> bool:
-        """Whether this is Debian's own archive: the installer wrote it, or Debian's keyring signs it."""
-        return self.file in INSTALLER_FILES or "debian-archive-keyring" in self.signed_by
+    def is_distribution(self) -> bool:
+        """Whether this is the distribution's own archive: the installer wrote it, or its own key signs it."""
+        return self.file in INSTALLER_FILES or any(name in self.signed_by for name in KEYRINGS)
 
 
 def parse(file: str, text: str) -> list[Source]:
@@ -37,11 +42,11 @@ def parse(file: str, text: str) -> list[Source]:
 
 
 def missing(sources: list[Source], components: list[str]) -> dict[tuple[str, str, str], list[str]]:
-    """Return, per (uri, suite, signed_by) of Debian's own archive, the wanted components that no source enables."""
+    """Return, per (uri, suite, signed_by) of the distribution's archive, the wanted components that no source enables."""
     enabled: dict[tuple[str, str], set[str]] = {}
     signed_by: dict[tuple[str, str], str] = {}
     for source in sources:
-        if source.is_debian:
+        if source.is_distribution:
             key = (source.uri.rstrip("/"), source.suite)
             enabled.setdefault(key, set()).update(source.components)
             signed_by.setdefault(key, source.signed_by)

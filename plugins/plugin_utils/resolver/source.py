@@ -63,9 +63,14 @@ class Source:
             pattern = names["signed_package"][kernel_modules]
             known = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
             packages += [pattern.format(series=series, **values) for series in known if series]
-        other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
         installed = {package["name"] for package in case.facts["driver"]["packages"]}
-        pin = names.get("pin_package")
+        other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
+        pin = names.get("pin_package", "").format(**values)
+        if pin:
+            packages = [f"{package}={version}*" for package in packages]
+            other |= {
+                name for name in installed if name.startswith(names["pin_package"].format(branch="", version=""))
+            } - {pin}
         stream = names.get("module_stream", {}).get(kernel_modules)
         return {
             "packages": packages,
@@ -73,7 +78,7 @@ class Source:
             "dkms_module": None if self.signed else names["dkms_module"][kernel_modules],
             "build_packages": [] if self.signed else ["dkms"],
             "remove_packages": sorted(other & installed),
-            "pin_package": pin.format(**values) if pin else None,
+            "pin_package": pin or None,
             "module_stream": stream.format(**values) if stream else None,
             "apt_components": self.record["components"] if case.platform["family"] == "debian" else [],
             "repository": repository(case, self.record["repository"]),
@@ -131,7 +136,7 @@ def check_secure_boot(case: Case, source: Source) -> None:
 
 
 def repository(case: Case, name: str | None) -> dict[str, Any] | None:
-    """Return {id, url, suite, key_url, key_fingerprint} of a repository for the node's architecture."""
+    """Return {id, url, suite, key_url, key_fingerprint, packages} of a repository for the node's architecture."""
     if name is None:
         return None
     record = case.catalog.repositories[name]
@@ -143,6 +148,7 @@ def repository(case: Case, name: str | None) -> dict[str, Any] | None:
         "key_url": record["key_url"],
         "key_fingerprint": record["key_fingerprint"],
         "keyring_package_sha256": record["keyring_package_sha256"],
+        "packages": record.get("packages", []),
     }
 
 

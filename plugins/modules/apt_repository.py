@@ -1,0 +1,231 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Declare a vendor's APT repository, tied to one key and to what it is there for."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apt_repository
+short_description: Declare a vendor's APT repository, tied to one key and to some packages
+version_added: 0.1.0
+description:
+  - Declares a repository in C(/etc/apt/sources.list.d/gpulab-NAME.sources), signed by the key in
+    C(/etc/apt/keyrings/gpulab-NAME.asc) and no other.
+  - The key is fetched once, through APT's own proxy, and its fingerprint is computed here. A key with another
+    fingerprint is refused (GPULAB-H060), and nothing is written.
+  - C(/etc/apt/preferences.d/zz-gpulab-NAME) ties the repository to O(packages). It cannot replace any other package
+    of the distribution.
+  - Where a file that gpulab did not write declares the repository already, with the same key, that file is left as it
+    is and only the priorities are kept. With another key, or none, the task is refused (GPULAB-H062), since APT stops
+    at two declarations with different keys.
+  - Package lists are not refreshed; M(gpulab.node.packages) does that when its sources have changed.
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change, changes nothing and fetches nothing.
+    support: full
+  diff_mode:
+    description: Shows each file before and after.
+    support: full
+options:
+  name:
+    description: Names the files.
+    type: str
+    required: true
+  url:
+    description: Where the repository is. Its host has to be another than that of the distribution's archive.
+    type: str
+  suite:
+    description: The suite, or V(/) for a flat repository.
+    type: str
+    default: /
+  components:
+    description: The components; a flat repository has none.
+    type: list
+    elements: str
+    default: []
+  key_url:
+    description: Where the armored key is fetched from, unless O(key) is given.
+    type: str
+  key:
+    description: The armored key itself.
+    type: str
+  fingerprint:
+    description: Whole fingerprint of the primary key, in hexadecimal.
+    type: str
+  packages:
+    description:
+      - Patterns (globs) of the packages that the repository is there for. They get priority 600, before those of the
+        distribution; the repository's other packages get 100, behind them.
+    type: list
+    elements: str
+    default: []
+  state:
+    description: V(absent) removes the three files; V(present) needs O(url), O(fingerprint), and O(key_url) or O(key).
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
+EXAMPLES = r"""
+- name: Declare NVIDIA's repository
+  gpulab.node.apt_repository:
+    name: nvidia-cuda
+    url: https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64/
+    key_url: https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64/8793F200.pub
+    fingerprint: 02182E60104FCDC26EAE1B8597A5D4CB8793F200
+    packages: [nvidia-*, libnvidia-*, libcuda1]
+"""
+
+RETURN = r"""
+paths:
+  description: The files that were, or in check mode would be, changed.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/apt/keyrings/gpulab-nvidia-cuda.asc]
+declared_in:
+  description: The file that declares the repository.
+  returned: success
+  type: str
+  sample: /etc/apt/sources.list.d/gpulab-nvidia-cuda.sources
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
+"""
+
+import http
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import fetch_url
+from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, apt_sources, files
+from ansible_collections.gpulab.node.plugins.module_utils.apt_repository import Repository
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+APT = Path("/etc/apt")
+OWN = "gpulab-"
+TRIES, PAUSE, TIMEOUT = 3, 2.0, 30  # of a download; seconds
+KEY_LIMIT = 2**20  # octets
+
+
+def main() -> None:
+    """Read what there is, work out what is wanted, write the difference."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "url": {"type": "str"},
+            "suite": {"type": "str", "default": "/"},
+            "components": {"type": "list", "elements": "str", "default": []},
+            "key_url": {"type": "str", "no_log": False},
+            "key": {"type": "str", "no_log": False},
+            "fingerprint": {"type": "str"},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+        required_if=[("state", "present", ("url", "fingerprint")), ("state", "present", ("key_url", "key"), True)],
+        supports_check_mode=True,
+    )
+    params = module.params
+    repository = Repository(
+        params["name"],
+        params["url"] or "",
+        params["suite"],
+        tuple(params["components"]),
+        (params["fingerprint"] or "").replace(" ", "").upper(),
+        tuple(params["packages"]),
+    )
+    owned = (repository.key_path, repository.preferences_path, repository.sources_path)
+    before = {path: files.read(Path(path)) for path in owned}
+    declared_in, after = "", dict.fromkeys(owned, "")
+    if params["state"] == "present":
+        try:
+            declared_in, after = wanted(module, repository, before[repository.key_path])
+        except Refusal as refusal:
+            module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+
+    changed = [path for path in owned if before[path] != after[path]]
+    if not module.check_mode:
+        for path in changed:
+            if after[path]:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                files.replace(module, Path(path), after[path])
+            else:
+                Path(path).unlink()
+    module.exit_json(
+        changed=bool(changed),
+        paths=changed,
+        declared_in=declared_in,
+        diff=[
+            {"before_header": path, "after_header": path, "before": before[path], "after": after[path]}
+            for path in changed
+        ],
+    )
+
+
+def wanted(module: AnsibleModule, repository: Repository, key: str) -> tuple[str, dict[str, str]]:
+    """Return the file that declares the repository, and the wanted text of each file. Raises Refusal."""
+    declared = [APT / "sources.list", *sorted((APT / "sources.list.d").glob("*"))]
+    sources = [
+        source
+        for file in declared
+        if not file.name.startswith(OWN)
+        for source in apt_sources.parse(str(file), files.read(file))
+    ]
+    repository.check_host(sources)
+    texts = {
+        repository.key_path: "",
+        repository.sources_path: "",
+        repository.preferences_path: repository.preferences(),
+    }
+    elsewhere = repository.declared_elsewhere(sources, read_keyring)
+    if elsewhere is None:
+        texts[repository.key_path] = pinned_key(module, repository, key)
+        texts[repository.sources_path] = repository.sources()
+    return elsewhere or repository.sources_path, texts
+
+
+def pinned_key(module: AnsibleModule, repository: Repository, present: str) -> str:
+    """Return the key: the given one, else the one that is there, else the one at key_url. Raises Refusal."""
+    key, url = module.params["key"], module.params["key_url"]
+    if key:
+        repository.check_key(key, f"the repository {repository.name}, as it is handed in,")
+        return key.rstrip() + "\n"
+    try:
+        repository.check_key(present, repository.key_path)
+    except Refusal:
+        if module.check_mode:
+            return f"(the key {repository.fingerprint} from {url})\n"
+    else:
+        return present
+    fetched = fetch(module, repository.name, url)
+    repository.check_key(fetched, f"the repository {repository.name}, from {url},")
+    return fetched.rstrip() + "\n"
+
+
+def fetch(module: AnsibleModule, name: str, url: str) -> str:
+    """Download a key through APT's proxy. Raises Refusal H061."""
+    answer = module.run_command(apt_repository.proxy_question(url), check_rc=True)[1]
+    os.environ.update(apt_repository.proxy_environment(answer, url))
+    for rest in reversed(range(TRIES)):
+        response, info = fetch_url(module, url, timeout=TIMEOUT)
+        if info["status"] == http.HTTPStatus.OK:
+            return response.read(KEY_LIMIT).decode("utf-8", "replace")
+        time.sleep(PAUSE if rest else 0)
+    raise refuse("H061", name=name, url=url, detail=info["msg"])
+
+
+def read_keyring(path: str) -> bytes:
+    """Return a keyring that a source names; empty where there is none."""
+    return Path(path).read_bytes() if Path(path).is_file() else b""
+
+
+if __name__ == "__main__":
+    main()
