@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
 
@@ -57,7 +58,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
             "facts": facts.get("gpulab"),
             "plan": facts.get("gpulab_plan"),
             "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
-            "reading": _ending(known.get("gpulab_reading") or {}),
+            "reading": _ending(known.get("gpulab_reading") or {}, name),
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
     plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
@@ -67,8 +68,13 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return plain
 
 
-def _ending(reading: dict[str, Any]) -> dict[str, Any]:
-    return {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
+def _ending(reading: dict[str, Any], host: str) -> dict[str, Any]:
+    """Return how the reading ended, its message with cause and remedy where they are known."""
+    ending = {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
+    if ending.get("unreachable") or ending.get("failed"):
+        refusal = explain(reading, host, unreachable=bool(ending.get("unreachable")))
+        ending["msg"] = str(refusal) if refusal else ending.get("msg", "")
+    return ending
 
 
 def _earlier(path: str | None) -> dict[str, Any] | None:

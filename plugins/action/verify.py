@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES, count, worst
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 
 ARGUMENTS = {
@@ -36,9 +38,9 @@ class ActionModule(ActionBase):
         host, known = task_vars["inventory_hostname"], task_vars["ansible_facts"]
         reading = task_vars.get("gpulab_reading") or {}
         if reading.get("unreachable"):
-            return {"failed": True, "msg": str(refuse("H001", host=host, detail=reading["msg"]))}
+            return refused(explain(reading, host, unreachable=True) or refuse("V002", host=host))
         if not known.get("gpulab"):
-            return {"failed": True, "msg": str(refuse("V002", host=host))}
+            return refused(refuse("V002", host=host))
         declared = {
             "gpus": arguments["expected_gpus"],
             "mig": arguments["mig"],
@@ -47,6 +49,11 @@ class ActionModule(ActionBase):
         }
         results = judge(known["gpulab"], known.get("gpulab_plan"), declared)
         return {**outcome(host, results, arguments["fail_on"]), "declared": declared}
+
+
+def refused(refusal: Refusal) -> dict[str, Any]:
+    """Return the result of a task that could not judge."""
+    return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
 
 
 def outcome(host: str, results: list[dict[str, Any]], fail_on: str) -> dict[str, Any]:

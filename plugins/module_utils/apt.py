@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -14,6 +15,8 @@ QUERY = (
     "--show",
     r"--showformat=${Package}\t${Architecture}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n",
 )
+# Touched after the lists were refreshed; the name by which other tools know it, too.
+UPDATED = "/var/lib/apt/periodic/update-success-stamp"
 # What apt-get and the packages' scripts see: no questions, no restarts, messages that can be read here.
 ENVIRONMENT = {
     "APT_LISTCHANGES_FRONTEND": "none",
@@ -131,8 +134,9 @@ def install_command(
 
 
 def update_command(lock_timeout: int) -> list[str]:
-    """Return the apt-get call that refreshes the package lists; unlike plain apt-get it fails when one fails."""
-    return ["apt-get", "--quiet", *options(lock_timeout), "--option=APT::Update::Error-Mode=any", "update"]
+    """Return the command that refreshes the package lists and notes it; it fails when one of them fails."""
+    update = ["apt-get", "--quiet", *options(lock_timeout), "--option=APT::Update::Error-Mode=any", "update"]
+    return ["sh", "-c", f"{shlex.join(update)} && touch {UPDATED}"]
 
 
 def options(lock_timeout: int) -> list[str]:

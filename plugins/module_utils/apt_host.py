@@ -19,7 +19,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.steps import Call, Step
 
-LISTS = Path("/var/lib/apt/lists/partial")  # its time of change is that of the last update
+LISTS = Path("/var/lib/apt/lists/partial")  # there since the first update, gone with the lists
+UPDATED = Path(apt.UPDATED)
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
@@ -76,7 +77,7 @@ class Apt:
 
     def update(self, cache_valid_time: int) -> list[str] | None:
         """Return the command that refreshes the package lists; None while they are fresh and newer than the sources."""
-        updated = LISTS.stat().st_mtime if LISTS.exists() else 0.0
+        updated = UPDATED.stat().st_mtime if UPDATED.exists() and LISTS.exists() else 0.0
         changed = max((path.stat().st_mtime for path in _sources()), default=0.0)
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)

@@ -14,6 +14,7 @@ APT_LOCKS = (
     Path("/var/lib/apt/lists/lock"),
     Path("/var/cache/apt/archives/lock"),
 )
+COMMAND_LENGTH = 100  # of a holder's command, as it is shown
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Holder:
     def __str__(self) -> str:
         """Return it in one line."""
         unit = f" of {self.unit}" if self.unit else ""
-        return f"{self.path} is held by process {self.pid} ({self.command}){unit}"
+        command = self.command if len(self.command) <= COMMAND_LENGTH else f"{self.command[: COMMAND_LENGTH - 1]}…"
+        return f"{self.path} is held by process {self.pid} ({command}){unit}"
 
 
 def parse_locks(table: str) -> dict[int, set[int]]:
@@ -63,7 +65,7 @@ def _has_open(process: Path, path: Path) -> bool:
 
 def _command(process: Path) -> str:
     try:
-        return (process / "cmdline").read_text().replace("\0", " ").strip()
+        return " ".join((process / "cmdline").read_text(errors="replace").replace("\0", " ").split())
     except OSError:
         return "ended meanwhile"
 

@@ -21,8 +21,9 @@ _OF_CONNECTIONS = [
 ]
 _OF_MODULES = [
     ("H003", r"Missing sudo password|a (?:terminal|password) is required|no tty present"),
+    ("H013", r"\b(?:sudo|doas|su): (?:No such file|not found|command not found)"),
     ("H004", r"Incorrect sudo password|not in the sudoers file|is not allowed to execute|may not run sudo"),
-    ("H008", r"No space left on device|Disk quota exceeded"),
+    ("H008", r"No space left on device|Disk quota exceeded|No usable temporary directory found"),
     ("H010", r"Read-only file system"),
     ("H009", r"future feature annotations is not defined|requires a minimum of Python|SyntaxError: invalid syntax"),
     (
@@ -38,6 +39,11 @@ _OF_MODULES = [
 # Where Ansible speaks; what a command said (stderr) is about its own business.
 _TEXTS = ("msg", "module_stderr", "module_stdout")
 DETAIL_LENGTH = 300
+_WRAPPING = (
+    r"Task failed: |Action failed: |Failed to connect to the host via ssh: |Module result deserialization failed: "
+    r"|No start of json char found: |Data could not be sent to remote host \S+ "
+    r"Make sure this host can be reached over ssh: |ssh: "
+)
 
 
 def explain(result: Mapping[str, Any], host: str, *, unreachable: bool = False) -> Refusal | None:
@@ -61,6 +67,6 @@ def explain(result: Mapping[str, Any], host: str, *, unreachable: bool = False) 
 def _one_line(text: str) -> str:
     """Return a message without line breaks, without the words Ansible puts around it, and of bounded length."""
     line = " ".join(text.replace("\\r\\n", " ").split())
-    line = re.sub(r"^(?:Task failed: |Action failed: |Failed to connect to the host via ssh: )+", "", line)
+    line = re.sub(f"^(?:{_WRAPPING})+", "", line)
     line = re.sub(r"^(Failed to create temporary directory)\..* (exited with result )", r"\1, mkdir \2", line)
     return line if len(line) <= DETAIL_LENGTH else line[: DETAIL_LENGTH - 1] + "…"

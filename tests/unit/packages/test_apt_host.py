@@ -238,6 +238,7 @@ def sources(tmp_path, monkeypatch):
     """Make package lists and a source file of the wanted ages, in seconds; None for lists that never were."""
     monkeypatch.setattr(apt_host.time, "time", lambda: NOW)
     monkeypatch.setattr(apt_host, "LISTS", tmp_path / "partial")
+    monkeypatch.setattr(apt_host, "UPDATED", tmp_path / "stamp")
     monkeypatch.setattr(apt_host, "SOURCES", (tmp_path / "sources.list", tmp_path / "absent"))
 
     def make(lists, source):
@@ -245,7 +246,8 @@ def sources(tmp_path, monkeypatch):
         os.utime(tmp_path / "sources.list", (NOW - source, NOW - source))
         if lists is not None:
             (tmp_path / "partial").mkdir()
-            os.utime(tmp_path / "partial", (NOW - lists, NOW - lists))
+            (tmp_path / "stamp").touch()
+            os.utime(tmp_path / "stamp", (NOW - lists, NOW - lists))
 
     return make
 
@@ -258,3 +260,13 @@ def sources(tmp_path, monkeypatch):
 def test_lists_are_stale_when_old_or_older_than_their_sources(host, sources, lists, source, stale):
     sources(lists, source)
     assert (host.update(3600) is not None) is stale
+
+
+def test_lists_that_could_not_be_refreshed_or_were_deleted_are_stale(host, sources, tmp_path):
+    sources(100, 200)
+    assert host.update(3600) is None
+    (tmp_path / "partial").rmdir()
+    assert host.update(3600) is not None
+    (tmp_path / "partial").mkdir()  # apt-get update began
+    (tmp_path / "stamp").unlink()  # and never ended well
+    assert host.update(3600) is not None

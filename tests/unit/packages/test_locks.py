@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder, parse_locks
+from ansible_collections.gpulab.node.plugins.module_utils.locks import Holder, find_holder, parse_locks
 
 TABLE = """\
 1: POSIX  ADVISORY  WRITE 23533 00:45:1820826 0 EOF
@@ -68,3 +68,18 @@ def test_the_unit_of_the_holder_is_named(tmp_path, lock):
 
 def test_the_same_inode_on_another_file_system_is_not_our_lock(tmp_path, lock):
     assert find_holder((lock,), played_proc(tmp_path, lock, has_open=False)) is None
+
+
+def test_a_holder_is_one_line_of_bounded_length_whatever_its_command():
+    holder = Holder(7, "python3 -c " + "x" * 5000, "", "/lock")
+    assert len(str(holder)) < 200
+
+
+def test_a_holders_command_with_line_breaks_is_one_line(lock):
+    argv = [sys.executable, "-c", HOLD, str(lock)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        holder = str(find_holder((lock,)))
+        process.stdin.close()
+    assert "\n" not in holder
+    assert "import fcntl, sys file" in holder

@@ -28,6 +28,10 @@ FAILED = [
     ("H003", {"module_stderr": "sudo: a password is required\n", "msg": "MODULE FAILURE\nSee stdout/stderr"}),
     ("H004", {"msg": "Incorrect sudo password"}),
     ("H004", {"module_stderr": "ada is not in the sudoers file.\n", "msg": "MODULE FAILURE"}),
+    ("H013", {"msg": "Module result deserialization failed: No start of json char found: /bin/sh: 1: sudo: not found"}),
+    ("H008", {"module_stderr": "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']"}),
+    ("H013", {"msg": "Module result deserialization failed: No start of json char found: /bin/sh: 1: sudo: not found"}),
+    ("H008", {"module_stderr": "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']"}),
     ("H008", {"msg": "[Errno 28] No space left on device: '/etc/x'"}),
     ("H009", {"module_stderr": "SyntaxError: future feature annotations is not defined\n", "msg": "MODULE FAILURE"}),
     ("H010", {"msg": "[Errno 30] Read-only file system: '/etc/x'"}),
@@ -82,3 +86,12 @@ def test_a_refusal_is_taken_over():
     own = {"code": "D002", "cause": "No headers.", "remedy": "Install them."}
     refusal = explain({"refusal": own, "msg": "Missing sudo password"}, "node1")
     assert (refusal.code, refusal.cause, refusal.remedy) == ("D002", "No headers.", "Install them.")
+
+
+def test_ansibles_own_words_around_the_cause_are_left_out():
+    text = (
+        'Task failed: Data could not be sent to remote host "192.0.2.1". Make sure this host can be reached over ssh: '
+        "ssh: connect to host 192.0.2.1 port 22: Connection refused"
+    )
+    refusal = explain({"msg": text}, "node1", unreachable=True)
+    assert refusal.cause == "node1 is unreachable: connect to host 192.0.2.1 port 22: Connection refused."
