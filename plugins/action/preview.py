@@ -1,0 +1,61 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Show on the controller what site.yml would change on all hosts of the play."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document, text
+
+
+class ActionModule(ActionBase):
+    """Collect the hosts' facts, plans and results in check mode from hostvars."""
+
+    BYPASS_HOST_LOOP = True
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the preview, and write it where path says."""
+        super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec({"path": {"type": "path"}})
+        preview = document.build(_hosts(task_vars or {}), f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
+        if arguments["path"]:
+            try:
+                _write(Path(arguments["path"]), preview)
+            except Refusal as refusal:
+                return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
+        return {"changed": False, "preview": preview, "lines": text.lines(preview)}
+
+
+def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what the document is built from, for each host of the play, failed and unreachable ones included."""
+    hostvars, hosts = task_vars["hostvars"], {}
+    for name in task_vars["ansible_play_hosts_all"]:
+        known = hostvars[name]
+        hosts[name] = {
+            "facts": known["ansible_facts"].get("gpulab"),
+            "plan": known["ansible_facts"].get("gpulab_plan"),
+            "results": {task: known[task] for task in changes.TASKS if task in known},
+            "policy": known.get("reboot_policy"),
+            "force": known.get("reboot_force"),
+        }
+    # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
+    plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
+    return plain
+
+
+def _write(path: Path, preview: dict[str, Any]) -> None:
+    """Write the preview as JSON. Raises Refusal P037."""
+    try:
+        path.write_text(json.dumps(preview, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise refuse("P037", path=path, detail=error.strerror) from error

@@ -1,0 +1,123 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What would change on a node, read from what the roles' own tasks announce in check mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Results = dict[str, dict[str, Any]]
+Change = dict[str, Any]
+
+READING = "__plan_facts"
+TRANSACTIONS = ("__nvidia_driver_headers", "__nvidia_driver_install")
+MODULES = "__nvidia_driver_modules"
+UNIT_FILES = "__nvidia_driver_unit_files"
+
+
+def certificates(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of ca_certificates: fingerprints."""
+    return {"trust": result.get("added", []), "distrust": result.get("removed", [])}
+
+
+def files(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of owned_files or apt_components: paths."""
+    diffs = result.get("diff", [])
+    found: dict[str, list[str]] = {"write": [], "delete": []}
+    for diff in [diffs] if isinstance(diffs, dict) else diffs:
+        if diff["before"] != diff["after"]:
+            found["write" if diff["after"] else "delete"].append(diff["after_header"])
+    return found
+
+
+def command(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of long_step: the command."""
+    return {"run": [result["diff"]["prepared"].removeprefix("would run: ").strip()] if result.get("changed") else []}
+
+
+def modules(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of dkms: kernels."""
+    return {"build": [kernel for kernel, state in result.get("kernels", {}).items() if state != "installed"]}
+
+
+def unit(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of systemd_service: units."""
+    return {"enable": [result["name"]] if result.get("changed") else []}
+
+
+# By the variable that registers each task, in the order in which they run: its role, and how it is read.
+TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | None]] = {
+    READING: ("plan", None),
+    "__plan_decision": ("plan", None),
+    "__base_certificates": ("base", certificates),
+    "__base_files": ("base", files),
+    "__base_components": ("base", files),
+    "__nouveau_files": ("nouveau", files),
+    "__nouveau_initramfs": ("nouveau", command),
+    "__nvidia_driver_components": ("nvidia_driver", files),
+    TRANSACTIONS[0]: ("nvidia_driver", None),
+    TRANSACTIONS[1]: ("nvidia_driver", None),
+    MODULES: ("nvidia_driver", modules),
+    UNIT_FILES: ("nvidia_driver", files),
+    "__nvidia_driver_unit": ("nvidia_driver", unit),
+}
+
+
+def changes(results: Results) -> list[Change]:
+    """Return {role, action, objects} for each kind of change, in the order in which the roles run."""
+    found: list[Change] = []
+    for name, (role, read) in TASKS.items():
+        if name == TRANSACTIONS[-1]:
+            found += _changes(role, transaction(results).actions())
+        result = results.get(name, {})
+        if read and not result.get("skipped") and not result.get("failed"):
+            found += _changes(role, read(result))
+    return found
+
+
+def _changes(role: str, actions: dict[str, list[str]]) -> Iterable[Change]:
+    return ({"role": role, "action": action, "objects": objects} for action, objects in actions.items() if objects)
+
+
+class Transaction:
+    """What the package manager foresees for all transactions of a node together."""
+
+    def __init__(self, foreseen: list[dict[str, Any]]) -> None:
+        """Take what each task of packages foresees; a later one repeats what an earlier one would have brought."""
+        self.install: dict[str, str] = {}
+        self.change: dict[str, list[str]] = {}
+        self.remove: dict[str, str] = {}
+        self.downloads: dict[str, int] = {}
+        not_listed: dict[str, None] = {}
+        for one in foreseen:
+            self.install.update(one["install"])
+            self.change.update(one["change"])
+            self.remove.update(one["remove"])
+            self.downloads.update(one["downloads"])
+            not_listed.update(dict.fromkeys(one["not_listed"]))
+        self.not_listed = list(not_listed)
+
+    def __bool__(self) -> bool:
+        """Tell whether any package changes."""
+        return bool(self.install or self.change or self.remove or self.not_listed)
+
+    def actions(self) -> dict[str, list[str]]:
+        """Return the packages by what happens to them."""
+        return {
+            "install": [f"{name} {version}" for name, version in sorted(self.install.items())] + self.not_listed,
+            "change": [f"{name} {old} -> {new}" for name, (old, new) in sorted(self.change.items())],
+            "remove": [f"{name} {version}" for name, version in sorted(self.remove.items())],
+        }
+
+    def download(self) -> dict[str, Any]:
+        """Return {bytes, not_listed}; bytes is None where some package is in no package list of the node yet."""
+        return {"bytes": None if self.not_listed else sum(self.downloads.values()), "not_listed": self.not_listed}
+
+
+def transaction(results: Results) -> Transaction:
+    """Return what all package tasks of a node foresee."""
+    return Transaction([foreseen for name in TRANSACTIONS if (foreseen := results.get(name, {}).get("foreseen"))])

@@ -1,0 +1,135 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preview of a run as one document: for each host what is there, what site.yml would change, and why.
+
+Nothing here knows Ansible or touches a node.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
+
+SCHEMA = 1
+EARLIER = "no result: it failed or became unreachable earlier in this run"
+
+
+def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
+    """Return the document of a run.
+
+    hosts maps each host's name to {"facts", "plan", "results", "policy", "force"}: its gpulab facts and plan (None
+    where it has none), the results of the tasks in changes.TASKS by the variables that register them, and the host's
+    reboot_policy and reboot_force (None where unset). created is the time of the run, ISO 8601 in UTC.
+    """
+    return {
+        "schema": SCHEMA,
+        "created": created,
+        "hosts": [_host(name, host) for name, host in sorted(hosts.items())],
+    }
+
+
+def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
+    facts, plan, results = host["facts"], host["plan"], host["results"]
+    packages = changes.transaction(results)
+    entry: dict[str, Any] = {
+        "name": name,
+        **_ending(results),
+        "simulated": facts["simulated"] or None if facts else None,
+        "present": _present(facts) if facts else None,
+        "users": _users(facts) if facts else None,
+        "planned": None,
+        "because": reasons(plan) if plan else [],
+        "warnings": plan["warnings"] if plan else [],
+        "not_carried_out": not_carried_out(plan) if plan else [],
+        "changes": changes.changes(results),
+        "download": packages.download(),
+        "disk": _disk(facts, plan) if facts and plan and packages else [],
+        "services": [],
+        "reboot": {"needed": False, "because": [], "refusal": None},
+    }
+    if facts and plan:
+        after = outlook.afterwards(facts, plan, results)
+        entry["planned"] = {
+            key: plan["driver"][key] for key in ("source", "branch", "version", "kernel_modules", "kernels")
+        }
+        entry["services"] = outlook.services(facts, plan, results)
+        entry["reboot"] = outlook.reboot(name, after, host["policy"], host["force"])
+        if outlook.loads_driver(after):
+            entry["changes"].append({"role": "reboot", "action": "load", "objects": ["nvidia", "nvidia_uvm"]})
+    if entry["state"] == "unchanged" and (entry["changes"] or entry["reboot"]["needed"]):
+        entry["state"] = "changes"
+    return entry
+
+
+def _ending(results: Results) -> dict[str, Any]:
+    """Return {state, refusal, detail}; unchanged stands for a host none of whose tasks failed."""
+    if changes.READING not in results:
+        return {"state": "failed", "refusal": None, "detail": EARLIER}
+    for name in changes.TASKS:
+        result = results.get(name, {})
+        if result.get("unreachable"):
+            return {"state": "unreachable", "refusal": None, "detail": str(result.get("msg", ""))}
+        if result.get("failed"):
+            refusal = result.get("refusal")
+            state = "refused" if refusal else "failed"
+            return {"state": state, "refusal": refusal, "detail": str(result.get("msg", ""))}
+    return {"state": "unchanged", "refusal": None, "detail": None}
+
+
+def _present(facts: dict[str, Any]) -> dict[str, Any]:
+    driver, nvidia = facts["driver"], facts["modules"]["nvidia"]
+    packagers = sorted({package["source"] for package in driver["packages"]})
+    return {
+        "system": facts["system"]["name"],
+        "kernel": facts["system"]["kernel"],
+        "gpus": [_gpu_name(gpu["device"]) for gpu in facts["pci"]["gpus"]],
+        "held_by": sorted({gpu["driver"] for gpu in facts["pci"]["gpus"] if gpu["driver"]}),
+        "driver": {
+            "on_disk": driver["module_on_disk"] or driver["library"],
+            "loaded": nvidia["version"] if nvidia["loaded"] else None,
+            "sources": ["runfile"] if driver["runfile"] else packagers,
+        },
+    }
+
+
+def _gpu_name(device: str) -> str:
+    record = catalog.load().gpus.get(device)
+    return str(record["name"]) if record else device
+
+
+def _users(facts: dict[str, Any]) -> dict[str, Any]:
+    users = facts["users_of_gpus"]
+    fields = ("pid", "user", "command", "since", "device")
+    return {
+        "state": users["state"],
+        "who": [{field: process[field] for field in fields} for process in outlook.workers(users)],
+        "sessions": users["sessions"],
+    }
+
+
+def _disk(facts: dict[str, Any], plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the driver and all else of the plan take at most, per mount point."""
+    free = {filesystem["mount"]: filesystem["free_mib"] for filesystem in facts["filesystems"]}
+    return [
+        {"mount": mount, "needed_mib": needed, "free_mib": free.get(mount), "enough": free.get(mount, needed) >= needed}
+        for mount, needed in sorted(plan["disk"].items(), key=lambda item: PurePosixPath(item[0]))
+    ]
+
+
+def not_carried_out(plan: dict[str, Any]) -> list[str]:
+    """Return what is planned for a node and has no role in playbooks/provision.yml yet."""
+    parts = [f"CUDA toolkit {toolkit['version']}" for toolkit in plan["cuda"]["toolkits"]]
+    parts += [f"{name} {part['version']}" for name, part in plan["libraries"].items() if isinstance(part, dict)]
+    toolkit = plan["container_toolkit"]
+    if toolkit["engines"]:
+        parts.append(f"NVIDIA Container Toolkit {toolkit['version']} for {', '.join(toolkit['engines'])}")
+    parts += [f"environment {one['name']} ({one['framework']} {one['version']})" for one in plan["environments"]]
+    return parts + (["Fabric Manager"] if plan["fabric_manager"]["needed"] else [])

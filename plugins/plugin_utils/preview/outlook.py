@@ -1,0 +1,94 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What follows from the changes: services that start anew, and a reboot."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import facts_reboot
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
+
+PERSISTENCED = "nvidia-persistenced"
+_UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's version: no epoch, no revision
+
+
+def services(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
+    """Return {name, action, because} for each service that would be started or restarted."""
+    packages = changes.transaction(results)
+    if not plan["driver"]["persistence"]:
+        return []
+    running = ((facts.get("services") or {}).get(PERSISTENCED) or {}).get("active") == "active"
+    if PERSISTENCED in packages.change:
+        return [_service("restart" if running else "start", "its package changes")]
+    if PERSISTENCED in packages.install or PERSISTENCED in packages.not_listed:
+        return [_service("start", "its package comes new")]
+    if results.get(changes.UNIT_FILES, {}).get("changed"):
+        return [_service("restart" if running else "start", "its unit's configuration changes")]
+    return []
+
+
+def _service(action: str, because: str) -> dict[str, str]:
+    return {"name": PERSISTENCED, "action": action, "because": because}
+
+
+def afterwards(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> dict[str, Any]:
+    """Return the facts as the role reboot would read them, as far as its decision depends on them."""
+    after = deepcopy(facts)
+    coming = _coming(plan, results)
+    build = changes.modules(results.get(changes.MODULES, {}))["build"]
+    for kernel in after["kernels"]:
+        if coming or kernel["version"] in build:
+            planned = kernel["version"] in plan["driver"]["kernels"]
+            kernel["nvidia_module"] = (coming or after["driver"]["module_on_disk"]) if planned else None
+    if coming:
+        after["driver"].update(library=coming, module_on_disk=coming)
+    after["nouveau"].update(blacklisted=True, nova_blacklisted=True)
+    return after
+
+
+def _coming(plan: dict[str, Any], results: Results) -> str | None:
+    """Return the driver version that a transaction would bring; None where the one on disk stays."""
+    packages = changes.transaction(results)
+    name = plan["driver"]["kernel_package"]
+    version = packages.install.get(name) or packages.change.get(name, (None, None))[1]
+    if version:
+        match = _UPSTREAM.match(version)
+        return match[1] if match else version
+    unlisted = {wish.partition("=")[0] for wish in packages.not_listed}
+    return plan["driver"]["newest_known"] if name in unlisted else None
+
+
+def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | None) -> dict[str, Any]:
+    """Return {needed, because, refusal}: refusal is why site.yml would not reboot the node now, if it would not."""
+    reasons = facts_reboot.reboot(after)["reasons"]
+    users, refusal = after["users_of_gpus"], None
+    if reasons and policy == "never":
+        refusal = refuse("H031", host=name, reasons="; ".join(reasons))
+    elif reasons and users["state"] != "idle" and force != name:
+        who = ", ".join(user_text(user) for user in workers(users)) or "nobody known"
+        refusal = refuse("H030", host=name, reasons="; ".join(reasons), state=users["state"], who=who)
+    return {"needed": bool(reasons), "because": reasons, "refusal": asdict(refusal) if refusal else None}
+
+
+def loads_driver(after: dict[str, Any]) -> bool:
+    """Tell whether the driver would be loaded without a reboot."""
+    return bool(facts_reboot.reboot(after)["loadable"] and not facts_reboot.reboot(after)["reasons"])
+
+
+def workers(users: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the processes that do somebody's work on a GPU, which the driver's own daemons do not."""
+    return [process for process in users["who"] if not process["service"]]
+
+
+def user_text(process: dict[str, Any]) -> str:
+    """Say in a few words whose process it is."""
+    return f"{process['user'] or 'unknown user'}: {process['command'] or 'unknown command'} (pid {process['pid']})"

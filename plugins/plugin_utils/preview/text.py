@@ -1,0 +1,152 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preview on a terminal: a table with a line for each host, and below it what lies behind each line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview.outlook import user_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEADS = ("HOST", "PREVIEW", "GPUS", "DRIVER NOW", "PLANNED", "DOWNLOAD", "REBOOT", "GPUS IN USE")
+STATES = {
+    "changes": "would change",
+    "unchanged": "nothing to do",
+    "refused": "REFUSED",
+    "failed": "FAILED",
+    "unreachable": "UNREACHABLE",
+}
+ACTIONS = {"change": "change the version of", "build": "build the kernel module for"}
+SHOWN = 6  # objects of one change; the JSON has all
+LABEL = 10
+
+
+def lines(document: dict[str, Any]) -> list[str]:
+    """Return the lines of the preview."""
+    return [
+        *table([HEADS, *map(_row, document["hosts"])]),
+        *(line for host in document["hosts"] for line in _host(host)),
+    ]
+
+
+def table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return rows in columns, each as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def size(count: int) -> str:
+    """Say a number of bytes in the units in which apt does."""
+    amount, units = float(count), ["B", "kB", "MB", "GB"]
+    while amount >= 1000 and len(units) > 1:  # noqa: PLR2004 - kilo
+        amount /= 1000
+        units.pop(0)
+    return f"{amount:.0f} {units[0]}" if units[0] != "GB" else f"{amount:.1f} GB"
+
+
+def _row(host: dict[str, Any]) -> tuple[str, ...]:
+    present, planned, users = host["present"], host["planned"], host["users"]
+    name = host["name"] + (" (simulated)" if host["simulated"] else "")
+    if not present:
+        return (name, STATES[host["state"]], *["?"] * (len(HEADS) - 2))
+    return (
+        name,
+        STATES[host["state"]],
+        _gpus(present["gpus"]),
+        present["driver"]["on_disk"] or "none",
+        _planned(planned) if planned else "no plan",
+        _download(host) if planned else "-",
+        ("yes" if host["reboot"]["needed"] else "no") if planned else "-",
+        {"idle": "no", "busy": f"yes ({len(users['who'])})"}.get(users["state"], "unknown"),
+    )
+
+
+def _gpus(names: list[str]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in Counter(names).items()) or "none"
+
+
+def _planned(driver: dict[str, Any]) -> str:
+    return f"{driver['version'] or driver['branch']} {driver['kernel_modules']}"
+
+
+def _download(host: dict[str, Any]) -> str:
+    count = host["download"]["bytes"]
+    return "not known yet" if count is None else size(count)
+
+
+def _host(host: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    yield f"{host['name']}: {STATES[host['state']]}" + (
+        f"  (SIMULATED: {host['simulated']})" if host["simulated"] else ""
+    )
+    for label, texts in _details(host):
+        for text in texts:
+            yield f"  {label:{LABEL}}{text}"
+            label = ""  # noqa: PLW2901 - said once
+
+
+def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is to be said of a host: label and lines."""
+    if host["refusal"]:
+        yield "refused", [f"GPULAB-{host['refusal']['code']} {host['refusal']['cause']}"]
+        yield "remedy", [host["refusal"]["remedy"]]
+    elif host["detail"]:
+        yield "why not", [host["detail"]]
+    if host["present"]:
+        yield "there", _present(host["present"])
+    yield "changes", [_change(change) for change in host["changes"]]
+    if host["planned"] and host["download"]["not_listed"]:
+        yield "download", [f"not known yet: not in the node's package lists: {_some(host['download']['not_listed'])}"]
+    elif host["changes"]:
+        yield "download", [_download(host)]
+    yield "disk", [_disk(disk) for disk in host["disk"]]
+    yield "services", [f"{one['action']} {one['name']}: {one['because']}" for one in host["services"]]
+    yield "reboot", _reboot(host)
+    if host["users"]:
+        yield (
+            "GPU users",
+            [f"{user_text(user)} since {user['since']}" for user in host["users"]["who"]]
+            or (["not every process could be looked into"] if host["users"]["state"] == "unknown" else []),
+        )
+        yield "logged in", [f"{one['user']} since {one['since']}" for one in host["users"]["sessions"]]
+    yield "why", host["because"]
+    yield "note", host["warnings"]
+    yield "later", [f"{part}: planned, and site.yml does not install it yet" for part in host["not_carried_out"]]
+
+
+def _present(present: dict[str, Any]) -> list[str]:
+    driver = present["driver"]
+    source = f" ({', '.join(driver['sources'])})" if driver["sources"] else ""
+    said = [f"driver {driver['on_disk'] or 'none'}{source}"]
+    said += [f"{driver['loaded']} is loaded"] if driver["loaded"] else []
+    said += [f"{name} holds the GPUs" for name in present["held_by"] if name != "nvidia"]
+    return [f"{present['system']}, kernel {present['kernel']}", "; ".join(said)]
+
+
+def _change(change: dict[str, Any]) -> str:
+    count = f"{len(change['objects'])} packages: " if change["action"] in {"install", "change", "remove"} else ""
+    return f"{change['role']}: {ACTIONS.get(change['action'], change['action'])} {count}{_some(change['objects'])}"
+
+
+def _some(objects: list[str]) -> str:
+    rest = len(objects) - SHOWN
+    return ", ".join(objects[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _disk(disk: dict[str, Any]) -> str:
+    free = "unknown" if disk["free_mib"] is None else f"{disk['free_mib']} MiB"
+    enough = "" if disk["enough"] else "  NOT ENOUGH"
+    return f"{disk['mount']}: at most {disk['needed_mib']} MiB for the whole plan, free {free}{enough}"
+
+
+def _reboot(host: dict[str, Any]) -> list[str]:
+    reboot = host["reboot"]
+    said = [f"yes: {reason}" for reason in reboot["because"]]
+    if reboot["refusal"]:
+        said += [f"and refused now: GPULAB-{reboot['refusal']['code']} {reboot['refusal']['remedy']}"]
+    return said
