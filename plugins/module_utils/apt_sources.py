@@ -42,7 +42,7 @@ def parse(file: str, text: str) -> list[Source]:
 
 
 def missing(sources: list[Source], components: list[str]) -> dict[tuple[str, str, str], list[str]]:
-    """Return, per (uri, suite, signed_by) of the distribution's archive, the wanted components that no source enables."""
+    """Return, per (uri, suite, signed_by) of the distribution's archive, the wanted components that no source has."""
     enabled: dict[tuple[str, str], set[str]] = {}
     signed_by: dict[tuple[str, str], str] = {}
     for source in sources:

@@ -17,7 +17,7 @@ ARMOR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----(.*?)-----END PGP PUBLI
 PUBLIC_KEY, SECRET_KEY = 6, 5
 LIMIT = 0xFFFF  # octets of a key
 # Why a file cannot be used
-SECRET = "it holds a secret key"
+NOT_PUBLIC = "it holds a secret key"
 NO_KEY = "it holds no public key"
 NOT_ARMORED = "it holds no armored public key"
 TOO_LONG = "it holds a key of absurd length"
@@ -37,7 +37,7 @@ def fingerprints(data: bytes) -> list[str]:
     while packets:
         tag, body, packets = _next_packet(packets)
         if tag == SECRET_KEY:
-            raise ValueError(SECRET)
+            raise ValueError(NOT_PUBLIC)
         if tag == PUBLIC_KEY:
             found.append(_fingerprint(body))
     if not found:
@@ -46,7 +46,7 @@ def fingerprints(data: bytes) -> list[str]:
 
 
 def dearmor(text: str) -> bytes:
-    """Return the packets of the armored public keys in a text. Raises ValueError when there is none or one is damaged."""
+    """Return the packets of the armored public keys in a text. Raises ValueError when there is none, or damage."""
     blocks = ARMOR.findall(text)
     if not blocks:
         raise ValueError(NOT_ARMORED)
