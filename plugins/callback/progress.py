@@ -100,7 +100,7 @@ VERDICT_COLORS = {
     "unreachable": C.COLOR_UNREACHABLE,
 }
 # Actions whose message is written for the operator.
-SPEAKS_FOR_ITSELF = {"assert", "fail"}
+SPEAKS_FOR_ITSELF = {"assert", "fail", "verify"}
 # What does not help to see why a task failed.
 NOISE = {"changed", "failed", "delta", "start", "end", "stderr_lines", "stdout_lines", "invocation"}
 

@@ -1,0 +1,191 @@
+"""site.yml end to end on two bare nodes, in the order in which an operator meets it all.
+
+The packages are Debian's and the module is built by DKMS; the GPUs and the kernel's part are simulated (tests/sim).
+"""
+
+import json
+import time
+
+import pytest
+
+pytestmark = pytest.mark.story
+NODES = [
+    {"name": "node12", "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]},
+    {"name": "node13", "release": "trixie", "gpu": "a100-pcie-2", "groups": ["training_servers"]},
+]
+NAMES = [node["name"] for node in NODES]
+SITE = ("site.yml", "-l", "gpu-nodes")
+INSTALL_SECONDS = 1800
+# All that installing, configuring and building writes to; name, kind, rights, owner, size, time, target and content.
+FILE_TREE = r"""
+top="/etc /usr /boot /var/lib/dkms /var/lib/dpkg /var/lib/gpulab /lib/modules/"
+find $top -printf '%p %y %m %U:%G %s %T@ %l\n' 2>/dev/null | sort
+find $top -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum
+"""
+STEP = "/var/lib/gpulab/steps/nvidia-driver"
+BUILDING = "pgrep -x cc1 && ls /var/lib/dkms/nvidia*/*/build/make.log"
+KERNEL = "$(ls /lib/modules | sort -V | tail -1)"
+DRIVER_LOADED = "/proc/driver/nvidia/version"
+
+
+@pytest.fixture(params=NAMES)
+def node(request, lab):
+    return lab.node(request.param)
+
+
+@pytest.fixture
+def report(lab):
+    """Return where verify writes, in a form for -e, and the directory."""
+    directory = lab.directory / "report"
+    return ("-e", f"verify_report_directory={directory}"), directory
+
+
+def every(lab, script):
+    return [lab.node(name).run(script) for name in NAMES]
+
+
+def changed(run):
+    return {host: counts["changed"] for host, counts in run.recap.items()}
+
+
+def test_a_bare_node_has_nouveau_on_its_gpus_and_nothing_of_nvidia(node):
+    gpus = "for gpu in /sys/bus/pci/devices/*; do case $(cat $gpu/class) in 0x030*) readlink -f $gpu/driver; esac; done"
+    assert [path.rpartition("/")[2] for path in node.run(gpus).splitlines()] == ["nouveau", "nouveau"]
+    assert "nvidia" not in node.run("ldconfig -p; dpkg --get-selections; ls /dev")
+
+
+def test_check_mode_announces_the_driver_and_changes_nothing(lab, report):
+    before = every(lab, FILE_TREE)
+    run = lab.play(*SITE, "--check", "--diff", *report[0])
+    assert run.rc == 0, run.output[-3000:]
+    assert set(run.recap) == set(NAMES)
+    for name in NAMES:
+        assert run.recap[name]["changed"] > 0
+    assert run.output.count("nvidia-kernel-dkms") >= len(NAMES)
+    for name, was, is_now in zip(NAMES, before, every(lab, FILE_TREE)):
+        assert sorted(set(was.splitlines()) ^ set(is_now.splitlines())) == [], name
+
+
+def test_a_run_that_is_killed_while_dkms_builds_leaves_the_build_going(lab, report):
+    run = lab.start(*SITE, *report[0])
+    nodes = [lab.node(name) for name in NAMES]
+    run.wait_until(lambda: all(node.holds(BUILDING) for node in nodes), INSTALL_SECONDS, "both nodes build")
+    run.kill()
+    time.sleep(10)  # longer than a worker that lost its controller asks for the step's state
+    for node in nodes:
+        assert node.run("systemctl is-active gpulab-nvidia-driver.service") == "active"
+        assert not node.holds(f"test -e {STEP}/result")
+        assert not node.holds(f"test -e {DRIVER_LOADED}")
+
+
+def test_the_next_run_takes_the_build_over_and_finishes(lab, report):
+    steps, boots = every(lab, f"cat {STEP}/state.json"), [lab.node(name).boot() for name in NAMES]
+    run = lab.play(*SITE, *report[0], timeout=INSTALL_SECONDS)
+    assert run.rc == 0, run.output[-3000:]
+    for name, step, boot in zip(NAMES, steps, boots):
+        assert json.loads(lab.node(name).run(f"cat {STEP}/state.json"))["started"] == json.loads(step)["started"]
+        assert lab.node(name).boot() != boot, f"{name} was not rebooted"
+
+
+def test_the_module_is_built_and_installed_for_the_installed_kernel(node):
+    status = node.run(f"dkms status -k {KERNEL}")
+    assert status.endswith(": installed"), status
+    version = status.split("/")[1].split(",")[0]
+    assert node.run(f"modinfo -k {KERNEL} -F version nvidia-current") == version
+    assert node.run("dpkg --audit") == ""
+
+
+def test_the_driver_is_loaded_since_the_reboot(node):
+    version = node.run(f"modinfo -k {KERNEL} -F version nvidia-current")
+    assert version in node.run(f"cat {DRIVER_LOADED}")
+    assert node.run("basename $(readlink -f /sys/bus/pci/devices/*/driver) | sort -u") == "nvidia"
+
+
+def test_a_second_run_changes_nothing(lab, report):
+    boots = [lab.node(name).boot() for name in NAMES]
+    run = lab.play(*SITE, *report[0])
+    assert run.rc == 0, run.output[-3000:]
+    assert changed(run) == dict.fromkeys(NAMES, 0)
+    assert [lab.node(name).boot() for name in NAMES] == boots
+
+
+def test_check_mode_has_nothing_to_announce_any_more(lab, report):
+    run = lab.play(*SITE, "--check", "--diff", *report[0])
+    assert run.rc == 0, run.output[-3000:]
+    assert changed(run) == dict.fromkeys(NAMES, 0)
+
+
+def test_the_report_says_that_the_gpus_are_simulated(report):
+    directory = report[1]
+    written = json.loads((directory / "report.json").read_text())
+    assert sorted(host["name"] for host in written["hosts"]) == NAMES
+    assert all("simulated GPU" in host["simulated"] for host in written["hosts"])
+    assert "SIMULATED" in (directory / "report.html").read_text()
+    assert "<testsuite" in (directory / "junit.xml").read_text()
+    for name in NAMES:
+        assert "simulated" in (directory / f"{name}.prom").read_text()
+
+
+def test_verify_finds_a_hot_gpu_and_says_what_to_do(lab, report):
+    assert lab.play("playbooks/verify.yml", *report[0]).rc == 0
+    node = lab.node("node12")
+    node.run("gpulab-simulate fault 'gpu.0.temp = 99'")
+    run = lab.play("playbooks/verify.yml", *report[0])
+    assert run.rc == 2
+    assert "99 °C, the limit is 90 °C" in run.said_of("node12")
+    assert "GPULAB-V001" in run.said_of("node12")
+    assert "fail temperature [GPU " in run.output
+    assert "check_cooling" in run.output
+    assert run.recap["node13"]["verdict"] == "ok"
+    node.run("gpulab-simulate heal")
+    assert lab.play("playbooks/verify.yml", *report[0]).rc == 0
+
+
+def make_stale_and_busy(node):
+    """Let the kernel hold another driver than the disk, as after an upgrade, while a job runs on GPU 0."""
+    node.run("echo 1.2.3 > /sys/module/nvidia/version")
+    node.start("exec sleep 1800")
+    node.run('gpulab-simulate set "gpu.0.processes = $(pgrep -x sleep | head -1):1024"')
+
+
+def test_a_node_in_use_is_not_rebooted(lab, report):
+    node = lab.node("node12")
+    make_stale_and_busy(node)
+    boot = node.boot()
+    run = lab.play(*SITE, *report[0])
+    assert run.rc == 2
+    assert "GPULAB-H030" in run.said_of("node12")
+    assert "sleep" in run.said_of("node12")
+    assert "-e reboot_force=node12" in run.said_of("node12")
+    assert node.boot() == boot
+    assert run.recap["node13"]["verdict"] == "ok"
+
+
+def test_another_node_may_not_be_forced_in_its_place(lab, report):
+    boot = lab.node("node12").boot()
+    run = lab.play(*SITE, "-e", "reboot_force=node13", *report[0])
+    assert "GPULAB-H030" in run.said_of("node12")
+    assert lab.node("node12").boot() == boot
+
+
+def test_a_node_in_use_is_rebooted_by_name(lab, report):
+    boots = [lab.node(name).boot() for name in NAMES]
+    run = lab.play(*SITE, "-e", "reboot_force=node12", *report[0])
+    assert run.rc == 0, run.output[-3000:]
+    assert lab.node("node12").boot() != boots[0]
+    assert lab.node("node13").boot() == boots[1]
+
+
+def test_open_modules_that_do_not_build_are_refused_before_any_package_is_touched(lab, report):
+    node = lab.node("node13")
+    packages = "dpkg-query --show --showformat='${Package} ${Version} ${db:Status-Abbrev}\n'"
+    before = node.run(packages)
+    run = lab.play("site.yml", "-l", "node13", "-e", "nvidia_driver_kernel_modules=open", *report[0])
+    assert run.rc == 2
+    said = run.said_of("node13")
+    assert "GPULAB-P016" in said
+    assert node.run(f"modinfo -k {KERNEL} -F version nvidia-current") in said
+    assert node.run(f"echo {KERNEL}") in said
+    assert node.run(packages) == before
+    assert node.run("dpkg --audit") == ""
+    assert node.holds(f"test -e {DRIVER_LOADED}")
