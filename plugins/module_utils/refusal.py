@@ -112,6 +112,50 @@ CODES = {
         " tell them apart by their host",
         "Give the mirror of {name} a host name of its own; an alias in DNS is enough.",
     ),
+    # H070 to H085: the node before the first change
+    "H070": (
+        "{gib} GiB of memory on {gpus}; {wanted} GiB are advised",
+        "Use it for small models, or another GPU; preflight_vram_min_gib and _advised_gib set the bounds.",
+    ),
+    "H071": (
+        "{cores} CPU cores; {wanted} are advised to feed a GPU",
+        "Expect loading of data to be slow; preflight_cpu_cores_min sets the bound.",
+    ),
+    "H072": (
+        "{gib} GiB of memory; {factor} times the {gpus} GiB of the GPUs are advised",
+        "Add memory; preflight_memory_factor_min and _advised set the bounds.",
+    ),
+    "H073": ("the system disk ({source}) is not NVMe", "Move the system to an NVMe disk, or expect it to be slow."),
+    "H074": ("{mount} ({source}) is on a disk that turns", "Keep data sets on SSD or NVMe: training waits for them."),
+    "H075": ("nothing is mounted at {mount}", "Mount it, or correct preflight_dataset_mounts."),
+    "H076": (
+        "x{width} is the PCI Express link of {gpus}; x{wanted} is advised",
+        "Check its seating and its slot; preflight_pcie_width_min sets the bound.",
+    ),
+    "H077": (
+        "GPUs and CPUs may draw {drawn} W, with {headroom} % in reserve {need} W; the power supply has {supply} W",
+        "Lower the GPUs' power limits, or use a larger power supply; preflight_psu_watts declares it.",
+    ),
+    "H078": (
+        "the power budget cannot be added up: nobody knows the limit of {gpus}",
+        "It is known once the driver runs.",
+    ),
+    "H079": ("the clock is not kept in time", "Enable systemd-timesyncd or chrony: certificates and APT rely on it."),
+    "H080": ("the file system {mount} does not answer", "Look for disk errors (dmesg), or for a dead network mount."),
+    "H081": ("the file system {mount} is read-only", "Look for disk errors (dmesg), then remount it."),
+    "H082": ("{mount} has {free} MiB free, the plan takes {need} MiB", "Free space there, or enlarge it."),
+    "H083": (
+        "{mount} has {free} inodes free, {need} are asked for",
+        "Remove small files there (df -i); preflight_free_inodes_min sets the bound.",
+    ),
+    "H084": (
+        "this is a Jetson ({kernel}), whose driver is a part of its own system image",
+        "Take it out of gpu-nodes; NVIDIA JetPack keeps it.",
+    ),
+    "H085": (
+        "this is Windows Subsystem for Linux ({kernel}), whose driver is that of Windows",
+        "Take it out of gpu-nodes; install the driver in Windows, and none in here.",
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

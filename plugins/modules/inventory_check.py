@@ -29,6 +29,7 @@ attributes:
     support: none
 options: {}
 seealso:
+  - module: gpulab.node.preflight
   - module: gpulab.node.plan
 """
 

@@ -33,6 +33,7 @@ class Case:
     def of(cls, facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, today: date) -> Case:
         """Read platform and GPUs off the facts. Raises Refusal for a system or a GPU there is no plan for."""
         system = facts["system"]
+        refuse_borrowed_drivers(system["kernel"])
         platform = catalog.platform(system["id"], system["version"])
         if platform is None or system["architecture"] not in platform["architectures"]:
             supported = sorted({record["name"] for record in catalog.platforms.values()})
@@ -51,3 +52,11 @@ class Case:
     def architecture(self) -> str:
         """The CPU architecture as the kernel names it: x86_64 or aarch64."""
         return self.facts["system"]["architecture"]
+
+
+def refuse_borrowed_drivers(kernel: str) -> None:
+    """Raise Refusal for a system that gets its driver from elsewhere, told by its kernel release."""
+    if "-tegra" in kernel:
+        raise refuse("H084", kernel=kernel)
+    if "microsoft" in kernel.lower():
+        raise refuse("H085", kernel=kernel)

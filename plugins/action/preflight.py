@@ -1,0 +1,71 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge a node on the controller, from its facts and its plan, before anything is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import (
+    ADVICE,
+    FAIL,
+    WARN,
+    Finding,
+    examine,
+    hardware,
+)
+
+ARGUMENTS = {
+    "vram_min_gib": {"type": "int", "default": 16},
+    "vram_advised_gib": {"type": "int", "default": 24},
+    "cpu_cores_min": {"type": "int", "default": 8},
+    "memory_factor_min": {"type": "float", "default": 2},
+    "memory_factor_advised": {"type": "float", "default": 4},
+    "dataset_mounts": {"type": "list", "elements": "str", "default": []},
+    "pcie_width_min": {"type": "int", "default": 8},
+    "psu_watts": {"type": "int"},
+    "cpu_watts": {"type": "int", "default": 150},
+    "power_headroom_percent": {"type": "int", "default": 25},
+    "free_inodes_min": {"type": "int", "default": 50000},
+    "required": {"type": "list", "elements": "str", "choices": list(hardware.NAMES), "default": []},
+}
+
+
+class ActionModule(ActionBase):
+    """Examine ansible_facts['gpulab'] against ansible_facts['gpulab_plan'] and the limits."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return warnings and advice, and fail with everything that forbids to go on."""
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        _, limits = self.validate_argument_spec(ARGUMENTS)
+        known = task_vars["ansible_facts"]
+        if "gpulab" not in known or "gpulab_plan" not in known:
+            msg = "there is no plan of this node: run gpulab.node.gpu_facts and gpulab.node.plan before"
+            raise AnsibleActionFail(msg)
+        return outcome(
+            task_vars["inventory_hostname"], examine(known["gpulab"], known["gpulab_plan"], limits, catalog.load())
+        )
+
+
+def outcome(host: str, findings: list[Finding]) -> dict[str, Any]:
+    """Return the task's result; a warning names its host, for Ansible prints it without."""
+    texts = {
+        severity: [str(finding.refusal) for finding in findings if finding.severity == severity]
+        for severity in (FAIL, WARN, ADVICE)
+    }
+    return {
+        "changed": False,
+        "failed": bool(texts[FAIL]),
+        "msg": "\n".join(texts[FAIL]) or f"{host} is fit for its plan",
+        "warnings": [f"{host}: {text}" for text in texts[WARN]],
+        "advice": texts[ADVICE],
+    }

@@ -1,0 +1,107 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name, which does the work on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: preflight
+short_description: Judge a GPU node before anything is changed
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - Judges whether the plan can be carried out on a node, and whether its hardware is fit for deep learning.
+  - An interrupted dpkg, and a file system of the plan that does not answer or is read-only, fail the host. So does one
+    that is too full, on a node that has no driver yet; elsewhere that is a warning, for much of the plan is there
+    already.
+  - What the hardware falls short of is a warning, unless it is named in O(required). All of it comes at once.
+  - A container is judged by its GPUs only, as all else is its host's. A virtual machine's disks are not judged.
+  - Runs on the controller. It never connects to the node.
+options:
+  vram_min_gib:
+    description: GiB of memory that each GPU shall have. A tenth may be missing, as firmware and ECC keep some.
+    type: int
+    default: 16
+  vram_advised_gib:
+    description: GiB of memory that each GPU had better have.
+    type: int
+    default: 24
+  cpu_cores_min:
+    description: CPU cores, as the kernel counts them, that the node shall have.
+    type: int
+    default: 8
+  memory_factor_min:
+    description: How many times the memory of all GPUs the node shall have. A tenth may be missing.
+    type: float
+    default: 2
+  memory_factor_advised:
+    description: How many times the memory of all GPUs the node had better have.
+    type: float
+    default: 4
+  dataset_mounts:
+    description: Mount points that hold data sets, none of which shall be on a disk that turns.
+    type: list
+    elements: str
+    default: []
+  pcie_width_min:
+    description: PCI Express lanes that each GPU shall run with.
+    type: int
+    default: 8
+  psu_watts:
+    description: What the power supplies deliver together. Unset does not judge the power budget.
+    type: int
+  cpu_watts:
+    description: What the processors draw together.
+    type: int
+    default: 150
+  power_headroom_percent:
+    description: How much more than the limits of the GPUs and O(cpu_watts) the power supply shall deliver.
+    type: int
+    default: 25
+  free_inodes_min:
+    description: Free inodes that each file system of the plan shall have.
+    type: int
+    default: 50000
+  required:
+    description: Hardware that fails the host where it falls short, instead of warning.
+    type: list
+    elements: str
+    choices: [clock, cpu_cores, dataset_disks, gpu_memory, memory, pcie_width, power, system_disk]
+    default: []
+attributes:
+  check_mode:
+    description: Nothing is ever changed, so check mode makes no difference.
+    support: full
+  diff_mode:
+    description: There is no difference to show.
+    support: none
+seealso:
+  - module: gpulab.node.gpu_facts
+  - module: gpulab.node.plan
+"""
+
+EXAMPLES = r"""
+- name: Judge the node before anything is changed
+  gpulab.node.preflight:
+    psu_watts: 2000
+    required: [gpu_memory, power]
+"""
+
+RETURN = r"""
+msg:
+  description: One line for each reason to stop, or that there is none.
+  returned: always
+  type: str
+warnings:
+  description: What the hardware falls short of.
+  returned: always
+  type: list
+  elements: str
+advice:
+  description: What could be better.
+  returned: always
+  type: list
+  elements: str
+"""

@@ -1,0 +1,191 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the hardware is fit for deep learning: each check yields (falls short or only could be better, what is told).
+
+Figures are NVML's where it answers, else the catalog's; what neither knows is not judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+
+Found = tuple[bool, Refusal]
+
+MIB_PER_GIB = 1024
+# A board of 16 GiB shows 15, a machine of 64 GiB shows 62: firmware and ECC keep some.
+SHOWN_OF_NOMINAL = 0.9
+# Devices made of disks, which sysfs does not describe as one
+STACKED = ("/dev/mapper/", "/dev/dm-", "/dev/md")
+
+
+@dataclass(frozen=True)
+class Board:
+    """One GPU as far as it is judged here; None is what is not known."""
+
+    address: str
+    name: str
+    memory_mib: int | None
+    power_watts: float | None
+    pcie_width: int | None
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the checks look at."""
+
+    facts: dict[str, Any]
+    limits: dict[str, Any]
+    catalog: Catalog
+
+    @property
+    def boards(self) -> list[Board]:
+        """The GPUs on the PCI bus."""
+        answers = {gpu["bus_id"]: gpu for gpu in self.facts.get("nvml", {}).get("gpus", ())}
+        return [self._board(device, answers.get(device["address"], {})) for device in self.facts["pci"]["gpus"]]
+
+    def _board(self, device: dict[str, Any], answer: dict[str, Any]) -> Board:
+        record = self.catalog.gpus.get(device["device"], {})
+        gib, milliwatts = record.get("vram_gib"), _number(answer.get("power_mw", {}).get("enforced_limit"))
+        return Board(
+            address=device["address"],
+            name=record.get("name", device["device"]),
+            memory_mib=_number(answer.get("memory_mib", {}).get("total")) or (gib and int(gib * MIB_PER_GIB)),
+            power_watts=milliwatts / 1000 if milliwatts else record.get("power_w"),
+            pcie_width=device.get("link", {}).get("width"),
+        )
+
+
+def gpu_memory(node: Node) -> Iterator[Found]:
+    """Compare the memory of each GPU."""
+    least, advised = node.limits["vram_min_gib"], node.limits["vram_advised_gib"]
+    for memory, boards in _alike(node.boards, "memory_mib"):
+        gib = memory / MIB_PER_GIB
+        if gib < max(least, advised) * SHOWN_OF_NOMINAL:
+            short = gib < least * SHOWN_OF_NOMINAL
+            yield short, refuse("H070", gpus=boards, gib=f"{gib:.0f}", wanted=least if short else advised)
+
+
+def cpu_cores(node: Node) -> Iterator[Found]:
+    """Compare the number of cores."""
+    cores, least = node.facts["system"].get("cpu_cores"), node.limits["cpu_cores_min"]
+    if cores is not None and cores < least:
+        yield True, refuse("H071", cores=cores, wanted=least)
+
+
+def memory(node: Node) -> Iterator[Found]:
+    """Compare the node's memory with that of all its GPUs."""
+    have, sizes = node.facts["system"].get("memory_mib"), [board.memory_mib for board in node.boards]
+    if have is None or not all(sizes):
+        return
+    of_gpus = sum(size for size in sizes if size)
+    least, advised = node.limits["memory_factor_min"], node.limits["memory_factor_advised"]
+    if have < max(least, advised) * of_gpus * SHOWN_OF_NOMINAL:
+        short = have < least * of_gpus * SHOWN_OF_NOMINAL
+        yield (
+            short,
+            refuse(
+                "H072",
+                gib=f"{have / MIB_PER_GIB:.0f}",
+                gpus=f"{of_gpus / MIB_PER_GIB:.0f}",
+                factor=least if short else advised,
+            ),
+        )
+
+
+def system_disk(node: Node) -> Iterator[Found]:
+    """Ask for NVMe below the root file system."""
+    root = _mounted(node, "/")
+    if root and root.get("nvme") is False and not _stacked(root):
+        yield True, refuse("H073", source=root.get("source"))
+
+
+def dataset_disks(node: Node) -> Iterator[Found]:
+    """Ask for disks that do not turn below the declared dataset mounts."""
+    for mount in node.limits["dataset_mounts"]:
+        filesystem = _mounted(node, mount)
+        if filesystem is None:
+            yield True, refuse("H075", mount=mount)
+        elif filesystem.get("rotational") and not _stacked(filesystem):
+            yield True, refuse("H074", mount=mount, source=filesystem.get("source"))
+
+
+def pcie_width(node: Node) -> Iterator[Found]:
+    """Compare the lanes that each GPU runs with."""
+    least = node.limits["pcie_width_min"]
+    for width, boards in _alike(node.boards, "pcie_width"):
+        if width < least:
+            yield True, refuse("H076", gpus=boards, width=width, wanted=least)
+
+
+def power(node: Node) -> Iterator[Found]:
+    """Add up what GPUs and processors may draw, where the power supply is declared."""
+    supply, watts = node.limits["psu_watts"], [board.power_watts for board in node.boards]
+    if not supply:
+        return
+    if not all(watts):
+        unknown = ", ".join(board.name for board in node.boards if not board.power_watts)
+        yield False, refuse("H078", gpus=unknown)
+        return
+    headroom = node.limits["power_headroom_percent"]
+    drawn = sum(one for one in watts if one) + node.limits["cpu_watts"]
+    need = round(drawn * (100 + headroom) / 100)
+    if need > supply:
+        yield True, refuse("H077", need=need, drawn=round(drawn), headroom=headroom, supply=supply)
+
+
+def clock(node: Node) -> Iterator[Found]:
+    """Ask whether the clock is kept in time."""
+    if node.facts["system"].get("clock_synchronized") is False:
+        yield True, refuse("H079")
+
+
+# By the names that the option required takes
+OF_GPUS: dict[str, Callable[[Node], Iterator[Found]]] = {
+    "gpu_memory": gpu_memory,
+    "pcie_width": pcie_width,
+    "power": power,
+}
+OF_MACHINE = {"cpu_cores": cpu_cores, "memory": memory, "clock": clock}
+OF_DISKS = {"system_disk": system_disk, "dataset_disks": dataset_disks}
+NAMES = tuple(sorted({**OF_GPUS, **OF_MACHINE, **OF_DISKS}))
+
+
+def checks(facts: dict[str, Any]) -> dict[str, Callable[[Node], Iterator[Found]]]:
+    """Return the checks that mean something: a container shows its host, and a virtual machine no real disk."""
+    system = facts["system"]
+    if system["container"]:
+        return OF_GPUS
+    if system.get("virtualization", "none") != "none":
+        return {**OF_GPUS, **OF_MACHINE}
+    return {**OF_GPUS, **OF_MACHINE, **OF_DISKS}
+
+
+def _number(reading: Any) -> int | None:
+    """Return what NVML read; where it could not, the reading says why and is no number."""
+    return reading if isinstance(reading, int) else None
+
+
+def _alike(boards: list[Board], figure: str) -> list[tuple[int, str]]:
+    """Return each known value of a figure with the GPUs that have it, for one message."""
+    having: dict[int, list[Board]] = {}
+    for board in boards:
+        if getattr(board, figure) is not None:
+            having.setdefault(getattr(board, figure), []).append(board)
+    return [(value, ", ".join(f"{board.address} ({board.name})" for board in alike)) for value, alike in having.items()]
+
+
+def _mounted(node: Node, mount: str) -> dict[str, Any] | None:
+    return next((one for one in node.facts["filesystems"] if one["mount"] == mount), None)
+
+
+def _stacked(filesystem: dict[str, Any]) -> bool:
+    return str(filesystem.get("source")).startswith(STACKED)

@@ -1,0 +1,76 @@
+"""What keeps a plan from being carried out."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import refuse_borrowed_drivers
+
+from .make import found, node, told
+
+FULL = {"free_mib": 2499}
+
+
+def test_an_interrupted_dpkg_fails_and_names_the_packages():
+    facts = node(package_state="interrupted", packages_unfinished=["linux-image-amd64"])
+    assert found(facts) == [("fail", "H047")]
+    (text,) = told(facts)
+    assert text.startswith(
+        "GPULAB-H047 an earlier installation was cut off: linux-image-amd64 was not brought to its end. Remedy: Run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("root", "code"),
+    [({"responsive": False, "free_mib": None, "free_inodes": None}, "H080"), ({"read_only": True}, "H081")],
+    ids=["silent", "read-only"],
+)
+@pytest.mark.parametrize("driver", [None, "535.309.01"])
+def test_a_file_system_of_the_plan_that_cannot_be_written_fails(root, code, driver):
+    assert found(node(root=root, driver=driver)) == [("fail", code)]
+
+
+def test_a_file_system_the_plan_does_not_touch_is_left_alone():
+    assert found(node(data={"read_only": True, "responsive": False, "free_mib": 0, "free_inodes": 0})) == []
+
+
+@pytest.mark.parametrize(
+    ("root", "findings"),
+    [
+        ({"free_mib": 2500}, []),
+        (FULL, [("fail", "H082")]),
+        ({"free_inodes": 50_000}, []),
+        ({"free_inodes": 49_999}, [("fail", "H083")]),
+        ({"free_inodes": None}, []),
+    ],
+)
+def test_space_and_inodes_for_the_plan(root, findings):
+    assert found(node(root=root)) == findings
+
+
+def test_a_node_with_its_driver_is_only_warned_of_little_space():
+    assert found(node(root=FULL, driver="535.309.01")) == [("warn", "H082")]
+
+
+def test_everything_comes_at_once_and_failures_first():
+    facts = node(root={**FULL, "read_only": True}, cpu_cores=4, package_state="interrupted")
+    assert found(facts) == [("fail", "H047"), ("fail", "H081"), ("fail", "H082"), ("warn", "H071")]
+
+
+def test_a_container_is_not_spared_what_is_its_own():
+    assert found(node(root=FULL, container=True, virtualization="docker")) == [("fail", "H082")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code"),
+    [("5.15.148-tegra", "H084"), ("5.15.167.4-microsoft-standard-WSL2", "H085"), ("4.4.0-19041-Microsoft", "H085")],
+)
+def test_a_system_with_a_borrowed_driver_is_refused(kernel, code):
+    with pytest.raises(Refusal) as caught:
+        refuse_borrowed_drivers(kernel)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("kernel", ["6.1.0-50-cloud-amd64", "6.8.0-1020-nvidia-64k", "6.8.0-1031-azure"])
+def test_other_kernels_are_no_reason_to_refuse(kernel):
+    refuse_borrowed_drivers(kernel)

@@ -1,0 +1,81 @@
+"""The action: facts, plan and limits of a host in; failure, warnings and advice out. And the role that calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
+from ansible.template import Templar
+from ansible_collections.gpulab.node.plugins.action.preflight import ARGUMENTS, ActionModule
+from ansible_collections.gpulab.node.plugins.modules.preflight import DOCUMENTATION
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
+
+from unit.plan import make as planned
+
+from .make import GIB, PLAN, answering, node
+
+ROLE = Path(__file__).parents[3] / "roles/preflight"
+
+
+def run(facts, plan=PLAN, **arguments):
+    task = Task()
+    task.args = arguments
+    # it can tell no more than its temporary directory: an attempt to reach the node would fail
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="unused"))
+    action = ActionModule(task, connection, PlayContext(), DataLoader(), Templar(DataLoader(), {}), None)
+    known = {"gpulab": facts, "gpulab_plan": plan} if plan else {"gpulab": facts}
+    return action.run(task_vars={"inventory_hostname": "node1", "ansible_facts": known})
+
+
+def test_a_good_node_passes():
+    assert run(node()) == {
+        "changed": False,
+        "failed": False,
+        "msg": "node1 is fit for its plan",
+        "warnings": [],
+        "advice": [],
+    }
+
+
+def test_a_node_of_the_planner_passes():
+    facts = planned.facts()
+    plan = resolve(facts, wishes.complete({}), catalog.load(), planned.TODAY)
+    assert run(facts, plan)["failed"] is False
+
+
+def test_failures_are_lines_and_warnings_name_their_host():
+    result = run(answering(node(root={"free_mib": 1, "read_only": True}, cpu_cores=4), total=16 * GIB))
+    assert result["failed"] is True
+    assert [line.split()[0] for line in result["msg"].splitlines()] == ["GPULAB-H081", "GPULAB-H082"]
+    assert [warning.split()[:2] for warning in result["warnings"]] == [["node1:", "GPULAB-H071"]]
+    assert [advice.split()[0] for advice in result["advice"]] == ["GPULAB-H070"]
+
+
+def test_bounds_are_arguments():
+    assert run(node(), psu_watts="1000", required="power")["msg"].startswith("GPULAB-H077 ")
+
+
+def test_a_plan_has_to_be_there():
+    with pytest.raises(AnsibleActionFail, match=r"run gpulab\.node\.gpu_facts and gpulab\.node\.plan"):
+        run(node(), plan=None)
+
+
+def test_the_documentation_and_the_role_have_the_arguments():
+    documented = yaml.safe_load(DOCUMENTATION)["options"]
+    options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    passed = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[0]["gpulab.node.preflight"]
+    assert passed == {name: f"{{{{ preflight_{name} }}}}" for name in ARGUMENTS}
+    assert defaults == {f"preflight_{name}": spec.get("default") for name, spec in ARGUMENTS.items()}
+    for name, spec in ARGUMENTS.items():
+        for described in (documented[name], options[f"preflight_{name}"]):
+            assert {key: described.get(key) for key in ("type", "default", "elements", "choices")} == {
+                key: spec.get(key) for key in ("type", "default", "elements", "choices")
+            }
