@@ -45,6 +45,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
             "facts": known["ansible_facts"].get("gpulab"),
             "plan": known["ansible_facts"].get("gpulab_plan"),
             "results": {task: known[task] for task in changes.TASKS if task in known},
+            "failure": known.get("__plan_failure"),
             "policy": known.get("reboot_policy"),
             "force": known.get("reboot_force"),
         }

@@ -14,7 +14,7 @@ Results = dict[str, dict[str, Any]]
 Change = dict[str, Any]
 
 READING = "__plan_facts"
-TRANSACTIONS = ("__nvidia_driver_headers", "__nvidia_driver_install")
+TRANSACTIONS = ("__nvidia_driver_headers", "__nvidia_driver_pinning", "__nvidia_driver_install")
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 
@@ -25,7 +25,7 @@ def certificates(result: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def files(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Read a task of owned_files or apt_components: paths."""
+    """Read a task of owned_files, apt_components or apt_repository: paths."""
     diffs = result.get("diff", [])
     found: dict[str, list[str]] = {"write": [], "delete": []}
     for diff in [diffs] if isinstance(diffs, dict) else diffs:
@@ -52,7 +52,6 @@ def unit(result: dict[str, Any]) -> dict[str, list[str]]:
 # By the variable that registers each task, in the order in which they run: its role, and how it is read.
 TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | None]] = {
     READING: ("plan", None),
-    "__plan_decision": ("plan", None),
     "__base_certificates": ("base", certificates),
     "__base_files": ("base", files),
     "__base_components": ("base", files),
@@ -60,7 +59,9 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),
     TRANSACTIONS[0]: ("nvidia_driver", None),
+    "__nvidia_driver_repository": ("nvidia_driver", files),
     TRANSACTIONS[1]: ("nvidia_driver", None),
+    TRANSACTIONS[2]: ("nvidia_driver", None),
     MODULES: ("nvidia_driver", modules),
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),

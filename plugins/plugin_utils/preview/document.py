@@ -25,9 +25,10 @@ EARLIER = "no result: it failed or became unreachable earlier in this run"
 def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"facts", "plan", "results", "policy", "force"}: its gpulab facts and plan (None
-    where it has none), the results of the tasks in changes.TASKS by the variables that register them, and the host's
-    reboot_policy and reboot_force (None where unset). created is the time of the run, ISO 8601 in UTC.
+    hosts maps each host's name to {"facts", "plan", "results", "failure", "policy", "force"}: its gpulab facts and plan
+    (None where it has none), the results of the tasks in changes.TASKS by the variables that register them, the result
+    of the task that failed (None where none did), and the host's reboot_policy and reboot_force (None where unset).
+    created is the time of the run, ISO 8601 in UTC.
     """
     return {
         "schema": SCHEMA,
@@ -41,7 +42,7 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
     packages = changes.transaction(results)
     entry: dict[str, Any] = {
         "name": name,
-        **_ending(results),
+        **_ending(results, host["failure"]),
         "simulated": facts["simulated"] or None if facts else None,
         "present": _present(facts) if facts else None,
         "users": _users(facts) if facts else None,
@@ -69,18 +70,16 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _ending(results: Results) -> dict[str, Any]:
-    """Return {state, refusal, detail}; unchanged stands for a host none of whose tasks failed."""
-    if changes.READING not in results:
+def _ending(results: Results, failure: dict[str, Any] | None) -> dict[str, Any]:
+    """Return {state, refusal, detail}; unchanged stands for a host that came to the end of the roles."""
+    if failure:
+        refusal, detail = failure.get("refusal"), str(failure.get("msg", ""))
+        state = "refused" if refusal or detail.startswith("GPULAB-") else "failed"
+        if results.get(changes.READING, {}).get("unreachable"):
+            state = "unreachable"
+        return {"state": state, "refusal": refusal, "detail": detail}
+    if changes.MODULES not in results:
         return {"state": "failed", "refusal": None, "detail": EARLIER}
-    for name in changes.TASKS:
-        result = results.get(name, {})
-        if result.get("unreachable"):
-            return {"state": "unreachable", "refusal": None, "detail": str(result.get("msg", ""))}
-        if result.get("failed"):
-            refusal = result.get("refusal")
-            state = "refused" if refusal else "failed"
-            return {"state": state, "refusal": refusal, "detail": str(result.get("msg", ""))}
     return {"state": "unchanged", "refusal": None, "detail": None}
 
 

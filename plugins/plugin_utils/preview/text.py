@@ -96,7 +96,7 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "refused", [f"GPULAB-{host['refusal']['code']} {host['refusal']['cause']}"]
         yield "remedy", [host["refusal"]["remedy"]]
     elif host["detail"]:
-        yield "why not", [host["detail"]]
+        yield "why not", host["detail"].splitlines()
     if host["present"]:
         yield "there", _present(host["present"])
     yield "changes", [_change(change) for change in host["changes"]]

@@ -100,6 +100,10 @@ def test_sizes_are_bytes():
     assert apt.parse_sizes(URIS) == (53128 + 103000, 1_391_000_000)
 
 
+def test_downloads_are_bytes_by_file():
+    assert apt.parse_downloads(URIS) == {"hello_2.10-3_amd64.deb": 53128, "libncurses6_6.4-4_amd64.deb": 103000}
+
+
 def test_a_transaction_that_frees_space_needs_none():
     assert apt.parse_sizes("After this operation, 12.5 MB disk space will be freed.\n") == (0, 0)
 
@@ -124,6 +128,15 @@ def test_one_command_does_it_all():
     assert "--option=APT::Install-Recommends=false" in command
     assert "--option=DPkg::Lock::Timeout=7" in command
     assert not any(word.startswith("--allow") for word in command)
+
+
+@pytest.mark.parametrize("simulate", ["--simulate", "--print-uris"])
+def test_a_simulation_writes_neither_caches_nor_logs(simulate):
+    silent = {f"--option=Dir::{name}=" for name in ("Cache::pkgcache", "Cache::srcpkgcache", "Log::Planner")}
+    wishes = Wishes(("a",))
+    options = {"recommends": False, "lock_timeout": 7, "changes_held": False}
+    assert silent <= set(apt.install_command(wishes, **options, simulate=simulate))
+    assert not silent & set(apt.install_command(wishes, **options))
 
 
 def test_only_a_wanted_version_may_go_down():

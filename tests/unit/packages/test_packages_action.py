@@ -53,8 +53,9 @@ def test_nothing_to_do_is_one_call():
 
 
 def test_check_mode_is_one_call_with_a_diff():
-    played = Played({"look": {"changed": True, "diff": TRANSACTION["diff"]}})
-    assert played.carry_out({"present": ["x"]}) == {"changed": True, "diff": TRANSACTION["diff"]}
+    seen = {"changed": True, "diff": TRANSACTION["diff"], "foreseen": {"install": {"x": "1"}}}
+    played = Played({"look": seen})
+    assert played.carry_out({"present": ["x"]}) == seen
     assert (played.asked, played.ran) == (["look"], [])
 
 

@@ -1,0 +1,50 @@
+"""What check mode foresees on a node whose apt-get is played: it knows some packages and not others."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
+from ansible_collections.gpulab.node.plugins.modules.packages import foresee
+
+
+@pytest.fixture
+def foreseen(tmp_path):
+    """Return a function from wanted packages to what check mode foresees where the lists have only dkms and sl."""
+
+    def call(argv):
+        names = argv[argv.index("install") + 1 :]
+        unknown = [name for name in names if name.partition("=")[0] not in {"dkms", "sl"}]
+        if "broken" in names:
+            return 100, "", "E: Unable to correct problems, you have held broken packages.\n"
+        if unknown:
+            return 100, "", "".join(f"E: Unable to locate package {name.partition('=')[0]}\n" for name in unknown)
+        if "--simulate" in argv:
+            return 0, "".join(f"Inst {name} (1 D [all])\n" for name in names), ""
+        return 0, "".join(f"'http://m/{name}' {name}.deb 100 SHA256:aa\n" for name in names), ""
+
+    def wanted(*present):
+        wishes = Wishes(present)
+        apt = Apt(call, Step("driver", call, "boot", tmp_path), wishes, recommends=False, lock_timeout=1)
+        return foresee(apt, wishes)["foreseen"]
+
+    return wanted
+
+
+def test_a_transaction_is_foreseen_with_its_downloads(foreseen):
+    found = foreseen("dkms", "sl")
+    assert found["install"] == {"dkms": "1", "sl": "1"}
+    assert found["downloads"] == {"dkms.deb": 100, "sl.deb": 100}
+    assert found["not_listed"] == []
+
+
+def test_what_the_lists_lack_is_named_and_the_rest_foreseen(foreseen):
+    found = foreseen("dkms", "nvidia-smi=535.*")
+    assert (found["install"], found["not_listed"]) == ({"dkms": "1"}, ["nvidia-smi=535.*"])
+    assert found["downloads"] == {"dkms.deb": 100}
+
+
+def test_what_cannot_be_installed_is_refused(foreseen):
+    with pytest.raises(Refusal) as refusal:
+        foreseen("broken", "dkms")
+    assert refusal.value.code == "H048"

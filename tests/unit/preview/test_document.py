@@ -1,0 +1,206 @@
+"""What the preview says of a host, and that it keeps to its schema."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document
+
+from unit.checks import nodes
+from unit.preview import hosts
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/preview.schema.json").read_text(encoding="utf-8"))
+
+
+def actions(entry):
+    return {(change["role"], change["action"]): change["objects"] for change in entry["changes"]}
+
+
+def test_document_keeps_to_its_schema():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    for preview in (hosts.fleet(), document.build({}, hosts.CREATED)):
+        jsonschema.validate(json.loads(json.dumps(preview)), SCHEMA)
+    assert SCHEMA["properties"]["schema"]["const"] == document.SCHEMA
+
+
+def test_schema_refuses_an_unknown_state():
+    preview = hosts.fleet()
+    preview["hosts"][0]["state"] = "fine"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(preview, SCHEMA)
+
+
+def test_nothing_would_change_on_a_provisioned_node():
+    entry = hosts.preview(hosts.provisioned())
+    assert entry["state"] == "unchanged"
+    assert (entry["changes"], entry["services"], entry["disk"]) == ([], [], [])
+    assert entry["download"] == {"bytes": 0, "not_listed": []}
+    assert entry["reboot"] == {"needed": False, "because": [], "refusal": None}
+    assert entry["present"]["driver"] == {"on_disk": hosts.OLD, "loaded": hosts.OLD, "sources": ["distribution"]}
+    assert entry["present"]["gpus"] == ["GeForce RTX 4090"] * 2
+
+
+def test_a_virgin_node_gets_all_of_it():
+    entry = hosts.preview(hosts.virgin())
+    assert entry["state"] == "changes"
+    assert actions(entry) == {
+        ("nouveau", "write"): [hosts.NOUVEAU_FILE],
+        ("nouveau", "run"): ["update-initramfs -u -k all"],
+        ("nvidia_driver", "install"): [
+            "dkms 3.0.10-8",
+            "gcc-12 12.2.0-14",
+            *(f"{name} {hosts.NEW}-1~deb12u1" for name in ("nvidia-kernel-dkms", "nvidia-persistenced", "nvidia-smi")),
+        ],
+        ("nvidia_driver", "build"): [nodes.KERNEL, nodes.NEXT_KERNEL],
+        ("nvidia_driver", "write"): [hosts.UNIT_FILE],
+    }
+    assert entry["services"] == [{"name": "nvidia-persistenced", "action": "start", "because": "its package comes new"}]
+    assert entry["present"]["held_by"] == ["nouveau"]
+    assert entry["because"]
+
+
+def test_a_file_that_two_transactions_need_is_downloaded_once():
+    assert hosts.preview(hosts.virgin())["download"] == {"bytes": 219_049_000, "not_listed": []}
+
+
+def test_a_download_is_not_guessed_before_the_package_lists_are_there():
+    entry = hosts.preview(hosts.virgin(listed=False))
+    assert entry["download"]["bytes"] is None
+    assert "nvidia-kernel-dkms" in entry["download"]["not_listed"]
+    assert "nvidia-kernel-dkms" in actions(entry)["nvidia_driver", "install"]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_nouveau_lets_go_only_at_a_reboot(listed):
+    reboot = hosts.preview(hosts.virgin(listed=listed))["reboot"]
+    assert reboot["needed"]
+    assert "nouveau holds GPU 0000:19:00.0, 0000:29:00.0" in reboot["because"][0]
+    assert reboot["refusal"] is None
+
+
+def test_a_new_driver_is_loaded_without_a_reboot_where_nothing_holds_the_gpus():
+    one = hosts.virgin()
+    one["facts"]["nouveau"]["bound"] = []
+    entry = hosts.preview(one)
+    assert not entry["reboot"]["needed"]
+    assert actions(entry)["reboot", "load"] == ["nvidia", "nvidia_uvm"]
+
+
+def test_a_driver_that_is_only_built_for_the_next_kernel_needs_a_reboot():
+    one = hosts.virgin()
+    one["facts"]["nouveau"]["bound"] = []
+    one["plan"]["driver"]["kernels"] = [nodes.NEXT_KERNEL]
+    reboot = hosts.preview(one)["reboot"]
+    assert f"not for {nodes.KERNEL}" in reboot["because"][0]
+
+
+def test_an_upgrade_restarts_the_daemon_and_reboots():
+    entry = hosts.preview(hosts.upgradable())
+    assert f"nvidia-kernel-dkms {hosts.OLD}-1 -> {hosts.NEW}-1" in actions(entry)["nvidia_driver", "change"]
+    assert entry["services"] == [{"name": "nvidia-persistenced", "action": "restart", "because": "its package changes"}]
+    assert f"{hosts.OLD} is loaded and {hosts.NEW} is on disk" in entry["reboot"]["because"][0]
+    assert entry["download"]["bytes"] == 200_000_000
+    assert {disk["mount"] for disk in entry["disk"]} == {"/"}
+
+
+def test_a_changed_unit_restarts_the_daemon():
+    one = hosts.provisioned()
+    one["results"]["__nvidia_driver_unit_files"] = hosts.written(hosts.UNIT_FILE)
+    assert [one["action"] for one in hosts.preview(one)["services"]] == ["restart"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "code"),
+    [
+        pytest.param({}, "busy", "H030", id="busy"),
+        pytest.param({}, "unknown", "H030", id="nobody-can-tell"),
+        pytest.param({}, "idle", None, id="idle"),
+        pytest.param({"force": "node"}, "busy", None, id="forced"),
+        pytest.param({"force": "other"}, "busy", "H030", id="another-one-forced"),
+        pytest.param({"policy": "never"}, "idle", "H031", id="never"),
+    ],
+)
+def test_a_reboot_that_site_yml_would_refuse_is_named(variables, state, code):
+    one = hosts.busy(hosts.upgradable(**variables))
+    one["facts"]["users_of_gpus"]["state"] = state
+    refusal = hosts.preview(one)["reboot"]["refusal"]
+    assert (refusal and refusal["code"]) == code
+    if code == "H030":
+        assert "alice: python3 (pid 4711)" in refusal["cause"]
+        assert "nvidia-persiste" not in refusal["cause"]
+
+
+def test_busy_gpus_do_not_matter_where_nothing_reboots():
+    entry = hosts.preview(hosts.busy(hosts.provisioned()))
+    assert entry["users"] == {
+        "state": "busy",
+        "who": [hosts.WORK],
+        "sessions": [{"user": "alice", "since": "2026-11-20T17:00:00Z"}],
+    }
+    assert entry["state"] == "unchanged"
+
+
+def test_a_due_reboot_is_a_change_by_itself():
+    one = hosts.provisioned()
+    one["facts"]["modules"]["nvidia"]["version"] = "535.1.1"
+    entry = hosts.preview(one)
+    assert (entry["state"], entry["changes"], entry["reboot"]["needed"]) == ("changes", [], True)
+
+
+def test_a_full_disk_is_told():
+    one = hosts.virgin()
+    one["facts"]["filesystems"][0]["free_mib"] = 100
+    assert [disk["enough"] for disk in hosts.preview(one)["disk"]] == [False]
+    assert [disk["enough"] for disk in hosts.preview(hosts.virgin())["disk"]] == [True]
+
+
+def test_what_a_failed_task_would_have_changed_is_not_claimed():
+    one = hosts.provisioned()
+    one["failure"] = {"failed": True, "msg": "no"}
+    one["results"]["__nouveau_files"] = {**hosts.written(hosts.NOUVEAU_FILE), **one["failure"]}
+    entry = hosts.preview(one)
+    assert (entry["state"], entry["detail"], entry["changes"]) == ("failed", "no", [])
+
+
+def test_a_task_that_names_several_refusals_refuses_the_host():
+    one = {**hosts.refused(), "failure": {"failed": True, "msg": "GPULAB-H047 a.\nGPULAB-H050 b."}}
+    assert hosts.preview(one)["state"] == "refused"
+
+
+def test_a_host_that_was_lost_on_the_way_is_not_called_unchanged():
+    one = hosts.provisioned()
+    del one["results"]["__nvidia_driver_modules"]
+    assert hosts.preview(one)["state"] == "failed"
+
+
+def test_files_that_go_are_told_from_those_that_are_written():
+    one = hosts.provisioned()
+    diff = {"before": "text", "after": "", "after_header": "/etc/xdg/pip/pip.conf"}
+    one["results"]["__base_files"] = {"changed": True, "diff": [diff]}
+    one["results"]["__base_certificates"] = {"changed": True, "added": ["aa"], "removed": ["bb"]}
+    assert actions(hosts.preview(one)) == {
+        ("base", "trust"): ["aa"],
+        ("base", "distrust"): ["bb"],
+        ("base", "delete"): ["/etc/xdg/pip/pip.conf"],
+    }
+
+
+def test_hosts_without_a_preview_say_why():
+    entries = {entry["name"]: entry for entry in hosts.fleet()["hosts"]}
+    assert entries["refused"]["state"] == "refused"
+    assert entries["refused"]["refusal"]["code"] == "P002"
+    assert entries["refused"]["present"]
+    assert entries["refused"]["planned"] is None
+    assert (entries["away"]["state"], entries["away"]["refusal"]["code"]) == ("unreachable", "H001")
+    assert (entries["early"]["state"], entries["early"]["detail"]) == ("failed", document.EARLIER)
+    assert entries["lab"]["simulated"] == "made up"
+
+
+def test_what_is_planned_and_nothing_installs_is_named():
+    one = hosts.provisioned()
+    one["plan"]["cuda"]["toolkits"] = [{"version": "12.9"}]
+    one["plan"]["environments"] = [{"name": "train", "framework": "pytorch", "version": "2.9.1"}]
+    parts = ["CUDA toolkit 12.9", "NVIDIA Container Toolkit", "environment train (pytorch 2.9.1)"]
+    said = hosts.preview(one)["not_carried_out"]
+    assert [text.startswith(part) for text, part in zip(said, parts)] == [True] * 3

@@ -1,0 +1,104 @@
+"""The preview on a terminal."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
+
+from unit.preview import hosts
+
+
+def lines(one):
+    return text.lines(document.build({"node": one}, hosts.CREATED))
+
+
+def row(one):
+    head, cells, *_rest = lines(one)
+    starts = [head.index(name) for name in text.HEADS]
+    return [cells[start:end].strip() for start, end in zip(starts, [*starts[1:], None])]
+
+
+@pytest.mark.parametrize(
+    ("one", "cells"),
+    [
+        pytest.param(
+            hosts.provisioned(),
+            ["nothing to do", "2 x GeForce RTX 4090", hosts.OLD, "535 proprietary", "0 B", "no", "no"],
+            id="provisioned",
+        ),
+        pytest.param(
+            hosts.virgin(),
+            ["would change", "2 x GeForce RTX 4090", "none", "535 proprietary", "219 MB", "yes", "no"],
+            id="virgin",
+        ),
+        pytest.param(
+            hosts.virgin(listed=False),
+            ["would change", "2 x GeForce RTX 4090", "none", "535 proprietary", "not known yet", "yes", "no"],
+            id="virgin-without-lists",
+        ),
+        pytest.param(
+            hosts.busy(hosts.upgradable()),
+            ["would change", "2 x GeForce RTX 4090", hosts.OLD, "535 proprietary", "200 MB", "yes", "yes (1)"],
+            id="busy-upgrade",
+        ),
+        pytest.param(
+            hosts.refused(),
+            ["REFUSED", "2 x GeForce RTX 4090", hosts.OLD, "no plan", "-", "-", "no"],
+            id="refused",
+        ),
+        pytest.param(hosts.unreachable(), ["UNREACHABLE", *"??????"], id="unreachable"),
+    ],
+)
+def test_the_table_has_a_line_for_each_host(one, cells):
+    assert row(one) == ["node", *cells]
+
+
+def test_every_host_is_in_the_table_whatever_became_of_the_others():
+    document_ = hosts.fleet()
+    names = [line.split()[0] for line in text.lines(document_)[1 : 1 + len(document_["hosts"])]]
+    assert names == [host["name"] for host in document_["hosts"]]
+
+
+def test_a_simulated_node_says_so_in_the_table_and_below():
+    one = hosts.provisioned()
+    one["facts"]["simulated"] = "made up"
+    assert row(one)[0] == "node (simulated)"
+    assert "node: nothing to do  (SIMULATED: made up)" in lines(one)
+
+
+def test_a_busy_node_names_who_computes_there_and_that_the_reboot_is_refused():
+    said = "\n".join(lines(hosts.busy(hosts.upgradable())))
+    assert "GPU users alice: python3 (pid 4711) since 2026-11-20T18:00:00Z" in said
+    assert "logged in alice since 2026-11-20T17:00:00Z" in said
+    assert "and refused now: GPULAB-H030 Wait until they are idle" in said
+    assert "nvidia-persiste " not in said
+    assert "restart nvidia-persistenced: its package changes" in said
+
+
+def test_a_refused_node_has_cause_and_remedy():
+    said = "\n".join(lines(hosts.refused()))
+    assert "refused   GPULAB-P002 no NVIDIA GPU" in said
+    assert "remedy    Check the seating" in said
+
+
+def test_long_lists_are_cut_and_say_so():
+    one = hosts.provisioned()
+    one["results"]["__nvidia_driver_install"] = hosts.foreseen(install={f"p{n}": "1" for n in range(text.SHOWN + 2)})
+    said = "\n".join(lines(one))
+    assert f"install {text.SHOWN + 2} packages: p0 1, " in said
+    assert "and 2 more" in said
+    assert f"p{text.SHOWN} " not in said
+
+
+def test_reasons_warnings_and_space_are_told():
+    one = hosts.virgin()
+    one["facts"]["filesystems"][0]["free_mib"] = 100
+    said = "\n".join(lines(one))
+    assert "why       Source distribution is wished for." in said
+    assert "note      Branch 535 is allowed by name" in said
+    assert "free 100 MiB  NOT ENOUGH" in said
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 B"), (999, "999 B"), (1500, "2 kB"), (219_049_000, "219 MB"), (3_456_000_000, "3.5 GB")]
+)
+def test_sizes(count, said):
+    assert text.size(count) == said
