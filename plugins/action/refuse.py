@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 
 class ActionModule(ActionBase):
@@ -22,7 +22,9 @@ class ActionModule(ActionBase):
         """Return the failed result."""
         super().run(tmp, task_vars)
         _validated, args = self.validate_argument_spec(
-            {"code": {"type": "str", "required": True}, "values": {"type": "dict", "default": {}}}
+            {"code": {"type": "str"}, "values": {"type": "dict", "default": {}}, "refusal": {"type": "dict"}},
+            mutually_exclusive=[("code", "refusal")],
+            required_one_of=[("code", "refusal")],
         )
-        refusal = refuse(args["code"], **args["values"])
+        refusal = refuse(args["code"], **args["values"]) if args["code"] else Refusal(**args["refusal"])
         return {"failed": True, "changed": False, "msg": str(refusal), "refusal": asdict(refusal)}

@@ -20,13 +20,15 @@ attributes:
     support: none
 options:
   code:
-    description: A code that gpulab lists, such as V(H030).
+    description: A code that gpulab lists, such as V(H030). Either this or O(refusal) is needed.
     type: str
-    required: true
   values:
     description: What the texts of the code speak of.
     type: dict
     default: {}
+  refusal:
+    description: The refusal of an earlier task, to fail with once more; code, cause and remedy.
+    type: dict
 """
 
 EXAMPLES = r"""

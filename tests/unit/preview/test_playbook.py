@@ -89,7 +89,9 @@ def test_a_refused_and_an_unreachable_host_are_both_shown_and_fail_the_run(play)
     assert {host["name"]: host["state"] for host in preview["hosts"]} == {"away": "unreachable", "here": "refused"}
     assert re.search(r"^ +here +REFUSED ", output, re.MULTILINE)
     assert re.search(r"^ +away +UNREACHABLE ", output, re.MULTILINE)
-    assert "GPULAB-H001" in output
+    recap = output.rpartition("\nRECAP")[2]
+    assert "GPULAB-P002" in recap
+    assert "GPULAB-H001" in recap
 
 
 def test_a_file_that_cannot_be_written_is_refused(play):
