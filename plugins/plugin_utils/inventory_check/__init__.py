@@ -73,11 +73,7 @@ def _of_variable(name: str, value: Any, hosts: list[str], options: Options) -> I
     if option is None and options.is_private(name):
         yield refuse("I002", variable=name)
     elif option is None:
-        near, role = options.nearest(name), options.role_of(name)
-        listing = f"ansible-doc -t role gpulab.node.{role}" if role else "plugins/plugin_utils/wishes.py"
-        yield refuse(
-            "I001", variable=name, advice=f"Did you mean {near}?" if near else f"Remove it; all there are: {listing}."
-        )
+        yield refuse("I001", variable=name, advice=_of_unknown(name, options))
     elif isinstance(value, Broken):
         yield refuse("I013", variable=name, detail=value.detail)
     else:
