@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts_users import process_fields
+from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
@@ -37,6 +38,7 @@ HYPERVISORS = (
     ("Virtual Machine", "microsoft"),
 )
 _SYNCHRONIZED_WITHIN = 16_000_000  # microseconds of possible error, as in systemd
+DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _UNFINISHED = frozenset({"half-installed", "half-configured", "unpacked"})
 
 
@@ -117,6 +119,14 @@ def unfinished_packages(status: str) -> list[str]:
     return found
 
 
+def package_state(node: Node, unfinished: list[str]) -> str:
+    """Tell ok, interrupted, or busy: a transaction that runs has not been cut off."""
+    if not unfinished and not node.names("/var/lib/dpkg/updates"):
+        return "ok"
+    running = find_holder(tuple(node.path(lock) for lock in DPKG_LOCKS), node.path("/proc"))
+    return "busy" if running else "interrupted"
+
+
 def clock_synchronized(node: Node) -> bool | None:
     """Ask the kernel whether the clock is kept in time (adjtimex(2), where timedatectl takes it from)."""
     if node.root != Path("/"):
@@ -153,7 +163,6 @@ def read(node: Node) -> dict[str, Any]:
     inside = container(node)
     status = node.text("/var/lib/dpkg/status")
     unfinished = unfinished_packages(status)
-    interrupted = bool(node.names("/var/lib/dpkg/updates"))
     return {
         **distribution(os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release"))),
         "architecture": platform.machine(),
@@ -166,7 +175,7 @@ def read(node: Node) -> dict[str, Any]:
         "cpu_cores": len(re.findall(r"^processor\s*:", node.text("/proc/cpuinfo"), re.MULTILINE)) or None,
         "memory_mib": memory_mib(node.text("/proc/meminfo")),
         "boot_id": boot_id(node, inside=inside is not None),
-        "package_state": "interrupted" if interrupted or unfinished else "ok",
+        "package_state": package_state(node, unfinished),
         "packages_unfinished": unfinished,
         "clock_synchronized": clock_synchronized(node),
     }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ APT_LOCKS = (
     Path("/var/lib/apt/lists/lock"),
     Path("/var/cache/apt/archives/lock"),
 )
+# 1: POSIX  ADVISORY  WRITE 23533 00:45:1820826 0 EOF
+_LOCK = re.compile(r"^\d+: (?!->)\S+ +\S+ +\S+ +(-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)
 COMMAND_LENGTH = 100  # of a holder's command, as it is shown
 
 
@@ -36,10 +39,8 @@ class Holder:
 def parse_locks(table: str) -> dict[int, set[int]]:
     """Read /proc/locks: processes that hold a lock, by inode; those that wait for one (->) are left out."""
     holders: dict[int, set[int]] = {}
-    for line in table.splitlines():
-        fields = line.split()
-        if "->" not in fields:
-            holders.setdefault(int(fields[5].rsplit(":", 1)[1]), set()).add(int(fields[4]))
+    for pid, inode in _LOCK.findall(table):
+        holders.setdefault(int(inode), set()).add(int(pid))
     return holders
 
 
@@ -48,7 +49,10 @@ def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc"))
 
     An inode number is unique on its file system only, so the process must have the file open too.
     """
-    table = parse_locks((proc / "locks").read_text())
+    try:
+        table = parse_locks((proc / "locks").read_text(errors="replace"))
+    except OSError:  # a kernel that tells nobody
+        return None
     for path in filter(Path.exists, paths):
         for pid in sorted(table.get(path.stat().st_ino, ())):
             if _has_open(proc / str(pid), path):

@@ -144,8 +144,8 @@ def test_verify_finds_a_hot_gpu_and_says_what_to_do(lab, report):
 def make_stale_and_busy(node):
     """Let the kernel hold another driver than the disk, as after an upgrade, while a job runs on GPU 0."""
     node.run("echo 1.2.3 > /sys/module/nvidia/version")
-    node.start("exec sleep 1800")
-    node.run('gpulab-simulate set "gpu.0.processes = $(pgrep -x sleep | head -1):1024"')
+    job = node.run("sleep 1800 >/dev/null 2>&1 & echo $!")
+    node.run(f"gpulab-simulate set 'gpu.0.processes = {job}:1024'")
 
 
 def test_a_node_in_use_is_not_rebooted(lab, report):

@@ -129,6 +129,15 @@ def test_interrupted_dpkg(tree):
     assert facts_system.read(tree.node())["package_state"] == "interrupted"
 
 
+def test_a_dpkg_that_runs_is_not_interrupted(tree):
+    lock = tree.file("/var/lib/dpkg/status", STATUS).file("/var/lib/dpkg/lock").root / "var/lib/dpkg/lock"
+    tree.file("/proc/locks", f"1: POSIX  ADVISORY  WRITE 77 00:45:{lock.stat().st_ino} 0 EOF\n")
+    tree.link("/proc/77/fd/4", lock)
+    assert facts_system.read(tree.node())["package_state"] == "busy"
+    (tree.root / "proc/77/fd/4").unlink()  # another file system's file of the same inode number
+    assert facts_system.read(tree.node())["package_state"] == "interrupted"
+
+
 def test_boot_id_of_a_container_changes_with_its_boot(tree):
     """The kernel's id is the host's, and stays."""
     tree.file("/proc/sys/kernel/random/boot_id", "5f1c\n").file("/.dockerenv")
