@@ -44,8 +44,6 @@ class Options:
     @lru_cache(maxsize=8192)  # noqa: B019  the one instance lives as long as the process
     def concerns(self, name: str) -> bool:
         """Tell whether a variable is known, or looks as if it were meant to be."""
-        if name.startswith("ansible_"):
-            return False
         ours = name in self.options or name.startswith(self.prefixes) or self.is_private(name)
         return ours or bool(get_close_matches(name, self.options, 1, NEARER))
 

@@ -48,6 +48,7 @@ GOOD = {
         "verify_baseline": "report.json",
         "verify_profile": {"pcie_width": 8},
     },
+    "hosts-as-a-list": {"verify_hosts": ["node1", "node2"]},
     "of-ansible": {"ansible_host": "10.0.0.1", "ansible_user": "admin", "ansible_ssh_common_args": "-o X=y"},
     "of-others": {
         "ntp_server": "10.0.0.1",
