@@ -27,7 +27,8 @@ def say(request):
 @pytest.fixture(scope="module")
 def lab(request, say):
     """Start the nodes that the test module names, and remove them after its last test, whatever happens."""
-    started = Lab(say)
+    name = request.module.__name__.replace("test_", "gpulab-test-").replace("_", "-")
+    started = Lab(name, say)
     keep = bool(os.environ.get("GPULAB_LAB_KEEP"))
     try:
         if not (keep and started.inventory.exists()):

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NAME = "gpulab-test"
 DIRECTORY = ROOT / ".lab-test"
 UP_SECONDS = 900  # the node images may have to be made
 # What the person who waits sees of a run: plays, hosts at work, the recap. The rest is in its log.
@@ -143,14 +142,14 @@ class Node:
 class Lab:
     """A lab of its own beside the one of `make lab`. say tells the person who waits what goes on."""
 
-    def __init__(self, say):
-        """Nothing is started yet."""
-        self._say = say
+    def __init__(self, name, say):
+        """Name it; nothing is started yet."""
+        self.name, self._say = name, say
         self._runs = 0
         self.logs = DIRECTORY / "logs"
         # Of its own: a connection that Ansible keeps open must not outlive its node. Short: it holds sockets.
         self._sockets = tempfile.mkdtemp(prefix="gpulab-")
-        self.directory = DIRECTORY / "lab"
+        self.directory = DIRECTORY / name
         self.inventory = self.directory / "inventory"
 
     def up(self, nodes):
@@ -168,7 +167,7 @@ class Lab:
 
     def node(self, name):
         """Return a node."""
-        return Node(f"{NAME}-{name}")
+        return Node(f"{self.name}-{name}")
 
     def start(self, playbook, *arguments, **environment):
         """Start ansible-playbook on the lab's inventory; variables are of the environment."""
@@ -179,7 +178,7 @@ class Lab:
         return self.start(playbook, *arguments, **environment).wait(timeout)
 
     def _manage(self, playbook, variables):
-        own = json.dumps({"lab_name": NAME, "lab_directory": str(self.directory)})
+        own = json.dumps({"lab_name": self.name, "lab_directory": str(self.directory)})
         return self._start("-i", "localhost,", f"lab/{playbook}", "-e", own, "-e", variables).wait(UP_SECONDS)
 
     def _start(self, *arguments, **environment):
