@@ -10,6 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, inventory_check
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
 
 # What is known only after the node was read; a variable made of it cannot be judged before.
@@ -34,7 +35,7 @@ class ActionModule(ActionBase):
         refusals = inventory_check.check(hosts, task_vars["groups"], known, catalog.load())
         if not refusals:
             return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is sound"}
-        return {"changed": False, "failed": True, "msg": "\n".join(map(str, refusals))}
+        return failure(refusals)
 
 
 def _variables(hostvars: Any, host: str, known: options.Options) -> dict[str, Any]:

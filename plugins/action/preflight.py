@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import (
     ADVICE,
     FAIL,
@@ -18,6 +19,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import (
     examine,
     hardware,
 )
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 ARGUMENTS = {
     "vram_min_gib": {"type": "int", "default": 16},
@@ -58,14 +62,12 @@ class ActionModule(ActionBase):
 
 def outcome(host: str, findings: list[Finding]) -> dict[str, Any]:
     """Return the task's result; a warning names its host, for Ansible prints it without."""
-    texts = {
-        severity: [str(finding.refusal) for finding in findings if finding.severity == severity]
-        for severity in (FAIL, WARN, ADVICE)
-    }
+    found: dict[str, list[Refusal]] = {FAIL: [], WARN: [], ADVICE: []}
+    for finding in findings:
+        found[finding.severity].append(finding.refusal)
+    good = {"changed": False, "failed": False, "msg": f"{host} is fit for its plan"}
     return {
-        "changed": False,
-        "failed": bool(texts[FAIL]),
-        "msg": "\n".join(texts[FAIL]) or f"{host} is fit for its plan",
-        "warnings": [f"{host}: {text}" for text in texts[WARN]],
-        "advice": texts[ADVICE],
+        **(failure(found[FAIL]) if found[FAIL] else good),
+        "warnings": [f"{host}: {refusal}" for refusal in found[WARN]],
+        "advice": [str(refusal) for refusal in found[ADVICE]],
     }

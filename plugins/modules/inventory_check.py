@@ -47,4 +47,8 @@ msg:
   description: One line for each error, or that there is none.
   returned: always
   type: str
+refusal:
+  description: Code, cause and remedy, where there is one reason to stop.
+  returned: failure
+  type: dict
 """

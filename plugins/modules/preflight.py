@@ -94,6 +94,10 @@ msg:
   description: One line for each reason to stop, or that there is none.
   returned: always
   type: str
+refusal:
+  description: Code, cause and remedy, where there is one reason to stop.
+  returned: failure
+  type: dict
 warnings:
   description: What the hardware falls short of.
   returned: always

@@ -74,6 +74,10 @@ def test_every_error_is_a_line(run):
     ]
 
 
+def test_a_single_error_is_data_too(run):
+    assert run("gpulab_x: 1")["refusal"]["code"] == "I001"
+
+
 def test_values_are_judged_as_they_are_worked_out(run):
     assert "failed" not in run('nvidia_driver_branch: "{{ lab_branch }}"')
     assert (

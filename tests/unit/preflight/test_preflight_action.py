@@ -53,13 +53,16 @@ def test_a_node_of_the_planner_passes():
 def test_failures_are_lines_and_warnings_name_their_host():
     result = run(answering(node(root={"free_mib": 1, "read_only": True}, cpu_cores=4), total=16 * GIB))
     assert result["failed"] is True
+    assert "refusal" not in result
     assert [line.split()[0] for line in result["msg"].splitlines()] == ["GPULAB-H081", "GPULAB-H082"]
     assert [warning.split()[:2] for warning in result["warnings"]] == [["node1:", "GPULAB-H071"]]
     assert [advice.split()[0] for advice in result["advice"]] == ["GPULAB-H070"]
 
 
-def test_bounds_are_arguments():
-    assert run(node(), psu_watts="1000", required="power")["msg"].startswith("GPULAB-H077 ")
+def test_bounds_are_arguments_and_a_single_failure_is_data_too():
+    result = run(node(), psu_watts="1000", required="power")
+    assert result["refusal"]["code"] == "H077"
+    assert result["msg"].startswith("GPULAB-H077 ")
 
 
 def test_a_plan_has_to_be_there():
