@@ -29,7 +29,8 @@ _FINGERPRINT = re.compile(r"(?:[0-9A-F]{40}|[0-9A-F]{64})(?=!?\Z)", re.IGNORECAS
 class Repository:
     """A repository as it is wanted. suite ends with "/" in a flat one, which has no components.
 
-    fingerprint is that of the one key that signs it; packages are the patterns (globs) of what it is there for.
+    fingerprint is that of the one key that signs it; packages are names and globs of what comes from here even though
+    the distribution has it too.
     """
 
     name: str
@@ -59,9 +60,10 @@ class Repository:
         """Return the path of its priorities.
 
         The first record that names a package decides, in the order of the file names, and a package that holds a
-        version, such as nvidia-driver-pinning, brings a file of its own: ours comes last.
+        version, such as nvidia-driver-pinning, brings a file of its own: ours comes last. APT passes over names with
+        any other extension.
         """
-        return f"/etc/apt/preferences.d/zz-gpulab-{self.name}"
+        return f"/etc/apt/preferences.d/zz-gpulab-{self.name}.pref"
 
     def sources(self) -> str:
         """Return the file that declares it, in deb822 form."""
@@ -74,11 +76,14 @@ class Repository:
         }
         return HEADER + "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
 
-    def preferences(self) -> str:
-        """Return the priorities: what the repository is there for before the distribution's, all else after it."""
+    def preferences(self, *, declared_elsewhere: bool = False) -> str:
+        """Return the priorities: the packages before the distribution's, what else it has too after the distribution's.
+
+        Who declares the repository elsewhere may have a record for "*", as cuda-keyring has, which would come first; a
+        pattern overrules it, at some cost for every apt command.
+        """
         records = [(" ".join(self.packages), WANTED)] if self.packages else []
-        # Not "*", which a record with "*" in any other file would overrule.
-        records.append(("?*", UNWANTED))
+        records.append(("?*" if declared_elsewhere else "*", UNWANTED))
         return HEADER + "\n".join(
             f'Package: {names}\nPin: origin "{self.host}"\nPin-Priority: {priority}\n' for names, priority in records
         )

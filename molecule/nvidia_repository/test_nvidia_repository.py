@@ -1,0 +1,156 @@
+"""The driver out of a stand-in for NVIDIA's repository, seen from the node."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+VERSION = "595.91.07"
+KEY = "/etc/apt/keyrings/gpulab-nvidia-cuda.asc"
+SOURCES = "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources"
+PREFERENCES = "/etc/apt/preferences.d/zz-gpulab-nvidia-cuda.pref"
+DRIVER = ["nvidia-kernel-open-dkms", "nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "nvidia-persistenced"]
+REAL_KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
+
+
+@pytest.fixture
+def kernel(host):
+    (version,) = host.check_output("ls /lib/modules").split()
+    return version
+
+
+@pytest.fixture
+def url(host):
+    return re.search(r"^URIs: (\S+)$", host.file(SOURCES).content_string, re.MULTILINE)[1]
+
+
+@pytest.fixture
+def pinned(host):
+    """Return the fingerprint of the key on the node, as gpg computes it."""
+    gpg = ["gpg", "--show-keys", "--with-colons"]
+    listing = subprocess.run(gpg, input=host.file(KEY).content, check=True, capture_output=True).stdout.decode()
+    (fingerprint,) = re.findall(r"^fpr:.*:([0-9A-F]+):$", listing, re.MULTILINE)
+    return fingerprint
+
+
+def task(host, module, **options):
+    """Run a task on the node; return its result, failed or not."""
+    try:
+        return host.ansible(module, json.dumps(options), check=False, become=True)
+    except host.ansible.AnsibleException as error:
+        return error.result
+
+
+def declare(host, url, fingerprint, **options):
+    """Declare the repository as the role does."""
+    key_url = url + ("8793F200.pub" if "debian13" in url else "3bf863cc.pub")
+    packages = re.search(r"^Package: (.*)$", host.file(PREFERENCES).content_string, re.MULTILINE)[1].split()
+    given = {"name": "nvidia-cuda", "url": url, "key_url": key_url, "fingerprint": fingerprint, "packages": packages}
+    return task(host, "gpulab.node.apt_repository", **{**given, **options})
+
+
+def policy(host, package):
+    """Return the candidate of a package, and the priority of each version."""
+    text = host.check_output("apt-cache policy %s", package)
+    versions = re.findall(r"^ (?:\*\*\*|   ) (\S+) (\d+)$", text, re.MULTILINE)
+    return re.search(r"Candidate: (\S+)", text)[1], {version: int(priority) for version, priority in versions}
+
+
+@pytest.mark.parametrize("name", DRIVER)
+def test_the_planned_version_is_installed_and_not_the_newest(host, name):
+    assert host.package(name).version == f"{VERSION}-1"
+    assert "615.71.09-1" in policy(host, name)[1]
+
+
+def test_the_pinning_package_decides_what_apt_would_take_next(host):
+    assert {policy(host, name)[0] for name in DRIVER} == {f"{VERSION}-1"}
+    assert policy(host, "libcuda1")[1][f"{VERSION}-1"] == 1000
+
+
+def test_the_module_is_built_for_the_kernel(host, kernel):
+    (line,) = [line for line in host.check_output("dkms status").splitlines() if kernel in line]
+    assert line.startswith(f"nvidia/{VERSION}")
+    assert line.endswith("installed")
+    assert host.check_output("modinfo -k %s -F version nvidia", kernel) == VERSION
+
+
+def test_the_persistence_daemon_is_enabled(host):
+    assert host.service("nvidia-persistenced").is_enabled
+    assert host.check_output("systemctl --failed --no-legend") == ""
+
+
+def test_only_the_pinned_key_signs_the_repository(host, pinned):
+    assert pinned == Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "lab/repository/fingerprint").read_text()
+    assert f"Signed-By: {KEY}\n" in host.file(SOURCES).content_string
+    assert host.file(KEY).mode == host.file(SOURCES).mode == host.file(PREFERENCES).mode == 0o644
+
+
+def test_the_repository_cannot_replace_a_package_of_the_distribution(host):
+    candidate, priorities = policy(host, "libc6")
+    assert priorities["99.0-1"] == 100
+    assert candidate != "99.0-1"
+    assert candidate in priorities
+    assert policy(host, "nvidia-altered")[1] == {"1.0-1": 600}
+
+
+def test_an_upgrade_of_everything_takes_nothing_of_it(host):
+    upgrade = host.check_output("apt-get --simulate dist-upgrade")
+    assert "Inst" not in "\n".join(line for line in upgrade.splitlines() if "NVIDIA" in line)
+
+
+def test_the_lists_are_refreshed_without_a_word(host):
+    update = host.run("apt-get --quiet=2 update")
+    assert (update.rc, update.stdout, update.stderr) == (0, "", "")
+
+
+def test_another_fingerprint_is_refused_and_nothing_is_written(host, url):
+    result = declare(host, url, REAL_KEY, name="tampered")
+    assert result["refusal"]["code"] == "H060"
+    assert REAL_KEY in result["msg"]
+    assert host.run("ls /etc/apt/*/*tampered*").rc != 0
+
+
+def test_a_key_that_is_not_there_is_refused_and_nothing_is_written(host, url):
+    result = declare(host, url, REAL_KEY, name="tampered", key_url=url + "missing.pub")
+    assert result["refusal"]["code"] == "H061"
+    assert "404" in result["msg"]
+    assert host.run("ls /etc/apt/*/*tampered*").rc != 0
+
+
+def test_a_package_altered_on_its_way_is_refused(host):
+    result = task(host, "gpulab.node.packages", transaction="altered", present=["nvidia-altered"])
+    assert result["refusal"]["code"] == "H043"
+    assert not host.package("nvidia-altered").is_installed
+    assert host.check_output("dpkg --audit") == ""
+
+
+@pytest.fixture
+def keyring_package(host, url, pinned):
+    """Leave what cuda-keyring does: a list file of its own for the same repository, with a key file of its own."""
+    keyring, file = "/usr/share/keyrings/cuda-archive-keyring.asc", "/etc/apt/sources.list.d/cuda-x86_64.list"
+    host.check_output("cp %s %s", KEY, keyring)
+    host.check_output("echo %s > %s", f"deb [signed-by={keyring}] {url} /", file)
+    yield file
+    host.check_output("rm --force %s %s", keyring, file)
+    assert declare(host, url, pinned)["changed"]
+    assert declare(host, url, pinned)["changed"] is False
+
+
+def test_two_declarations_never_conflict(host, url, pinned, keyring_package):
+    conflict = host.run("apt-get --quiet=2 update")
+    assert "Signed-By" in conflict.stderr
+    result = declare(host, url, pinned)
+    assert result["declared_in"] == keyring_package
+    assert not host.file(SOURCES).exists
+    assert host.run("apt-get --quiet=2 update").stderr == ""
+    assert policy(host, "libc6")[1]["99.0-1"] == 100
+
+
+def test_a_declaration_without_a_key_is_refused(host, url, pinned, keyring_package):
+    host.check_output("echo %s > %s", f"deb {url} /", keyring_package)
+    result = declare(host, url, pinned)
+    assert result["refusal"]["code"] == "H062"
+    assert keyring_package in result["msg"]

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Serve a directory over HTTP in the background, for as long as it exists: tests/stubs/serve.py DIRECTORY ADDRESS PORT.
+
+Does nothing where it is served already.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.server
+import os
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves files and keeps quiet."""
+
+    def log_message(self, *_message: object) -> None:
+        """Nobody reads it."""
+
+
+def main() -> None:
+    """Bind, go to the background, serve until the directory is gone."""
+    directory, address, port = Path(sys.argv[1]).resolve(strict=True), sys.argv[2], int(sys.argv[3])
+    try:
+        server = http.server.ThreadingHTTPServer((address, port), partial(Handler, directory=str(directory)))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return
+        raise
+    if os.fork():
+        return
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(null, stream)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    while directory.is_dir():
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()
