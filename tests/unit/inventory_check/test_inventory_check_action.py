@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from ansible import context
 from ansible.errors import AnsibleFilterError
 from ansible.inventory.manager import InventoryManager
@@ -12,12 +14,13 @@ from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
-from ansible.template import Templar
+from ansible.template import Templar, trust_as_template
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from ansible_collections.gpulab.node.plugins.action.inventory_check import ActionModule
 from ansible_collections.gpulab.node.plugins.filter.gpu_nodes import gpu_nodes
 
+LAB = Path(__file__).parents[3] / "lab"
 INVENTORY = """
 gpu-nodes:
   children: {workstations: , training_servers: , inference_servers: }
@@ -35,9 +38,9 @@ training_servers:
 def run(tmp_path):
     """Return a function that checks the inventory with more variables on node1, and returns the action's result."""
 
-    def checked(variables="ntp_server: pool", *, facts=None, registered=None):
+    def checked(variables="ntp_server: pool", *, text=INVENTORY, facts=None, registered=None):
         path = tmp_path / "hosts.yml"
-        path.write_text(INVENTORY.replace("VARIABLES", variables), encoding="utf-8")
+        path.write_text(text.replace("VARIABLES", variables), encoding="utf-8")
         loader = DataLoader()
         inventory = InventoryManager(loader, [str(path)])
         variable_manager = VariableManager(loader, inventory)
@@ -62,6 +65,14 @@ def run(tmp_path):
 
 def test_a_sound_inventory_passes(run):
     assert run() == {"changed": False, "msg": "the inventory of 2 hosts is sound"}
+
+
+def test_the_inventory_of_the_lab_passes(run):
+    nodes = yaml.safe_load((LAB / "nodes.yml").read_text(encoding="utf-8"))
+    template = trust_as_template((LAB / "templates/hosts.yml.j2").read_text(encoding="utf-8"))
+    variables = {**nodes, "lab_directory": "/lab", "lab_subnet": "172.30.0"}
+    text = Templar(DataLoader(), variables).template(template)
+    assert run(text=text)["msg"] == f"the inventory of {len(nodes['lab_nodes'])} hosts is sound"
 
 
 def test_every_error_is_a_line(run):
