@@ -158,6 +158,26 @@ def test_the_other_flavour_is_removed():
     assert plan(node, **ALLOWED)["driver"]["remove_packages"] == ["nvidia-kernel-dkms"]
 
 
+def test_a_pinned_version_is_named_with_every_package():
+    """A pinning package that APT did not heed must stop the installation, not let another version in."""
+    driver = plan(facts("debian-12"))["driver"]
+    assert driver["pin_package"] == "nvidia-driver-pinning-595.91.07"
+    assert driver["packages"] == ["nvidia-kernel-open-dkms=595.91.07*", "nvidia-driver-cuda=595.91.07*"]
+    assert plan(facts("rhel-9"))["driver"]["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
+
+
+def test_the_pinning_package_of_another_version_is_removed():
+    node = facts("debian-12")
+    names = ["nvidia-driver-pinning-580.178.04", "nvidia-driver-pinning-595.91.07", "nvidia-driver-cuda"]
+    node["driver"]["packages"] = [{"name": name, "version": "1", "source": "nvidia"} for name in names]
+    assert plan(node)["driver"]["remove_packages"] == ["nvidia-driver-pinning-580.178.04"]
+
+
+def test_a_repository_for_apt_names_what_comes_from_it():
+    assert "nvidia-*" in plan(facts("debian-13"))["driver"]["repository"]["packages"]
+    assert plan(facts("rhel-9"))["driver"]["repository"]["packages"] == []
+
+
 def test_sbsa_for_arm_servers():
     node = facts("ubuntu-24.04", [GH200], architecture="aarch64")
     made = plan(node)
