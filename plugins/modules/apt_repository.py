@@ -113,7 +113,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 APT = Path("/etc/apt")
 OWN = "gpulab-"
-TRIES, PAUSE, TIMEOUT = 3, 2.0, 30  # of a download; seconds
+TRIES = 3
+PAUSE = 2.0  # seconds between them
+TIMEOUT = 30  # seconds
 KEY_LIMIT = 2**20  # octets
 
 
