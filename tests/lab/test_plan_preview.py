@@ -23,8 +23,8 @@ find /etc /boot /root /home /var -xdev \( $own \) -prune -o -type f -print0 | so
 """
 # Package lists with the driver in them, as on a node whose owner has enabled Debian's non-free components.
 WITH_LISTS = r"""
-grep -rhs '^Components:' /etc/apt/sources.list.d | grep -q non-free ||
-  sed -i 's/^Components:.*/Components: main contrib non-free non-free-firmware/' /etc/apt/sources.list.d/debian.sources
+files=$(ls /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null || true)
+sed -i -E '/^(deb|Components:) /s/ main.*/ main contrib non-free non-free-firmware/' $files
 apt-get update
 """
 
