@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import refuse_borrowed_drivers
+
+from unit.plan import make as planned
 
 from .make import found, node, told
 
@@ -65,9 +69,9 @@ def test_a_container_is_not_spared_what_is_its_own():
     ("kernel", "code"),
     [("5.15.148-tegra", "H084"), ("5.15.167.4-microsoft-standard-WSL2", "H085"), ("4.4.0-19041-Microsoft", "H085")],
 )
-def test_a_system_with_a_borrowed_driver_is_refused(kernel, code):
+def test_a_system_with_a_borrowed_driver_is_refused_before_its_missing_gpu(kernel, code):
     with pytest.raises(Refusal) as caught:
-        refuse_borrowed_drivers(kernel)
+        resolve(planned.facts(gpus=(), running=kernel), wishes.complete({}), catalog.load(), planned.TODAY)
     assert caught.value.code == code
 
 

@@ -1,0 +1,60 @@
+"""site.yml as the operator runs it: bad input ends the run before any host is touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+# Nobody listens at this address: a connection would be seen as an unreachable host.
+INVENTORY = """
+gpu-nodes:
+  children: {workstations: }
+workstations:
+  hosts:
+    node1: {ansible_host: 127.0.0.1, ansible_port: 1, HOST}
+"""
+
+
+def site(tmp_path, text, *options):
+    """Run site.yml on an inventory; return its exit status and what it printed."""
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(text, encoding="utf-8")
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, "site.yml", "--check", *options]
+    run = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "home"), "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return run.returncode, run.stdout + run.stderr
+
+
+def test_bad_input_ends_the_run_before_any_host_is_touched(tmp_path):
+    status, output = site(tmp_path, INVENTORY.replace("HOST", "gpulab_x: 1"))
+    assert status == 2
+    assert "GPULAB-I001" in output
+    assert "PLAY Plan" not in output
+
+
+def test_tags_do_not_switch_the_check_off(tmp_path):
+    status, output = site(tmp_path, INVENTORY.replace("HOST", "gpulab_x: 1"), "--tags", "reboot")
+    assert status == 2
+    assert "GPULAB-I001" in output
+
+
+def test_an_inventory_without_nodes_is_refused(tmp_path):
+    status, output = site(tmp_path, "gpu-nodes: {children: {workstations: }}", "-l", "gpu-nodes")
+    assert status != 0
+    assert "GPULAB-I020 there is no host to work on: the group gpu-nodes is empty." in output
+
+
+def test_good_input_lets_the_run_go_on(tmp_path):
+    status, output = site(tmp_path, INVENTORY.replace("HOST", "ntp_server: pool"))
+    assert status == 4
+    assert "PLAY Plan" in output
