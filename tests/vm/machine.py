@@ -1,0 +1,89 @@
+"""A machine in QEMU that boots from a disk, reached over SSH. Emulated throughout: nothing needs KVM."""
+
+import shlex
+import socket
+import subprocess
+import time
+
+BOOT_SECONDS = 600
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Machine:
+    """The machine writes to an overlay in directory, so that its disk stays as it was made.
+
+    ssh_config there names it ``vm``; ssh_options are more lines of it: whom to log in as, with which keys.
+    """
+
+    def __init__(self, disk, directory, ssh_options):
+        """Nothing is started yet."""
+        self._disk = disk
+        self._overlay = directory / "overlay.qcow2"
+        self._console = directory / "console.log"
+        self._port = _free_port()
+        self._process = None
+        self.ssh_config = directory / "ssh_config"
+        address = ["HostName 127.0.0.1", f"Port {self._port}", "StrictHostKeyChecking yes", "BatchMode yes"]
+        self.ssh_config.write_text("\n  ".join(["Host vm", *address, *ssh_options]) + "\n")
+
+    def start(self):
+        """Switch it on, and return as soon as one can log in."""
+        backing = ["-b", self._disk, "-F", "raw"]
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, self._overlay], check=True, timeout=60)
+        self._process = subprocess.Popen(
+            [
+                "qemu-system-x86_64",
+                *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"),
+                *("-nographic", "-nodefaults", "-serial", f"file:{self._console}"),
+                *("-drive", f"file={self._overlay},if=virtio,format=qcow2,cache=unsafe"),
+                *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
+                *("-device", "virtio-net-pci,netdev=net,romfile="),
+            ],
+            stdin=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + BOOT_SECONDS
+        while self._ssh("true", timeout=30).returncode:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                message = f"the machine does not answer; its console:\n{self.console()[-3000:]}"
+                raise AssertionError(message)
+            time.sleep(1)
+
+    def stop(self):
+        """Pull the plug."""
+        if self._process:
+            self._process.kill()
+            self._process.wait(timeout=30)
+
+    def console(self):
+        """Return what it wrote on its console."""
+        return self._console.read_text(errors="replace")
+
+    def run(self, script, timeout=120):
+        """Run a shell script on it as root; return what it printed. Fails when it fails."""
+        done = self._ssh(script, timeout)
+        assert done.returncode == 0, f"{script}\n{done.stdout}"
+        return done.stdout.rstrip("\n")
+
+    def fails(self, script, timeout=120):
+        """Run a shell script on it as root that must fail; return what it printed."""
+        done = self._ssh(script, timeout)
+        assert done.returncode != 0, f"{script}\n{done.stdout}"
+        return done.stdout.rstrip("\n")
+
+    def boot_id(self):
+        """Return what is new with every boot."""
+        return self.run(f"cat {BOOT_ID}")
+
+    def _ssh(self, script, timeout):
+        command = f"sudo sh -ec {shlex.quote(script)} 2>&1"
+        argv = ["ssh", "-F", self.ssh_config, "-o", "ConnectTimeout=20", "vm", command]
+        try:
+            return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(argv, 255, f"no end after {timeout} s", "")
+
+
+def _free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Boots the disk of a provisioned node in QEMU with its own stock kernel; see README.md. Arguments go to pytest.
+set -eu
+cd "$(dirname "$0")/../.."
+if [ "$(id -u)" != 0 ]; then
+    echo 'test-vm: run as root: the disk keeps the owners of the files of a node' >&2
+    exit 1
+fi
+lab/setup.sh qemu-system-x86_64:qemu-system-x86 mkfs.ext4:e2fsprogs
+export PATH="$PWD/.venv/bin:$PATH"
+exec pytest --verbose --exitfirst --capture=no --durations=0 tests/vm "$@"
