@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         """Return warnings and advice, and fail with everything that forbids to go on."""
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        _, limits = self.validate_argument_spec(ARGUMENTS)
+        _validated, limits = self.validate_argument_spec(ARGUMENTS)
         known = task_vars["ansible_facts"]
         if "gpulab" not in known or "gpulab_plan" not in known:
             msg = "there is no plan of this node: run gpulab.node.gpu_facts and gpulab.node.plan before"

@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the preview, and write it where path says."""
         super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec({"path": {"type": "path"}})
+        _validated, arguments = self.validate_argument_spec({"path": {"type": "path"}})
         preview = document.build(_hosts(task_vars or {}), f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
         if arguments["path"]:
             try:

@@ -70,7 +70,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _ending(reading: dict[str, Any], host: str) -> dict[str, Any]:
     """Return how the reading ended, its message with cause and remedy where they are known."""
-    ending = {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
+    ending: dict[str, Any] = {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
     if ending.get("unreachable") or ending.get("failed"):
         refusal = explain(reading, host, unreachable=bool(ending.get("unreachable")))
         ending["msg"] = str(refusal) if refusal else ending.get("msg", "")

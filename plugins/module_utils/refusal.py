@@ -108,8 +108,10 @@ CODES = {
         "Remove that file, or what installed it, if nothing else needs it; gpulab then declares the repository itself.",
     ),
     "H063": (
-        "{host} serves the repository {name} and also the distribution's archive ({other} in {file}), so that APT cannot"
-        " tell them apart by their host",
+        (
+            "{host} serves the repository {name} and also the distribution's archive ({other} in {file}), so that APT"
+            " cannot tell them apart by their host"
+        ),
         "Give the mirror of {name} a host name of its own; an alias in DNS is enough.",
     ),
     # H070 to H085: the node before the first change
@@ -178,7 +180,7 @@ CODES = {
     "P001": ("there is no plan for {system}", "Use one of: {supported}, on x86_64 or aarch64."),
     "P002": (
         "no NVIDIA GPU is on the PCI bus of this node",
-        "Check the seating and the power of the GPU and lspci -d 10de:; to build an image, set gpulab_without_gpu: true.",
+        "Check the GPU's seating, its power and lspci -d 10de:; to build an image, set gpulab_without_gpu: true.",
     ),
     "P003": (
         "the catalog knows neither the GPU {pci_id} nor the range its PCI id lies in",
@@ -199,7 +201,7 @@ CODES = {
     "P007": ("the catalog knows no driver branch {branch}", "Use one of: {known}."),
     "P008": (
         "driver branch {branch} is too old to be installed: {state}",
-        'Take branch {better} (nvidia_driver_source: nvidia), or accept it by name: gpulab_allow_branches: ["{branch}"].',
+        'Take branch {better} (nvidia_driver_source: nvidia), or allow it by name: gpulab_allow_branches: ["{branch}"].',
     ),
     "P009": (
         "there are no driver packages of the source {source} for {system}",
@@ -236,8 +238,10 @@ CODES = {
     ),
     "P018": (
         "Secure Boot is on and the key that DKMS signs with is not enrolled, so the module would not load",
-        "Run mokutil --import /var/lib/dkms/mok.pub and confirm it at the console on the next boot; on Ubuntu,"
-        " nvidia_driver_source: distribution has signed modules.",
+        (
+            "Run mokutil --import /var/lib/dkms/mok.pub and confirm it at the console on the next boot; on Ubuntu,"
+            " nvidia_driver_source: distribution has signed modules."
+        ),
     ),
     "P019": (
         "a .run driver on top of driver packages ({packages}) leaves two drivers in each other's way",
