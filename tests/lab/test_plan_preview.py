@@ -33,6 +33,8 @@ def preview(lab, *arguments):
     """Run plan.yml; fail when it changed a file on a node; return its run and, by host, what it wrote as JSON."""
     path = lab.directory / "preview.json"
     path.unlink(missing_ok=True)
+    for name in NAMES:
+        lab.node(name).run("runuser -u admin -- sudo true")  # sudo notes in the home that it was used once
     before = [lab.node(name).run(FILE_TREE) for name in NAMES]
     run = lab.play("playbooks/plan.yml", "-e", f"plan_json={path}", *arguments)
     after = [lab.node(name).run(FILE_TREE) for name in NAMES]
@@ -44,8 +46,6 @@ def preview(lab, *arguments):
 
 
 def test_the_comparison_sees_a_file_that_is_touched(lab):
-    for name in NAMES:
-        lab.node(name).run("runuser -u admin -- sudo true")  # sudo notes in the home that it was used once
     node = lab.node("node12")
     before = node.run(FILE_TREE)
     node.run("touch /etc/hostname")
