@@ -1,6 +1,7 @@
 """The preview on a terminal."""
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
 
 from unit.preview import hosts
@@ -75,8 +76,9 @@ def test_a_busy_node_names_who_computes_there_and_that_the_reboot_is_refused():
 
 def test_a_refused_node_has_cause_and_remedy():
     said = "\n".join(lines(hosts.refused()))
-    assert "refused   GPULAB-P002 no NVIDIA GPU" in said
-    assert "remedy    Check the seating" in said
+    refusal = refuse("P002")
+    assert f"refused   GPULAB-P002 {refusal.cause}" in said
+    assert f"remedy    {refusal.remedy}" in said
 
 
 def test_long_lists_are_cut_and_say_so():
