@@ -195,6 +195,7 @@ class Lab:
                 "ANSIBLE_HOME": str(ROOT / ".ansible"),
                 "ANSIBLE_SSH_CONTROL_PATH_DIR": self._sockets,
                 "PYTHONUNBUFFERED": "1",
+                "ANSIBLE_TIMEOUT": "60",  # a busy machine is no node that is gone
                 "GPULAB_PLAIN_INTERVAL": "10",
                 **environment,
             },

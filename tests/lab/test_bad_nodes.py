@@ -21,7 +21,7 @@ NODES = [
         ("smalllists", "trixie", "none"),
     ]
 ]
-# Further hosts of the inventory: other ways to the node "fine", and one that leads nowhere.
+# Further hosts of the inventory: other ways to nodes, each by an address of its own, and one that leads nowhere.
 OTHER_WAYS = {
     "gone": {"ansible_host": "192.0.2.1", "ansible_ssh_timeout": 3},
     "noname": {"ansible_host": "node.invalid"},
@@ -95,16 +95,17 @@ SITE_HOSTS = {
 @pytest.fixture(scope="module", autouse=True)
 def bad_nodes(lab):
     """Break every node in its own way, and add the other ways to the inventory."""
-    addresses = {
-        host: known["ansible_host"]
-        for group in yaml.safe_load((lab.inventory / "hosts.yml").read_text()).values()
-        for host, known in group.get("hosts", {}).items()
-    }
-    hosts = {name: {"ansible_host": addresses["fine"], **known} for name, known in OTHER_WAYS.items()}
-    hosts["nopython-discovered"]["ansible_host"] = addresses["nopython"]
-    hosts["smallcache"] = {"packages": ["gcc"]}
-    inventory = {"gpu-nodes": {"hosts": hosts}}
-    (lab.inventory / "others.yml").write_text(yaml.safe_dump(inventory))
+    inventory = yaml.safe_load((lab.inventory / "hosts.yml").read_text())
+    common = inventory["gpu-nodes"]["vars"]["ansible_ssh_common_args"]
+    addresses = {host: known["ansible_host"] for host, known in inventory["workstations"]["hosts"].items()}
+    hosts = {"smallcache": {"packages": ["gcc"]}}
+    for number, (host, known) in enumerate(OTHER_WAYS.items(), start=100):
+        node = "nopython" if host == "nopython-discovered" else "fine"
+        address = f"{addresses[node].rpartition('.')[0]}.{number}"
+        lab.node(node).run(f"ip address add {address}/24 dev eth0")
+        alias = {"ansible_ssh_common_args": f"{common} -o HostKeyAlias={addresses[node]}"}
+        hosts[host] = {"ansible_host": address, **alias, **known}
+    (lab.inventory / "others.yml").write_text(yaml.safe_dump({"workstations": {"hosts": hosts}}))
     for name, fault in FAULTS.items():
         lab.node(name).run(fault)
     return lab
@@ -114,7 +115,7 @@ def bad_nodes(lab):
 def site(lab):
     """Run the first role of the site on all of them."""
     hosts = ",".join(["fine", *SITE_HOSTS])
-    return lab.play("site.yml", "-l", hosts, "--tags", "base", ANSIBLE_TIMEOUT="5")
+    return lab.play("site.yml", "-l", hosts, "--tags", "base")
 
 
 @pytest.mark.parametrize("host", SITE_HOSTS)
