@@ -267,7 +267,8 @@ class CallbackModule(CallbackBase):
         self._show_line(result, word, VERDICT_COLORS[word])
         if of_loop:
             return failure
-        if refusal is None and result.task.action.rpartition(".")[2] not in SPEAKS_FOR_ITSELF:
+        speaks = result.task.action.rpartition(".")[2] in SPEAKS_FOR_ITSELF or failure.message.startswith("GPULAB-")
+        if refusal is None and not speaks:
             self._handle_exception(result.result)
             self._show_indented(self._dump_results(self._essence(result.result)))
         else:

@@ -201,7 +201,7 @@ CODES = {
     "P007": ("the catalog knows no driver branch {branch}", "Use one of: {known}."),
     "P008": (
         "driver branch {branch} is too old to be installed: {state}",
-        'Take branch {better} (nvidia_driver_source: nvidia), or allow it by name: gpulab_allow_branches: ["{branch}"].',
+        'Take branch {better} (nvidia_driver_source: nvidia), or allow this one: gpulab_allow_branches: ["{branch}"].',
     ),
     "P009": (
         "there are no driver packages of the source {source} for {system}",
