@@ -135,8 +135,9 @@ def keyring_package(host, url, pinned):
     host.check_output("echo %s > %s", f"deb [signed-by={keyring}] {url} /", file)
     yield file
     host.check_output("rm --force %s %s", keyring, file)
-    assert declare(host, url, pinned)["changed"]
-    assert declare(host, url, pinned)["changed"] is False
+    declare(host, url, pinned)
+    again = declare(host, url, pinned)
+    assert (again["changed"], again["declared_in"]) == (False, SOURCES)
 
 
 def test_two_declarations_never_conflict(host, url, pinned, keyring_package):
