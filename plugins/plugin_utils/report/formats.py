@@ -21,12 +21,15 @@ def junit(document: dict[str, Any]) -> str:
     root = ET.Element("testsuites", name="gpulab")
     for host in document["hosts"]:
         suite = ET.SubElement(root, "testsuite", name=_xml(host["name"]), timestamp=document["created"])
+        if host["simulated"]:
+            properties = ET.SubElement(suite, "properties")
+            ET.SubElement(properties, "property", name="simulated", value=_xml(host["simulated"]))
         if host["state"] != "verified":
             case = ET.SubElement(suite, "testcase", name=host["state"], classname=_xml(host["name"]))
             ET.SubElement(case, "error", message=_xml(host["detail"]))
         for result in host["results"]:
             _case(suite, host["name"], result)
-        suite.set("tests", str(len(suite)))
+        suite.set("tests", str(len(suite.findall("testcase"))))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
         suite.set("errors", str(len(suite.findall("testcase/error"))))
         suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
@@ -75,6 +78,9 @@ def prometheus(host: dict[str, Any], created: float) -> str:
         "# HELP gpulab_host_severity Verdict on the node, in the order of gpulab_check_severity.",
         "# TYPE gpulab_host_severity gauge",
         f'gpulab_host_severity{{state="{host["state"]}"}} {SEVERITIES.index(host["verdict"])}',
+        "# HELP gpulab_simulated Whether the GPUs are simulated: nothing about them was measured on a GPU.",
+        "# TYPE gpulab_simulated gauge",
+        f"gpulab_simulated {int(bool(host['simulated']))}",
         "# HELP gpulab_verified_timestamp_seconds When the node was verified.",
         "# TYPE gpulab_verified_timestamp_seconds gauge",
         f"gpulab_verified_timestamp_seconds {created:.0f}",

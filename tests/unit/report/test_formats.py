@@ -90,6 +90,17 @@ def test_junit_is_xml_whatever_a_host_is_called():
     assert "<script>" in suite.get("name")
 
 
+def test_simulated_gpus_are_announced_to_machines_too():
+    name, run = "h", runs.judged(nodes.healthy("h100x8"))
+    for announced, gauge in ((False, 0), ("simulated GPU: x8", 1)):
+        run["facts"]["simulated"] = announced
+        report = document.build({name: run}, runs.CREATED)
+        assert f"\ngpulab_simulated {gauge}\n" in formats.prometheus(report["hosts"][0], 1795222800.0)
+        (suite,) = ET.fromstring(formats.junit(report))  # noqa: S314 - our own text
+        assert [found.get("value") for found in suite.iter("property")] == [announced] * gauge
+        assert suite.get("tests") == str(len(suite.findall("testcase")))
+
+
 LINE = re.compile(r'^(# (HELP|TYPE) .*|[a-z_]+(\{([a-z]+="([^"\\\n]|\\.)*",?)*\})? -?[0-9.]+)$')
 
 
