@@ -145,7 +145,8 @@ def test_verify_finds_a_hot_gpu_and_says_what_to_do(lab, report):
 
 def make_stale_and_busy(node):
     """Let the kernel hold another driver than the disk, as after an upgrade, while a job runs on GPU 0."""
-    node.run("echo 1.2.3 > /sys/module/nvidia/version")
+    version = node.run("cat /sys/module/nvidia/version")
+    node.run(f"sed -i s/{version}/450.51.05/ /sys/module/nvidia/version {DRIVER_LOADED}")
     job = node.run("sleep 1800 >/dev/null 2>&1 & echo $!")
     node.run(f"gpulab-simulate set 'gpu.0.processes = {job}:1024'")
 
