@@ -85,10 +85,12 @@ def play(say, *arguments, timeout, **environment):
             for line in process.stdout:
                 lines.append(line)
                 say(f"    {line.rstrip()}")
+            process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
         finally:
             alarm.cancel()
-            if process.poll() is None:
-                process.terminate()
     assert process.returncode == 0, f"ansible-playbook ended with {process.returncode}"
     return "".join(lines)
 

@@ -58,13 +58,13 @@ class Machine:
         """Return what it wrote on its console."""
         return self._console.read_text(errors="replace")
 
-    def run(self, script, timeout=120):
+    def run(self, script, timeout=300):
         """Run a shell script on it as root; return what it printed. Fails when it fails."""
         done = self._ssh(script, timeout)
         assert done.returncode == 0, f"{script}\n{done.stdout}"
         return done.stdout.rstrip("\n")
 
-    def fails(self, script, timeout=120):
+    def fails(self, script, timeout=300):
         """Run a shell script on it as root that must fail; return what it printed."""
         done = self._ssh(script, timeout)
         assert done.returncode != 0, f"{script}\n{done.stdout}"
