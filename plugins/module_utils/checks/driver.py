@@ -306,7 +306,9 @@ def driver_responsive(node: Node) -> Iterator[Result]:
     """Say why NVML does not answer; a hung driver is an answer."""
     state = node.facts["nvml.state"]
     error = node.facts.get("nvml.error.text")
-    if not node.foreign_kernel and not node.facts.get("pci.gpus", True):
+    # A container sees its host's PCI bus, or none: an empty one tells nothing there, unless no GPU is declared.
+    told = not node.foreign_kernel or node.declared.get("gpus") == 0
+    if told and not node.facts.get("pci.gpus", True):
         yield skipped(NO_GPU)
     elif state in ("ok", "no_devices"):
         yield ok("NVML answers", state)

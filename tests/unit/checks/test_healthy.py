@@ -92,3 +92,13 @@ def test_checks_say_what_they_prove_and_where_the_rule_comes_from():
     for check in checks():
         assert check.proves
         assert check.source
+
+
+@pytest.mark.parametrize(("declared", "severity"), [({"gpus": 0}, "skipped"), ({}, "fail")])
+def test_container_without_gpu_is_fit_only_where_none_is_declared(declared, severity):
+    facts = nodes.unshared(nodes.healthy("t4"))
+    facts["system"]["container"] = True
+    facts["pci"]["gpus"] = []
+    facts["nvml"] = {"state": "absent", "gpus": [], "error": {"code": 12, "text": "no library"}}
+    (found,) = [r for r in verify(nodes.node(facts, **declared)) if r.id == "driver-responsive"]
+    assert found.severity == severity
