@@ -24,6 +24,7 @@ test-setup: ## install what the tests need beside that
 
 lab: lab-up ## start two nodes with simulated GPUs and run site.yml on them over SSH
 	@$(LAB) site.yml -l gpu-nodes
+	@echo "The report: $(CURDIR)/reports/latest/report.html"
 
 lab-up: setup ## start the lab's nodes only
 	@ANSIBLE_DISPLAY_OK_HOSTS=false ansible-playbook -i localhost, lab/up.yml -e @lab/nodes.yml
