@@ -153,7 +153,12 @@ class Lab:
         self.inventory = self.directory / "inventory"
 
     def up(self, nodes):
-        """Start these nodes (see lab/nodes.yml)."""
+        """Start these nodes (see lab/nodes.yml), after removing what a killed run left."""
+        argv = ["docker", "ps", "--all", "--quiet", "--filter", f"label=gpulab={self.name}"]
+        if subprocess.run(argv, check=True, capture_output=True, timeout=60).stdout:
+            if not self.directory.exists():
+                pytest.fail(f"another checkout runs the lab {self.name}; if not: docker rm --force $({' '.join(argv)})")
+            self._manage("down.yml", "{}")
         self._say(f"starting {', '.join(node['name'] for node in nodes)}")
         run = self._manage("up.yml", json.dumps({"lab_nodes": nodes}))
         assert run.rc == 0, f"the lab did not start; see {run.log}"
