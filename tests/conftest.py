@@ -1,7 +1,25 @@
-"""Let the tests import this checkout as ``ansible_collections.gpulab.node``."""
+"""Let the tests import this checkout as ``ansible_collections.gpulab.node``, and the slow ones say what goes on."""
 
+import time
 from pathlib import Path
 
+import pytest
 from ansible.plugins.loader import init_plugin_loader
 
 init_plugin_loader([str(Path(__file__).parents[1] / "collections")])
+
+
+@pytest.fixture(scope="session")
+def say(request):
+    """Return a function that tells the person who waits what goes on, past pytest's capturing."""
+    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    started = time.monotonic()
+
+    def tell(text):
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"{time.monotonic() - started:5.0f} s  {text}")
+            reporter.flush()
+
+    return tell

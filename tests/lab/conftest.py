@@ -4,24 +4,9 @@ GPULAB_LAB_KEEP=1 keeps the nodes for a closer look, and the next run takes them
 """
 
 import os
-import time
 
 import pytest
 from laboratory import DIRECTORY, Lab
-
-
-@pytest.fixture(scope="session")
-def say(request):
-    """Return a function that tells what goes on, past pytest's capturing."""
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
-    started = time.monotonic()
-
-    def tell(text):
-        reporter.ensure_newline()
-        reporter.write_line(f"{time.monotonic() - started:5.0f} s  {text}")
-        reporter.flush()
-
-    return tell
 
 
 @pytest.fixture(scope="module")

@@ -3,26 +3,11 @@
 import functools
 import signal
 import tempfile
-import time
 from pathlib import Path
 
 import golden as golden_disk
 import pytest
 from machine import Machine
-
-
-@pytest.fixture(scope="session")
-def say(request):
-    """Return a function that tells what goes on, for the person who waits."""
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
-    started = time.monotonic()
-
-    def tell(text):
-        reporter.ensure_newline()
-        reporter.write_line(f"{time.monotonic() - started:5.0f} s  {text}")
-        reporter.flush()
-
-    return tell
 
 
 @pytest.fixture(scope="session", autouse=True)

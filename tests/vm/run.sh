@@ -8,4 +8,4 @@ if [ "$(id -u)" != 0 ]; then
 fi
 lab/setup.sh qemu-system-x86_64:qemu-system-x86 mkfs.ext4:e2fsprogs
 export PATH="$PWD/.venv/bin:$PATH"
-exec pytest --verbose --exitfirst --capture=no --durations=0 tests/vm "$@"
+exec pytest --verbose --exitfirst --durations=0 tests/vm "$@"
