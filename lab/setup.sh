@@ -34,7 +34,7 @@ if [ "$(cat .venv/stamp 2>/dev/null || :)" != "$stamp" ]; then
     say "making .venv from requirements/dev.txt"
     rm -rf .venv
     "$python" -m venv .venv || die "python3-venv is missing: sudo apt-get install python3-venv"
-    .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+    .venv/bin/pip install --quiet --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
     printf '%s\n' "$stamp" > .venv/stamp
 fi
 
