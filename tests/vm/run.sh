@@ -6,6 +6,6 @@ if [ "$(id -u)" != 0 ]; then
     echo 'test-vm: run as root: the disk keeps the owners of the files of a node' >&2
     exit 1
 fi
-lab/setup.sh qemu-system-x86_64:qemu-system-x86 mkfs.ext4:e2fsprogs
+lab/setup.sh qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mkfs.ext4:e2fsprogs
 export PATH="$PWD/.venv/bin:$PATH"
 exec pytest --verbose --exitfirst --durations=0 tests/vm "$@"
