@@ -19,7 +19,11 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_initramfs,
     facts_kernel_log,
     facts_kernels,
+    facts_libraries,
+    facts_limits,
     facts_modprobe,
+    facts_nccl,
+    facts_network,
     facts_pci,
     facts_services,
     facts_system,
@@ -46,6 +50,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     initramfs_query = facts_initramfs.InitramfsQuery(node, kernels_query.next_boot or "")
     filesystems_query = facts_host.FilesystemsQuery(node, SECONDS)
     driver_query = facts_driver.DriverQuery(node)
+    limits_query = facts_limits.LimitsQuery(node)
     engines_query = facts_host.EnginesQuery(node)
     services_query = facts_services.ServicesQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
@@ -66,12 +71,16 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "modules": facts_modprobe.loaded(node),
         "nouveau": facts_modprobe.nouveau(modprobe_files, node.text("/proc/cmdline"), pci["gpus"]),
         "driver": driver_query.facts(next_boot["nvidia_module"] if next_boot else None),
+        "libraries": facts_libraries.read(node, driver_query.linked),
         "nvml": answers,
         "users_of_gpus": facts_users.read(node, answers["gpus"], os.getpid()),
         "filesystems": filesystems_query.facts(),
         "engines": engines_query.facts(),
         "containers": facts_containers.read(node),
+        "network": facts_network.read(node),
         "infiniband": facts_infiniband.read(node),
+        "nccl": facts_nccl.read(node),
+        "limits": limits_query.facts(),
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),
     }

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,10 +78,15 @@ class DriverQuery:
             self._listing = node.start(["rpm", "-qa", "--qf", RPM_FORMAT, *PATTERNS])
         self._ldconfig = node.start(["ldconfig", "-p"])
 
+    @cached_property
+    def linked(self) -> str:
+        """What ``ldconfig -p`` printed: the libraries that programs are given."""
+        return self._ldconfig.output() or ""
+
     def facts(self, module_on_disk: str | None) -> dict[str, Any]:
         """Return the facts; ``module_on_disk`` is that of the kernel that boots next."""
         found, held = packages(self._listing.output() or "")
-        library = library_path(self._ldconfig.output() or "")
+        library = library_path(self.linked)
         locks = [line for place in VERSIONLOCK for line in self._node.text(place).splitlines()]
         return {
             "packages": found,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ GPU_CLASSES = frozenset({"0300", "0302", "0380", "1200"})  # VGA, 3D, display, p
 NVSWITCH_CLASS = "0680"  # "other bridge"; NVIDIA's only ones are NVSwitches
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 _WIDEST = 32
+ERROR_KINDS = ("correctable", "nonfatal", "fatal")
+_HEAD = 64  # bytes of the configuration space that everybody may read
+_EXTENDED = 0x100  # where the extended capabilities of a configuration space begin
+_ACS = 0x000D
+_ACS_REDIRECT = 0x4 | 0x8  # requests, completions
 
 
 def speed_gts(text: str) -> float | None:
@@ -48,6 +54,50 @@ def read_bridge_link(node: Node, device: str) -> dict[str, Any] | None:
     return read_link(node, parent) if _ADDRESS.match(posixpath.basename(parent)) else None
 
 
+def bridges_above(node: Node, device: str) -> list[str]:
+    """Return the addresses of the bridges between a device and its root complex, the nearest first."""
+    parts = posixpath.dirname(node.resolve(device)).split("/")
+    return [part for part in reversed(parts) if _ADDRESS.match(part)]
+
+
+def acs_redirects(config: bytes) -> bool | None:
+    """Tell whether a bridge sends what one device has for another up to the root complex; None where nobody knows.
+
+    config is the bridge's configuration space, of which only root may read more than the first 64 bytes.
+    """
+    place, seen = _EXTENDED, set()
+    while place >= _EXTENDED and place + 8 <= len(config) and place not in seen:
+        seen.add(place)
+        header, _capabilities, control = struct.unpack_from("<IHH", config, place)
+        if header & 0xFFFF == _ACS:
+            return bool(control & _ACS_REDIRECT)
+        place = header >> 20 & 0xFFC
+    return None if len(config) <= _HEAD else False
+
+
+def redirecting_bridges(node: Node, device: str) -> list[str] | None:
+    """Name the bridges of PCIe switches above a device at which ACS redirects; None where that could not be read.
+
+    What passes the root port, the last bridge, passes the processor anyway.
+    """
+    told = {
+        bridge: acs_redirects(node.data(f"{DEVICES}/{bridge}/config") or b"")
+        for bridge in bridges_above(node, device)[:-1]
+    }
+    return None if None in told.values() else [bridge for bridge, answer in told.items() if answer]
+
+
+def read_errors(node: Node, device: str) -> dict[str, int | None]:
+    """Read how many PCI Express errors the kernel counted since boot; None where it does not count them."""
+    return {kind: total_errors(node.text(f"{device}/aer_dev_{kind}")) for kind in ERROR_KINDS}
+
+
+def total_errors(text: str) -> int | None:
+    """Parse the last line of sysfs' error counters, as ``TOTAL_ERR_FATAL 0``."""
+    match = re.search(r"^TOTAL_ERR_\w+ (\d{1,20})$", text, re.MULTILINE)
+    return int(match.group(1)) if match else None
+
+
 def bound_driver(node: Node, device: str) -> str | None:
     """Name the kernel driver that holds a device."""
     target = node.link(f"{device}/driver")
@@ -74,6 +124,9 @@ def read(node: Node) -> tuple[dict[str, Any], str | None]:
                     "numa_node": None if numa_node is None or numa_node < 0 else numa_node,
                     "link": read_link(node, device),
                     "bridge_link": read_bridge_link(node, device),
+                    "redirecting_bridges": redirecting_bridges(node, device),
+                    "iommu": node.text(f"{device}/iommu_group/type") or None,
+                    "errors": read_errors(node, device),
                 }
             )
         elif kind == NVSWITCH_CLASS:

@@ -13,7 +13,8 @@ version_added: 0.1.0
 author: The gpulab founders (@gpulab)
 description:
   - Reads GPUs on the PCI bus, kernels and the NVIDIA driver built for each, loaded modules, nouveau, the driver on
-    disk, what NVML says of each GPU, who uses them, filesystems, container engines, and whether a reboot is due.
+    disk, CUDA libraries, what NVML says of each GPU, who uses them, filesystems, container engines, what
+    NCCL is told, limits of programs, and whether a reboot is due.
   - Changes nothing, needs nothing but Python on the node, and works on a node without a driver, NVML or a GPU.
   - Never hangs. A driver that does not answer is the fact C(nvml.state=unresponsive).
 options:
@@ -57,9 +58,9 @@ ansible_facts:
     gpulab:
       description:
         - "C(schema) is 1. C(simulated) is V(false), or the simulator's own line where GPUs are simulated."
-        - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(driver), C(nvml), C(users_of_gpus), C(filesystems),
-          C(engines), C(containers), C(infiniband), C(services), C(kernel_log) hold what was read; V(null) is what
-          could not be."
+        - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(driver), C(libraries), C(nvml), C(users_of_gpus),
+          C(filesystems), C(engines), C(containers), C(network), C(infiniband), C(nccl), C(limits), C(services),
+          C(kernel_log) hold what was read; V(null) is what could not be."
         - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices),
           V(error)."
         - "A reading below C(nvml.gpus) is a value, or C(unsupported) with NVML's reason where this board or driver has

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
 GPU_KIND = "nvidia.com/gpu"
+BUILT_IN_RUNTIMES = ("runc", "io.containerd.runc.v2")
 
 
 @check("container-runtime", proves="Docker's settings are sound and let containers have GPUs", source=INSTALL_GUIDE)
@@ -32,6 +33,15 @@ def container_runtime(node: Node) -> Iterator[Result]:
             observed=docker["invalid"],
             expected="a JSON object",
         )
+    elif docker and docker.get("default_runtime") not in (None, *BUILT_IN_RUNTIMES, *docker["runtimes"]):
+        yield fail(
+            f"Docker's default runtime {docker['default_runtime']} is not defined, so Docker does not start again",
+            "configure",
+            observed=docker["default_runtime"],
+            expected=", ".join(docker["runtimes"]) or "runc",
+        )
+    elif node.facts.get("services.docker.active") == "failed":
+        yield fail("docker.service has failed", "start_service", observed="failed", expected="active")
     elif not node.facts.optional("engines.nvidia_container_toolkit"):
         yield skipped("no NVIDIA Container Toolkit is installed (see container-toolkit)")
     elif docker and ("nvidia" in docker["runtimes"] or docker.get("cdi")):
@@ -64,7 +74,14 @@ def cdi_specification(node: Node) -> Iterator[Result]:
             expected=driver,
             reason=f"not there: {', '.join(missing[:3])}" if missing else "nvidia-ctk cdi generate renews it",
         )
-    if not specifications:
+    if not specifications and node.facts.get("engines.podman") and node.facts.get("engines.nvidia_container_toolkit"):
+        yield warn(
+            "Podman is not set up for GPUs: there is no CDI specification of them",
+            "configure",
+            expected=GPU_KIND,
+            reason="nvidia-ctk cdi generate writes it",
+        )
+    elif not specifications:
         yield skipped("there is no CDI specification of NVIDIA GPUs")
     elif not stale:
         yield ok(f"{len(specifications)} CDI specifications describe driver {driver}")

@@ -23,6 +23,11 @@ def _ports(node: Node) -> list[Facts]:
     return [port for port in node.facts["infiniband"] if port.get("link_layer") == "infiniband"]
 
 
+def active_ports(node: Node) -> list[Facts]:
+    """Return the InfiniBand ports that are up."""
+    return [port for port in _ports(node) if port.get("state") == "active"]
+
+
 @check("infiniband", proves="InfiniBand ports are up and all run at one rate", source=KERNEL_GUIDE, on_host=True)
 def infiniband(node: Node) -> Iterator[Result]:
     """Compare the ports with each other; a node none of whose ports is up is not on a fabric."""
@@ -59,7 +64,7 @@ def infiniband(node: Node) -> Iterator[Result]:
 @check("gpudirect", proves="the network adapters can reach GPU memory", source=GPUDIRECT_GUIDE, on_host=True)
 def gpudirect(node: Node) -> Iterator[Result]:
     """Expect nvidia_peermem, or the open kernel modules, which offer dma-buf instead."""
-    if not any(port.get("state") == "active" for port in _ports(node)) or not node.gpus:
+    if not active_ports(node) or not node.gpus:
         yield skipped(NO_FABRIC)
         return
     flavour = next((k.get("nvidia_module_flavour") for k in node.kernels() if k.get("running")), None)

@@ -1,27 +1,41 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of the PCI Express link: as wide as it can be and, at work, as fast."""
+"""Checks of PCI Express: the link as wide as it can be and, at work, as fast; no errors; no detour between GPUs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Facts,
+    check,
+    fail,
+    info,
+    ok,
+    skipped,
+    unknown,
+    warn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
 LINK_API = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
+ERROR_COUNTERS = "https://docs.kernel.org/PCI/pcieaer-howto.html"
+PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-programming-guide/03-advanced/multi-gpu-systems.html"
+ACS_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+BELOW_SWITCHES = ("internal", "single", "multiple")  # what a pair of GPUs has in common; see nvml_facts
+IN_MACHINE = "in a virtual machine this is the host's affair"
 
 
 @check("pcie-width", proves="the link has all the lanes that board and slot have", source=LINK_API, per_gpu=True)
 def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
     """Hold the width against the profile's; without one, against board and slot, and only warn."""
     width, board = gpu["pcie.width"], gpu["pcie.max_width"]
-    slot = _slot_width(node, gpu) or board
+    slot = _device(node, gpu).get("bridge_link.max_width") or board
     wanted = node.profile(gpu).get("pcie_width")
     seen = {"observed": width, "expected": wanted or min(board, slot), "unit": "lanes"}
     if width >= seen["expected"]:
@@ -33,13 +47,10 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
         yield warn(f"the link runs at x{width} of x{seen['expected']}", "check_seating", reason=reason, **seen)
 
 
-def _slot_width(node: Node, gpu: Facts) -> int | None:
-    """Return how many lanes the port above the GPU has, or None where sysfs does not tell."""
-    for device in node.facts.get("pci.gpus", []):
-        if device.get("address") == gpu.get("bus_id"):
-            width: int | None = device.get("bridge_link.max_width")
-            return width
-    return None
+def _device(node: Node, gpu: Facts) -> Facts:
+    """Return what the PCI bus shows of a GPU; nothing where it is not found there."""
+    known: list[Facts] = node.facts.get("pci.gpus", [])
+    return next((device for device in known if device.get("address") == gpu.get("bus_id")), Facts({}))
 
 
 @check(
@@ -49,7 +60,7 @@ def _slot_width(node: Node, gpu: Facts) -> int | None:
     per_gpu=True,
 )
 def pcie_generation(_node: Node, gpu: Facts) -> Iterator[Result]:
-    """Judge a GPU at work only: an idle one saves power at generation 1."""
+    """Judge a GPU at work only: an idle one saves power at generation 1. Tell of a slot below the board."""
     generation, highest = gpu["pcie.generation"], gpu["pcie.max_generation"]
     if generation >= highest:
         yield ok(f"generation {generation}", generation)
@@ -63,3 +74,93 @@ def pcie_generation(_node: Node, gpu: Facts) -> Iterator[Result]:
             expected=highest,
             unit="generation",
         )
+    board = gpu.get("pcie.gpu_max_generation", highest)
+    if board > highest:
+        yield info(
+            f"the slot has generation {highest}, the board could use {board}",
+            observed=highest,
+            expected=board,
+            unit="generation",
+        )
+
+
+@check("pcie-errors", proves="the link carries data without errors", source=ERROR_COUNTERS, per_gpu=True)
+def pcie_errors(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Warn of fatal errors; tell of what was repaired, for one reading of a counter makes no rate."""
+    errors = _device(node, gpu).get("errors", Facts({}))
+    counts = {kind: errors.get(kind, 0) for kind in ("fatal", "nonfatal", "correctable")}
+    counts["replayed"] = gpu.get("pcie.replays", 0)
+    text = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    if counts["fatal"]:
+        yield warn(f"PCI Express errors: {text}", "check_seating", observed=counts["fatal"], expected=0, unit="errors")
+    elif text:
+        yield info(f"PCI Express errors: {text}", observed=sum(counts.values()), expected=0, unit="errors")
+    else:
+        yield ok("no PCI Express error", 0)
+
+
+@check("pcie-acs", proves="GPUs below a PCIe switch reach each other through it", source=ACS_GUIDE, on_host=True)
+def pcie_acs(node: Node) -> Iterator[Result]:
+    """Find bridges that send peer traffic up to the processor, where peer traffic takes PCI Express."""
+    if not _bare_metal(node):
+        yield skipped(IN_MACHINE)
+        return
+    gpus = _peers_over_pcie(node, BELOW_SWITCHES)
+    if not gpus:
+        yield skipped("no two GPUs reach each other through a PCIe switch")
+        return
+    bridges = [gpu.optional("redirecting_bridges") for gpu in gpus]
+    redirecting = sorted({bridge for above in bridges for bridge in above or ()})
+    if redirecting:
+        yield warn(
+            f"what GPUs send each other makes a detour through the processor, at {', '.join(redirecting[:4])}",
+            "configure",
+            observed=len(redirecting),
+            expected=0,
+            unit="bridges",
+            reason="PCI Access Control Services: off in the firmware, or setpci -s BRIDGE ECAP_ACS+6.w=0 at each boot",
+        )
+    elif None in bridges:
+        yield unknown("the bridges' settings could not be read; reading them takes root")
+    else:
+        yield ok("no PCIe switch redirects what GPUs send each other")
+
+
+@check("iommu", proves="copies between GPUs over PCI Express arrive as they were sent", source=PEER_GUIDE, on_host=True)
+def iommu(node: Node) -> Iterator[Result]:
+    """Find an IOMMU that translates, where CUDA uses PCI Express between GPUs: NVIDIA does not support that."""
+    if not _bare_metal(node):
+        yield skipped(IN_MACHINE)
+        return
+    gpus = _peers_over_pcie(node)
+    translated = [gpu["address"] for gpu in gpus if str(gpu.get("iommu", "")).startswith("DMA")]
+    if not gpus:
+        yield skipped("no two GPUs reach each other over PCI Express")
+    elif translated:
+        yield warn(
+            "an IOMMU translates between GPUs that copy over PCI Express: data may be corrupted silently",
+            "configure",
+            observed=", ".join(translated),
+            expected="no translation",
+            reason="the kernel's parameter iommu=pt, or the IOMMU off in the firmware",
+        )
+    else:
+        yield ok("no IOMMU translates between the GPUs")
+
+
+def _bare_metal(node: Node) -> bool:
+    """Tell a machine, or what stands for one, from a virtual one."""
+    return node.facts["system.virtualization"] == "none" or bool(node.facts.get("simulated"))
+
+
+def _peers_over_pcie(node: Node, ancestors: tuple[str, ...] | None = None) -> list[Facts]:
+    """Return the PCI devices of GPUs that have peer access without NVLink, in pairs with these common ancestors."""
+    over = {
+        index
+        for pair in node.facts["nvml.peers"]
+        if pair.get("read") == "ok" and pair.get("nvlink") != "ok"
+        if ancestors is None or pair.get("ancestor") in ancestors
+        for index in pair["gpus"]
+    }
+    devices = [_device(node, gpu) for gpu in node.gpus if gpu.get("index") in over]
+    return [device for device in devices if device.data]

@@ -14,8 +14,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     host,
     infiniband,
     kernel_log,
+    libraries,
+    limits,
     links,
     memory,
+    nccl,
     pcie,
     services,
     software,
@@ -34,7 +37,23 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 )
 
 # What must hold before anything else comes first; a report shows its checks in this order.
-SUBJECTS = (driver, software, services, containers, kernel_log, board, memory, thermal, pcie, links, infiniband, host)
+SUBJECTS = (
+    driver,
+    software,
+    libraries,
+    services,
+    containers,
+    kernel_log,
+    board,
+    memory,
+    thermal,
+    pcie,
+    links,
+    infiniband,
+    nccl,
+    host,
+    limits,
+)
 
 
 def checks() -> list[Check]:

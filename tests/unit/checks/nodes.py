@@ -280,6 +280,14 @@ def healthy(model: str) -> dict[str, Any]:
                 ],
                 "toolkit_ldconfig": "@/sbin/ldconfig",
             },
+            "libraries": {"cudnn": ["9.14.0"], "nccl": ["2.28.3"], "tensorrt": []},
+            "network": [{"name": "lo"}, {"name": "enp1s0f0np0"}],
+            "nccl": [{"name": "NCCL_SOCKET_IFNAME", "value": "=enp1s0f0np0", "file": "/etc/nccl.conf"}],
+            "limits": {
+                "services": {"memlock": "unlimited", "nofile": 524288},
+                "sessions": {"memlock": "unlimited", "nofile": 1048576},
+                "shared_memory_mib": spec["memory"] * spec["count"],
+            },
             "infiniband": [_port(number) for number in range(2 * spec.get("nvswitches", 0))],
             "kernel_log": {"readable": True, "events": []},
             "reboot": {"reasons": []},
@@ -324,6 +332,9 @@ def _pci(spec: dict[str, Any], address: str) -> dict[str, Any]:
             "max_speed_gts": speed,
         },
         "bridge_link": {"width": width, "max_width": spec.get("slot", 16), "speed_gts": speed, "max_speed_gts": speed},
+        "redirecting_bridges": [],
+        "iommu": "identity",
+        "errors": {"correctable": 0, "nonfatal": 0, "fatal": 0},
     }
 
 

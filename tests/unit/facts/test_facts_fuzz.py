@@ -12,7 +12,10 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_initramfs,
     facts_kernel_log,
     facts_kernels,
+    facts_libraries,
+    facts_limits,
     facts_modprobe,
+    facts_nccl,
     facts_pci,
     facts_services,
     facts_system,
@@ -32,6 +35,8 @@ WORDS = [
     "next_entry=", ">", "rw", "NVRM: Xid (PCI:", "): 79, ", "NVRM: GPU ", "fallen off the bus",
     "NV_ERR_RESET_REQUIRED", "NVRM: Xid (:.): 7", "Id=a.service", "include x/Makefile", "processor:",
     "MemTotal:  1 kB", "hi ", "ii ", "modprobe.blacklist=", "flags:", "\ud800",
+    "NCCL_IB_HCA=", "export ", '"', "* soft memlock ", "unlimited", "DefaultLimitNOFILE=", "TOTAL_ERR_FATAL ",
+    "libnccl.so.2 (libc6,x86-64) => ",
 ]  # fmt: skip
 TEXT = st.one_of(st.text(max_size=300), st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join))
 KNOWN = ["6.1.0-50-amd64", "6.12"]
@@ -65,6 +70,11 @@ PARSERS = {
     "services": facts_services.units,
     "engine_version": facts_host.engine_version,
     "mounts": lambda text: facts_host.worth_knowing(facts_host.mounts(text)),
+    "total_errors": facts_pci.total_errors,
+    "library_paths": lambda text: facts_libraries.paths(text, "libnccl"),
+    "nccl_settings": facts_nccl.settings,
+    "pam_limits": facts_limits.pam_limits,
+    "systemd_limits": facts_limits.systemd_limits,
     "sysfs_address": nvml_gpu.sysfs_address,
 }
 
@@ -86,6 +96,13 @@ def test_utmp_never_raises(data):
 @settings(max_examples=100, deadline=None)
 def test_timestamp_never_raises(seconds):
     facts_users.timestamp(seconds)
+
+
+@given(data=st.binary(max_size=400).map(lambda tail: bytes(0x100) + tail))
+@example(data=bytes(0x100) + b"\xff" * 300)
+@settings(max_examples=200, deadline=None)
+def test_acs_never_raises(data):
+    facts_pci.acs_redirects(data)
 
 
 @given(data=st.one_of(st.binary(max_size=1500), st.binary(max_size=600).map(lambda tail: b"070701" + tail)))

@@ -1,0 +1,96 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of what the node grants to programs: locked memory, open files, shared memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import NO_FABRIC, active_ports
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, info, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+NCCL_TROUBLES = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+UNLIMITED = "unlimited"
+MIB = 1 << 20
+# NVIDIA asks for no limit at all. NCCL's and MPI's buffers for eight GPUs come to some hundreds of MiB.
+LEAST_MEMLOCK_MIB = 1024
+# What NCCL's guide gives a container, with --shm-size=1g.
+LEAST_SHARED_MEMORY_MIB = 1000
+# A data loader holds a file for each tensor in flight, and NCCL one for each connection.
+LEAST_FILES = 65536
+
+
+@check(
+    "memlock",
+    proves="programs may lock the memory that InfiniBand transfers need",
+    source=NCCL_TROUBLES,
+    on_host=True,
+)
+def memlock(node: Node) -> Iterator[Result]:
+    """Look at users' sessions and at services, where there is a fabric."""
+    if not active_ports(node):
+        yield skipped(NO_FABRIC)
+        return
+    found = False
+    for place in ("sessions", "services"):
+        granted = node.facts[f"limits.{place}.memlock"]
+        if granted != UNLIMITED and granted < LEAST_MEMLOCK_MIB * MIB:
+            found = True
+            yield warn(
+                f"{place} may lock {granted // MIB} MiB of memory: InfiniBand transfers fail",
+                "configure",
+                observed=granted // MIB,
+                expected=UNLIMITED,
+                unit="MiB",
+                reason="memlock in /etc/security/limits.d" if place == "sessions" else "systemd's DefaultLimitMEMLOCK",
+            )
+    if not found:
+        yield ok("sessions and services may lock enough memory")
+
+
+@check(
+    "open-files",
+    proves="programs may open the files that data loaders and NCCL need",
+    source="https://man7.org/linux/man-pages/man2/getrlimit.2.html",
+    on_host=True,
+)
+def open_files(node: Node) -> Iterator[Result]:
+    """Tell of a low hard limit."""
+    granted = node.facts["limits.sessions.nofile"]
+    if not node.gpus:
+        yield skipped("there is no GPU to feed")
+    elif granted != UNLIMITED and granted < LEAST_FILES:
+        yield info(
+            f"sessions may open {granted} files, {LEAST_FILES} recommended",
+            "configure",
+            observed=granted,
+            expected=LEAST_FILES,
+            unit="files",
+        )
+    else:
+        yield ok(f"sessions may open {granted} files", granted)
+
+
+@check("shared-memory", proves="the processes of several GPUs have room to exchange data", source=NCCL_TROUBLES)
+def shared_memory(node: Node) -> Iterator[Result]:
+    """Find a /dev/shm of a container's default size, which NCCL and data loaders overrun."""
+    size = node.facts["limits.shared_memory_mib"]
+    if len(node.gpus) < 2:  # noqa: PLR2004 - several
+        yield skipped("there are no several GPUs that exchange data")
+    elif size < LEAST_SHARED_MEMORY_MIB:
+        yield warn(
+            f"{size} MiB of shared memory (/dev/shm) for {len(node.gpus)} GPUs",
+            "configure",
+            observed=size,
+            expected=LEAST_SHARED_MEMORY_MIB,
+            unit="MiB",
+            reason="a container's --shm-size, or the mount's size=" if node.facts.get("system.container") else None,
+        )
+    else:
+        yield ok(f"{size} MiB of shared memory (/dev/shm)", size)

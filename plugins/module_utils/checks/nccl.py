@@ -1,0 +1,90 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check what the node tells every NCCL program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import active_ports
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+NCCL_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+LOOPBACK = "lo"  # which NCCL takes where it is told to
+SOCKETS, ADAPTERS = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"), ("NCCL_IB_HCA",)
+
+
+@check("nccl-interfaces", proves="NCCL's settings name interfaces and adapters that this node has", source=NCCL_GUIDE)
+def nccl_interfaces(node: Node) -> Iterator[Result]:
+    """Match each pattern with the names that are there; what is excluded need not be."""
+    names = [interface["name"] for interface in node.facts["network"]]
+    chosen = [setting for setting in node.facts["nccl"] if setting["name"] in SOCKETS + ADAPTERS]
+    found = False
+    for setting in chosen:
+        name, value, adapters = setting["name"], setting["value"], setting["name"] in ADAPTERS
+        present = [port["device"] for port in node.facts["infiniband"]] if adapters else [LOOPBACK, *names]
+        vain = unmatched(value, present)
+        seen = {"observed": f"{name}={value}", "expected": ", ".join(sorted(set(present))), "reason": setting["file"]}
+        if vain and not adapters and len(vain) == len(_patterns(value)):
+            found = True
+            yield fail(f"{name}={value} names no interface of this node: NCCL does not start", "configure", **seen)
+        elif vain and adapters:
+            found = True
+            yield warn(f"{name} names adapters that are not there: {', '.join(vain)}", "configure", **seen)
+    if not chosen:
+        yield skipped("no setting names an interface")
+    elif not found:
+        yield ok("every interface and adapter named is there", len(chosen))
+
+
+def unmatched(value: str, present: list[str]) -> list[str]:
+    """Return the patterns of NCCL's list that match no name.
+
+    They are prefixes, after = whole names; after ^ they are excluded and need not be there.
+    """
+    if value.startswith("^"):
+        return []
+    exact = value.startswith("=")
+    return [
+        pattern
+        for pattern in _patterns(value)
+        if not any(name == pattern if exact else name.startswith(pattern) for name in present)
+    ]
+
+
+def _patterns(value: str) -> list[str]:
+    """Return the names in a list as =mlx5_0:1,mlx5_1, without their ports."""
+    return [name for name in (part.partition(":")[0].strip() for part in value.lstrip("^=").split(",")) if name]
+
+
+@check(
+    "nccl-transports", proves="no setting keeps NCCL from the ways between GPUs that this node has", source=NCCL_GUIDE
+)
+def nccl_transports(node: Node) -> Iterator[Result]:
+    """Find what was left behind after a search for errors."""
+    peers = [pair for pair in node.facts.get("nvml.peers", []) if "ok" in (pair.get("read"), pair.get("nvlink"))]
+    has = {
+        "NCCL_P2P_DISABLE": ("peer access between GPUs", bool(peers)),
+        "NCCL_SHM_DISABLE": ("shared memory", len(node.gpus) > 1),
+        "NCCL_IB_DISABLE": ("InfiniBand", bool(active_ports(node))),
+    }
+    found = False
+    for setting in node.facts["nccl"]:
+        way, there = has.get(setting["name"], ("", False))
+        if there and setting["value"] not in ("", "0"):
+            found = True
+            yield warn(
+                f"{setting['name']} keeps NCCL from {way}",
+                "configure",
+                observed=setting["value"],
+                expected="unset",
+                reason=setting["file"],
+            )
+    if not found:
+        yield ok("NCCL may use every way between GPUs that is there")

@@ -1,0 +1,209 @@
+"""Faults of software, settings and the ways between GPUs that settings decide; see faults.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import nodes
+from .faults import Fault, all_of, every_gpu, put
+
+DRIVER_PLAN = {"branch": "580", "version": nodes.DRIVER, "kernel_modules": "open", "persistence": True}
+
+
+def planned(**libraries: str) -> dict[str, Any]:
+    """Return a plan with these libraries."""
+    return {
+        "driver": DRIVER_PLAN,
+        "container_toolkit": {"packages": []},
+        "libraries": {name: {"version": version} for name, version in libraries.items()},
+    }
+
+
+def nccl(name: str, value: str) -> Any:
+    """Return an injection of a setting for every NCCL program."""
+    return put("nccl", [{"name": name, "value": value, "file": "/etc/nccl.conf"}])
+
+
+def below_switch(**device: Any) -> Any:
+    """Return an injection in which the GPUs hang on one PCIe switch, with these facts of the PCI bus."""
+    return all_of(
+        lambda facts: [pair.update(ancestor="single") for pair in facts["nvml"]["peers"]],
+        lambda facts: [gpu.update(device) for gpu in facts["pci"]["gpus"]],
+    )
+
+
+LIBRARIES = [
+    Fault(
+        "planned cuDNN missing",
+        "l40s",
+        put("libraries.cudnn", []),
+        "cuda-libraries",
+        "install_software",
+        plan=planned(cudnn="9.14.0.64"),
+        says="cuDNN 9.14.0.64 is not installed",
+    ),
+    Fault(
+        "another NCCL than the plan's",
+        "h100x8",
+        lambda _: None,
+        "cuda-libraries",
+        "install_software",
+        plan=planned(nccl="2.29.2"),
+        says="NCCL 2.28.3 is installed",
+    ),
+]
+
+CONTAINERS = [
+    Fault(
+        "Docker's default runtime is not defined",
+        "h100x8",
+        all_of(put("containers.docker.default_runtime", "nvidia"), put("containers.docker.runtimes", [])),
+        "container-runtime",
+        "configure",
+        says="does not start",
+    ),
+    Fault(
+        "Docker has failed",
+        "l40s",
+        put("services.docker", {"load": "loaded", "active": "failed", "sub": "failed", "enabled": "enabled"}),
+        "container-runtime",
+        "start_service",
+    ),
+    Fault(
+        "Podman without a CDI specification",
+        "rtx4090x2",
+        all_of(put("engines.podman", "5.4.2"), put("containers.cdi", [])),
+        "cdi-specification",
+        "configure",
+        "warn",
+        says="Podman",
+    ),
+]
+
+NCCL = [
+    Fault(
+        "NCCL is told an interface that is not there",
+        "h100x8",
+        nccl("NCCL_SOCKET_IFNAME", "eth0"),
+        "nccl-interfaces",
+        "configure",
+        says="eth0",
+    ),
+    Fault(
+        "NCCL is told whole names that are prefixes",
+        "rtx4090x2",
+        nccl("NCCL_SOCKET_IFNAME", "=enp1s0,enp2s0"),
+        "nccl-interfaces",
+        "configure",
+    ),
+    Fault(
+        "NCCL is told an adapter that is not there",
+        "h200x8",
+        nccl("NCCL_IB_HCA", "=mlx5_0:1,mlx5_8:1"),
+        "nccl-interfaces",
+        "configure",
+        "warn",
+        says="mlx5_8",
+    ),
+    Fault(
+        "NCCL is kept from peer access",
+        "a100-pcie-x2",
+        nccl("NCCL_P2P_DISABLE", "1"),
+        "nccl-transports",
+        "configure",
+        "warn",
+        says="peer access",
+    ),
+    Fault(
+        "NCCL is kept from shared memory",
+        "rtx4090x2",
+        nccl("NCCL_SHM_DISABLE", "1"),
+        "nccl-transports",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "NCCL is kept from InfiniBand",
+        "h100x8",
+        nccl("NCCL_IB_DISABLE", "1"),
+        "nccl-transports",
+        "configure",
+        "warn",
+        says="InfiniBand",
+    ),
+]
+
+LIMITS = [
+    Fault(
+        "sessions may lock 8 MiB, with InfiniBand",
+        "h100x8",
+        put("limits.sessions.memlock", 8 << 20),
+        "memlock",
+        "configure",
+        "warn",
+        says="limits.d",
+    ),
+    Fault(
+        "services may lock 64 KiB, with InfiniBand",
+        "h200x8",
+        put("limits.services.memlock", 64 << 10),
+        "memlock",
+        "configure",
+        "warn",
+        says="DefaultLimitMEMLOCK",
+    ),
+    Fault(
+        "sessions may open few files", "l40s", put("limits.sessions.nofile", 4096), "open-files", "configure", "info"
+    ),
+    Fault(
+        "64 MiB of shared memory for several GPUs",
+        "v100x4",
+        put("limits.shared_memory_mib", 64),
+        "shared-memory",
+        "configure",
+        "warn",
+        says="64 MiB",
+    ),
+]
+
+WAYS = [
+    Fault(
+        "PCIe switch sends peer traffic up to the processor",
+        "a100-pcie-x2",
+        below_switch(redirecting_bridges=["0000:18:08.0"]),
+        "pcie-acs",
+        "configure",
+        "warn",
+        says="0000:18:08.0",
+    ),
+    Fault(
+        "IOMMU translates between GPUs without NVLink",
+        "a100-pcie-x2",
+        put("pci.gpus.1.iommu", "DMA-FQ"),
+        "iommu",
+        "configure",
+        "warn",
+        says="corrupted",
+    ),
+    Fault(
+        "fatal PCI Express errors",
+        "h100x8",
+        put("pci.gpus.3.errors.fatal", 2),
+        "pcie-errors",
+        "check_seating",
+        "warn",
+        says="2 fatal",
+    ),
+    Fault("PCI Express transfers were repeated", "t4", every_gpu("pcie.replays", 7), "pcie-errors", "none", "info"),
+    Fault(
+        "slot of an older generation than the board",
+        "rtx3060",
+        all_of(put("nvml.gpus.0.pcie.max_generation", 3), put("nvml.gpus.0.pcie.generation", 3)),
+        "pcie-generation",
+        "none",
+        "info",
+        says="the slot has generation 3",
+    ),
+]
+
+SOFTWARE_FAULTS = LIBRARIES + CONTAINERS + NCCL + LIMITS + WAYS

@@ -1,0 +1,59 @@
+"""What the node tells NCCL programs is read from the files of all users."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_nccl, facts_network
+from ansible_collections.gpulab.node.plugins.module_utils.checks.nccl import unmatched
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NCCL_SOCKET_IFNAME==ens1f0\n", {"NCCL_SOCKET_IFNAME": "=ens1f0"}),
+        ("# NCCL_DEBUG=INFO\nNCCL_DEBUG=WARN # why\n", {"NCCL_DEBUG": "WARN"}),
+        ('export NCCL_IB_HCA="mlx5_0,mlx5_1"; export X=1', {"NCCL_IB_HCA": "mlx5_0,mlx5_1"}),
+        ("NCCL_DEBUG=INFO\nNCCL_DEBUG=WARN", {"NCCL_DEBUG": "WARN"}),
+        ("if true; then\n  export NCCL_P2P_DISABLE=1\nfi", {}),
+        ("export NCCL_SOCKET_IFNAME=$(first)\nNCCL_IB_HCA=`all`\n", {}),
+        ("MY_NCCL_DEBUG=1\nPATH=/x", {}),
+    ],
+)
+def test_settings_are_read_where_they_are_plain(text, expected):
+    assert facts_nccl.settings(text) == expected
+
+
+def test_every_place_is_read(tree):
+    tree.file("/etc/nccl.conf", "NCCL_DEBUG=WARN\n")
+    tree.file("/etc/environment", 'NCCL_IB_HCA="mlx5"\n')
+    tree.file("/etc/profile.d/nccl.sh", "export NCCL_NET=IB\n")
+    tree.file("/etc/profile.d/nccl.csh", "setenv NCCL_NET IB\n")
+    assert facts_nccl.read(tree.node()) == [
+        {"name": "NCCL_DEBUG", "value": "WARN", "file": "/etc/nccl.conf"},
+        {"name": "NCCL_IB_HCA", "value": "mlx5", "file": "/etc/environment"},
+        {"name": "NCCL_NET", "value": "IB", "file": "/etc/profile.d/nccl.sh"},
+    ]
+
+
+def test_bare_node_has_no_setting_and_no_interface(tree):
+    assert facts_nccl.read(tree.node()) == facts_network.read(tree.node()) == []
+
+
+def test_interfaces_are_directories(tree):
+    tree.directory("/sys/class/net/bond0").file("/sys/class/net/bonding_masters", "bond0")
+    assert [interface["name"] for interface in facts_network.read(tree.node())] == ["bond0"]
+
+
+@pytest.mark.parametrize(
+    ("value", "vain"),
+    [
+        ("mlx5", []),
+        ("mlx5_0:1,mlx5_1:1", []),
+        ("=mlx5_1", []),
+        ("=mlx5", ["mlx5"]),
+        ("mlx5_0,mlx4_0", ["mlx4_0"]),
+        ("^mlx4", []),
+        ("^=mlx4_0", []),
+        ("", []),
+    ],
+)
+def test_patterns_match_as_in_nccl(value, vain):
+    assert unmatched(value, ["mlx5_0", "mlx5_1"]) == vain
