@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ KEY = "/etc/apt/keyrings/gpulab-nvidia-cuda.asc"
 SOURCES = "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources"
 PREFERENCES = "/etc/apt/preferences.d/zz-gpulab-nvidia-cuda.pref"
 DRIVER = ["nvidia-kernel-open-dkms", "nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "nvidia-persistenced"]
+STUBS = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "tests/stubs")
+PINNING = "/etc/apt/preferences.d/nvidia-driver-pinning"
+BLACKLIST = "/etc/apt/apt.conf.d/52gpulab-nvidia-driver"
 REAL_KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
@@ -104,6 +108,112 @@ def test_an_upgrade_of_everything_takes_nothing_of_it(host):
 def test_the_lists_are_refreshed_without_a_word(host):
     update = host.run("apt-get --quiet=2 update")
     assert (update.rc, update.stdout, update.stderr) == (0, "", "")
+
+
+@pytest.fixture(scope="module")
+def updates(host, tmp_path_factory):
+    """Declare somebody else's repository, which has a driver newer than any and a neighbour that is older here.
+
+    Let unattended upgrades take from there and from NVIDIA, which they would not do of their own accord.
+    """
+    host.check_output(
+        "apt-get install --yes --no-install-recommends needrestart unattended-upgrades python3-apt",
+    )
+    packages = ["libcuda1=999.1-1", "nvidia-persistenced=999.1-1", "neighbour=1.0-1", "neighbour=2.0-1"]
+    made = tmp_path_factory.mktemp("updates")
+    subprocess.run([sys.executable, STUBS / "updates.py", made, *packages], check=True)
+    task(host, "ansible.builtin.copy", src=f"{made}/", dest="/srv/updates/", mode="0644")
+    source, settings = "/etc/apt/sources.list.d/updates.list", "/etc/apt/apt.conf.d/60-of-the-test"
+    host.check_output("echo %s > %s", "deb [trusted=yes] file:/srv/updates ./", source)
+    host.check_output(
+        "echo %s > %s", 'Unattended-Upgrade::Origins-Pattern { "origin=Updates"; "origin=NVIDIA"; };', settings
+    )
+    host.check_output("apt-get --quiet=2 update")
+    host.check_output("apt-get --quiet=2 --yes install neighbour=1.0-1")
+    yield
+    host.check_output("rm %s %s", source, settings)
+    host.check_output("apt-get --quiet=2 update")
+
+
+@pytest.fixture
+def without(host, updates):  # noqa: ARG001 - it is declared
+    """Return a function that takes guards away until the test has ended."""
+    held = host.check_output("apt-mark showhold").split()
+
+    def take(*guards):
+        if "holds" in guards:
+            host.check_output(f"apt-mark unhold {' '.join(held)}")
+        for name, path in {"pinning": PINNING, "blacklist": BLACKLIST}.items():
+            if name in guards:
+                host.check_output("mv %s /srv/%s", path, name)
+
+    yield take
+    host.check_output(f"apt-mark hold {' '.join(held)}")
+    for name, path in {"pinning": PINNING, "blacklist": BLACKLIST}.items():
+        host.run("mv /srv/%s %s", name, path)
+
+
+def upgraded(host):
+    """Return the packages that a plain upgrade would change."""
+    return set(re.findall(r"^Inst (\S+)", host.check_output("apt-get --simulate upgrade"), re.MULTILINE))
+
+
+def upgraded_unattended(host):
+    """Return the packages that an unattended upgrade would change."""
+    report = host.check_output("unattended-upgrade --dry-run --debug 2>&1")
+    found = re.search(r"^(?:INFO:)?Packages that will be upgraded: *(.*)$", report, re.MULTILINE)
+    return set(found[1].split()) if found else set()
+
+
+def test_every_package_of_the_driver_is_on_hold(host):
+    held = set(host.check_output("apt-mark showhold").split())
+    assert held == {*DRIVER, f"nvidia-driver-pinning-{VERSION}", "libnvidia-ptxjitcompiler1"} | {
+        "nvidia-kernel-support",
+        "nvidia-modprobe",
+    }
+
+
+@pytest.mark.parametrize("gone", [("holds",), ("pinning", "blacklist")], ids=" and ".join)
+def test_a_plain_upgrade_changes_others_and_never_the_driver(host, without, gone):
+    """One guard is enough."""
+    without(*gone)
+    assert upgraded(host) == {"neighbour"}
+
+
+@pytest.mark.parametrize("gone", [("holds", "pinning"), ("pinning", "blacklist")], ids=" and ".join)
+def test_an_unattended_upgrade_changes_others_and_never_the_driver(host, without, gone):
+    """One guard is enough."""
+    without(*gone)
+    assert upgraded_unattended(host) == {"neighbour"}
+
+
+def test_without_any_guard_both_would_mix_the_origins(host, without):
+    """What the two tests before have to find."""
+    without("holds", "pinning", "blacklist")
+    assert {"neighbour", "nvidia-persistenced"} <= upgraded(host)
+    assert {"neighbour", "nvidia-persistenced"} <= upgraded_unattended(host)
+
+
+@pytest.fixture
+def services(host, updates):  # noqa: ARG001 - it installs needrestart
+    """Start two services whose program is replaced then, as by an upgrade; one of them has a GPU's device file open."""
+    program = "/usr/local/bin/follow"
+    host.check_output(f"cp /usr/bin/tail {program} && touch /dev/nvidia9 /srv/no-gpu")
+    for name, file in {"trainer": "/dev/nvidia9", "other": "/srv/no-gpu"}.items():
+        host.check_output(f"systemd-run --unit={name} {program} --follow {file}")
+    host.check_output(f"rm {program} && cp /usr/bin/tail {program}")
+    yield
+    host.check_output("systemctl stop trainer other")
+    host.check_output(f"rm {program} /dev/nvidia9 /srv/no-gpu")
+
+
+@pytest.mark.usefixtures("services")
+def test_needrestart_leaves_a_service_that_has_a_gpu(host):
+    before = {name: host.check_output("systemctl show --property=MainPID %s", name) for name in ("trainer", "other")}
+    host.check_output("NEEDRESTART_UI=NeedRestart::UI::stdio needrestart -r a")
+    after = {name: host.check_output("systemctl show --property=MainPID %s", name) for name in before}
+    assert after["trainer"] == before["trainer"]
+    assert after["other"] != before["other"]
 
 
 def test_another_fingerprint_is_refused_and_nothing_is_written(host, url):

@@ -49,7 +49,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is wanted: names to be present (name or name=version), absent, on hold and off hold."""
+    """What is wanted: names to be present (name or name=version) and absent; names and globs on hold and off hold."""
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -101,9 +101,19 @@ def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
     return Wishes(
         present=tuple(wish for wish in wishes.present if not is_installed(packages, wish)),
         absent=tuple(name for name in wishes.absent if is_on_disk(packages, name)),
-        hold=tuple(name for name in wishes.hold if name not in held),
-        unhold=tuple(name for name in wishes.unhold if name in held),
+        hold=tuple(name for name in _on_disk(wishes.hold, packages) if name not in held),
+        unhold=tuple(name for name in _on_disk(wishes.unhold, packages) if name in held),
     )
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Say whether any of these names and globs names a package."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _on_disk(patterns: tuple[str, ...], packages: dict[str, Package]) -> list[str]:
+    """Return the packages on the disk that any of these names and globs names."""
+    return [name for name in packages if matches(name, patterns) and is_on_disk(packages, name)]
 
 
 def install_command(
@@ -114,7 +124,8 @@ def install_command(
     simulate is "--simulate" or "--print-uris"; the call then writes nothing at all.
     """
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
-    held = ["--allow-change-held-packages"] if changes_held else []
+    # Without the second, apt keeps a held package back although one that was asked for depends on its new version.
+    held = ["--allow-change-held-packages", "--option=APT::Ignore-Hold=true"] if changes_held else []
     return [
         "apt-get",
         "--yes",
@@ -172,7 +183,7 @@ def parse_plan(report: str) -> Plan:
 def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Package]) -> list[str]:
     """Return the packages on hold that a plan changes although the wishes do not name them as theirs to hold."""
     changed = {name for name in (*plan.change, *plan.remove) if name in packages and packages[name].held}
-    return sorted(changed - {*wishes.hold, *wishes.unhold})
+    return sorted(name for name in changed if not matches(name, wishes.hold + wishes.unhold))
 
 
 def parse_sizes(report: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,11 @@ class Apt:
         """Return the bytes of each package file that the transaction would download."""
         return apt.parse_downloads(self._call(self._install(todo, "--print-uris"))[1])
 
+    def diff(self, plan: apt.Plan, todo: apt.Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return what changes, for people; what a glob holds as soon as it is there is told, too."""
+        coming = tuple(name for name in plan.install if apt.matches(name, self._wishes.hold))
+        return apt.diff(plan, replace(todo, hold=(*todo.hold, *coming)), not_listed)
+
     def prepare(self) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
 
@@ -114,7 +119,7 @@ class Apt:
         transaction = {
             "wishes": _plain(self._wishes),
             "argv": self._install(todo),
-            "diff": apt.diff(plan, todo),
+            "diff": self.diff(plan, todo),
             "new": sorted(new),
             "residual": sorted(name for name in plan.install if name in known),
         }

@@ -301,6 +301,13 @@ CODES = {
         "Use Python {right}, or leave python out.",
     ),
     "P037": ("the preview cannot be written to {path}: {detail}", "Name another file: -e plan_json=FILE."),
+    "P038": (
+        "packages of another driver are installed, which cannot stay beside branch {branch} from {source}: {names}",
+        (
+            "Set nvidia_driver_remove_conflicting: true to have these removed and no others, or plan for them with"
+            " nvidia_driver_source and nvidia_driver_branch."
+        ),
+    ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

@@ -35,12 +35,12 @@ options:
     elements: str
     default: []
   hold:
-    description: Packages that nothing but this transaction, or another that names them here, may change.
+    description: Packages or globs that nothing but this transaction, or another that names them here, may change.
     type: list
     elements: str
     default: []
   unhold:
-    description: Packages that it may change again.
+    description: Packages or globs that it may change again.
     type: list
     elements: str
     default: []
@@ -92,7 +92,7 @@ EXAMPLES = r"""
   gpulab.node.packages:
     transaction: driver
     present: ["nvidia-kernel-dkms=535.*"]
-    hold: [nvidia-kernel-dkms]
+    hold: [nvidia-kernel-dkms, "libnvidia-*"]
 """
 
 RETURN = r"""
@@ -194,7 +194,7 @@ def foresee(host: Apt, todo: apt.Wishes) -> dict[str, Any]:
     if errors and not not_listed:
         raise apt_failure.classify(errors, "apt-get --simulate")
     return {
-        "diff": apt.diff(plan, todo, tuple(not_listed)),
+        "diff": host.diff(plan, todo, tuple(not_listed)),
         "foreseen": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
     }
 

@@ -67,6 +67,11 @@ class Catalog:
         """Platforms by (distribution, version)."""
         return {(record["distribution"], record["version"]): record for record in self._platforms["platforms"]}
 
+    @property
+    def driver_packages(self) -> list[str]:
+        """Names and globs of the packages that are held at the version of the driver."""
+        return list(self._platforms["driver_packages"])
+
     @cached_property
     def repositories(self) -> dict[str, Record]:
         """Package repositories by id."""

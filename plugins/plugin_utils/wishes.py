@@ -71,6 +71,12 @@ WISHES = (
         elements="str",
     ),
     Wish(
+        "nvidia_driver_remove_conflicting",
+        "bool",
+        "Remove the packages of another driver that stand in the way of the planned one.",
+        default=False,
+    ),
+    Wish(
         "gpulab_allow_branches",
         "list",
         "Driver branches accepted although they are past their end of life or below their security floor.",

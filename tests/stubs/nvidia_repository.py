@@ -10,22 +10,19 @@ The key is made on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-a
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import shutil
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
-from deb import Package, build
+from deb import Package
+from repository import fingerprint, public_key, signing_key, write_packages, write_release
 
 # Where NVIDIA has each system's packages, and what its key is called there.
 REPOSITORIES = {
     "compute/cuda/repos/debian12/x86_64": "3bf863cc.pub",
     "compute/cuda/repos/debian13/x86_64": "8793F200.pub",
 }
+ORIGIN = {"Origin": "NVIDIA", "Label": "NVIDIA CUDA", "Architecture": "amd64"}
 MODULE = """\
 #include <linux/module.h>
 static int __init stub_init(void) {{ return 0; }}
@@ -88,74 +85,20 @@ def driver(version: str) -> list[Package]:
 
 
 def main() -> None:
-    """Build the packages once, and index and sign them for every system."""
+    """Write the repository of every system, signed by one key."""
     root = Path(sys.argv[1])
     altered = Package("nvidia-altered", "1.0-1", {})
     packages = [package for version in sys.argv[2:] for package in driver(version)]
     packages += [altered, Package("libc6", "99.0-1", {})]
-    debs = {package.file_name: build(package) for package in packages}
-    index = "\n".join(
-        f"{package.control()}Filename: ./{package.file_name}\nSize: {len(debs[package.file_name])}\n"
-        f"SHA256: {sha256(debs[package.file_name])}\n"
-        for package in packages
-    )
-    debs[altered.file_name] = debs[altered.file_name][:-1] + b"!"
-    with tempfile.TemporaryDirectory() as home:  # short enough for the agent's socket
-        make_key(home)
+    with signing_key("Stub of NVIDIA") as home:
         for path, key in REPOSITORIES.items():
             repository = root / path
-            repository.mkdir(parents=True)
-            for name, deb in debs.items():
-                (repository / name).write_bytes(deb)
-            write_index(repository, index.encode(), home)
-            (repository / key).write_bytes(gpg(home, "--armor", "--export"))
+            index = write_packages(repository, ".", packages)
+            write_release(repository, ORIGIN, {"Packages": index}, home)
+            deb = repository / altered.file_name
+            deb.write_bytes(deb.read_bytes()[:-1] + b"!")
+            (repository / key).write_bytes(public_key(home))
         (root / "fingerprint").write_text(fingerprint(home))
-        subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], check=True)
-
-
-def write_index(repository: Path, packages: bytes, home: str) -> None:
-    """Write and sign the index of a flat repository."""
-    indices = {"Packages": packages, "Packages.gz": gzip.compress(packages, mtime=0)}
-    lines = ["Origin: NVIDIA", "Label: NVIDIA CUDA", "Architecture: amd64"]
-    lines += [time.strftime("Date: %a, %d %b %Y %H:%M:%S UTC", time.gmtime()), "SHA256:"]
-    for name, content in indices.items():
-        (repository / name).write_bytes(content)
-        lines.append(f" {sha256(content)} {len(content)} {name}")
-    release = repository / "Release"
-    release.write_text("\n".join(lines) + "\n")
-    gpg(home, "--clearsign", "--output", str(repository / "InRelease"), str(release))
-    release.unlink()
-
-
-def make_key(home: str) -> None:
-    """Make the key that signs everything."""
-    gpg(
-        home,
-        "--passphrase",
-        "",
-        "--quick-generate-key",
-        "Stub of NVIDIA <stub@example.org>",
-        "ed25519",
-        "sign",
-        "never",
-    )
-
-
-def fingerprint(home: str) -> str:
-    """Return the fingerprint of the key, as gpg computes it."""
-    listing = gpg(home, "--list-keys", "--with-colons").decode().splitlines()
-    return next(line.split(":")[9] for line in listing if line.startswith("fpr"))
-
-
-def gpg(home: str, *arguments: str) -> bytes:
-    """Run gpg with a home of its own; return what it prints."""
-    argv = ["gpg", "--homedir", home, "--batch", "--quiet", *arguments]
-    return subprocess.run(argv, check=True, stdout=subprocess.PIPE).stdout
-
-
-def sha256(content: bytes) -> str:
-    """Return the sum that an index names."""
-    return hashlib.sha256(content).hexdigest()
 
 
 if __name__ == "__main__":

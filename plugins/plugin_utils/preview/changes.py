@@ -14,7 +14,12 @@ Results = dict[str, dict[str, Any]]
 Change = dict[str, Any]
 
 READING = "__plan_facts"
-TRANSACTIONS = ("__nvidia_driver_headers", "__nvidia_driver_pinning", "__nvidia_driver_install")
+TRANSACTIONS = (
+    "__nvidia_driver_headers",
+    "__nvidia_driver_conflicts",
+    "__nvidia_driver_pinning",
+    "__nvidia_driver_install",
+)
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 
@@ -59,9 +64,12 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),
     TRANSACTIONS[0]: ("nvidia_driver", None),
-    "__nvidia_driver_repository": ("nvidia_driver", files),
     TRANSACTIONS[1]: ("nvidia_driver", None),
+    "__nvidia_driver_no_repository": ("nvidia_driver", files),
+    "__nvidia_driver_repository": ("nvidia_driver", files),
     TRANSACTIONS[2]: ("nvidia_driver", None),
+    "__nvidia_driver_upgrades": ("nvidia_driver", files),
+    TRANSACTIONS[3]: ("nvidia_driver", None),
     MODULES: ("nvidia_driver", modules),
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),

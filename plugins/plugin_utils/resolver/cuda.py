@@ -31,7 +31,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         raise refuse("P026", default=default, toolkits=", ".join(versions) or "none")
     if not versions:
         return {**NONE, "because": because}
-    repository = source.repository(case, _repository_name(case))
+    repository = source.repository(case, _repository_name(case), driver=driver["source"] == "nvidia")
     toolkits = [_toolkit(case, driver, version) for version in versions]
     return {"toolkits": toolkits, "default": default, "repository": repository, "because": because}
 

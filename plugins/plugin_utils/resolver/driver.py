@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import kernels, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import conflicts, kernels, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.branch import choose_branch
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.kernel_modules import (
     allowed_by_gpus,
@@ -27,6 +27,7 @@ def plan(case: Case) -> dict[str, Any]:
     modules, version, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
     why_version = source.check_version(case, branch, version)
     source.check_secure_boot(case, origin)
+    conflicting = conflicts.find(case, origin.name, branch, version) if origin.record else []
     return {
         "source": origin.name,
         "branch": branch,
@@ -34,6 +35,8 @@ def plan(case: Case) -> dict[str, Any]:
         "newest_known": version,
         "kernel_modules": modules,
         **origin.packages(case, branch, version, modules, build_for),
+        "conflicting_packages": conflicting,
+        "hold": case.catalog.driver_packages if case.platform["family"] == "debian" else [],
         "kernels": build_for,
         "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
         "persistence": bool(case.gpus),

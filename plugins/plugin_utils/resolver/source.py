@@ -81,7 +81,7 @@ class Source:
             "pin_package": pin or None,
             "module_stream": stream.format(**values) if stream else None,
             "apt_components": self.record["components"] if case.platform["family"] == "debian" else [],
-            "repository": repository(case, self.record["repository"]),
+            "repository": repository(case, self.record["repository"], driver=True),
         }
 
     def _set(self, branch: str) -> dict[str, Any]:
@@ -135,8 +135,11 @@ def check_secure_boot(case: Case, source: Source) -> None:
         case.warnings.append("Secure Boot is on, and whether the key of DKMS is enrolled could not be read.")
 
 
-def repository(case: Case, name: str | None) -> dict[str, Any] | None:
-    """Return {id, url, suite, key_url, key_fingerprint, packages} of a repository for the node's architecture."""
+def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[str, Any] | None:
+    """Return {id, url, suite, key_url, key_fingerprint, packages} of a repository for the node's architecture.
+
+    driver: the driver comes from there; otherwise its packages never replace those of the distribution.
+    """
     if name is None:
         return None
     record = case.catalog.repositories[name]
@@ -148,7 +151,7 @@ def repository(case: Case, name: str | None) -> dict[str, Any] | None:
         "key_url": record["key_url"],
         "key_fingerprint": record["key_fingerprint"],
         "keyring_package_sha256": record["keyring_package_sha256"],
-        "packages": record.get("packages", []),
+        "packages": [*(record.get("driver_packages", ()) if driver else ()), *record.get("packages", ())],
     }
 
 

@@ -82,6 +82,13 @@ def test_open_wishes_are_those_that_do_not_hold(packages):
     )
 
 
+def test_a_glob_holds_what_is_on_the_disk_and_not_held_yet(packages):
+    wishes = Wishes(hold=("nvidia-*", "s*", "tz*"), unhold=("nvidia-k*", "lib*"))
+    todo = apt.open_wishes(wishes, packages)
+    assert todo.hold == ("nvidia-driver", "tzdata")
+    assert todo.unhold == ("nvidia-kernel-dkms",)
+
+
 def test_nothing_is_open_when_all_holds(packages):
     assert (
         apt.open_wishes(Wishes(("libc6", "tzdata"), ("sl",), ("nvidia-kernel-dkms",), ("libc6",)), packages) == Wishes()
@@ -171,5 +178,5 @@ def test_holds_of_others_are_told_from_those_of_the_wishes(packages):
     plan = Plan(change={"nvidia-kernel-dkms": ("535", "550"), "libc6": ("1", "2")})
     assert apt.foreign_holds(plan, Wishes(("x",)), packages) == ["nvidia-kernel-dkms"]
     assert apt.foreign_holds(Plan(remove={"nvidia-kernel-dkms": "535"}), Wishes(), packages) == ["nvidia-kernel-dkms"]
-    for ours in (Wishes(hold=("nvidia-kernel-dkms",)), Wishes(unhold=("nvidia-kernel-dkms",))):
+    for ours in (Wishes(hold=("nvidia-kernel-dkms",)), Wishes(unhold=("nvidia-*",))):
         assert apt.foreign_holds(plan, ours, packages) == []

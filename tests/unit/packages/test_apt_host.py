@@ -114,11 +114,17 @@ def test_packages_on_hold_change_only_where_they_are_named(make, node):
     node.packages["held"] = "installed"
     node.holds = {"held"}
     node.simulation = "Inst held [1] (2 D [all])\n"
-    assert "--allow-change-held-packages" in make("held=2", hold=("held",)).prepare()["argv"]
+    for ours in ("held", "h*"):
+        argv = make("held=2", hold=(ours,)).prepare()["argv"]
+        assert {"--allow-change-held-packages", "--option=APT::Ignore-Hold=true"} <= set(argv)
     with pytest.raises(Refusal) as refused:
         make("held=2", hold=("other",)).prepare()
     assert refused.value.code == "H056"
     assert "held." in refused.value.cause
+
+
+def test_what_a_glob_will_hold_is_told_before(make):
+    assert "x on hold" in make("x", hold=("?",)).prepare()["diff"]["after"].splitlines()
 
 
 def test_holds_are_set_when_the_packages_are_there(make, node):

@@ -197,4 +197,4 @@ def test_no_pattern_of_the_catalog_reaches_the_distributions_packages(record):
 @pytest.mark.parametrize("name", NVIDIAS)
 def test_the_catalog_names_what_the_cuda_repository_is_there_for(name):
     record = catalog.load().repositories["nvidia-cuda-debian12"]
-    assert any(fnmatch.fnmatchcase(name, pattern) for pattern in record["packages"])
+    assert any(fnmatch.fnmatchcase(name, pattern) for pattern in record["packages"] + record["driver_packages"])

@@ -34,6 +34,19 @@ def environment(framework, version, **more):
     return {"gpulab_environments": [{"name": "lab", framework: version, **more}]}
 
 
+def installed(*packages):
+    """Return the facts of a node with these packages: (name, version, who made it)."""
+    node = facts("ubuntu-24.04")
+    node["driver"]["packages"] = [dict(zip(("name", "version", "source"), package)) for package in packages]
+    return node
+
+
+def of_debian(*names):
+    node = facts()
+    node["driver"]["packages"] = [{"name": name, "version": "535.309.01-1", "source": "distribution"} for name in names]
+    return node
+
+
 # --- what is planned ---
 
 DRIVERS = {
@@ -68,6 +81,7 @@ DRIVERS = {
         ALLOWED,
         {"kernel_modules": "proprietary"},
     ),
+    "all of a driver is held": (facts(), {}, {"hold": catalog.load().driver_packages}),
     "no GPU, for an image": (facts(gpus=[]), {"gpulab_without_gpu": True}, {"branch": "595", "persistence": False}),
     "run file": (facts(), {"nvidia_driver_source": "runfile"}, {"packages": [], "version": "595.91.07"}),
     "secure boot on ubuntu": (
@@ -92,6 +106,53 @@ DRIVERS = {
     "dnf stream on el 9": (facts("rhel-9"), {}, {"module_stream": "nvidia-driver:595-open", "apt_components": []}),
     "no dnf stream on el 10": (facts("rhel-10"), {}, {"module_stream": None}),
 }
+
+
+NVIDIA_595 = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "595"}
+UBUNTU_595 = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "595"}
+PINNED_580 = ("nvidia-driver-pinning-580.178.04", "1.0-1", "nvidia")
+CONFLICTS = {
+    "another branch": (NVIDIA_595, [("nvidia-dkms-580-open", "580.178.04-1ubuntu1", "nvidia")]),
+    "another branch of the distribution": (
+        UBUNTU_595,
+        [("nvidia-utils-580-server", "580.95.05-0ubuntu1", "distribution")],
+    ),
+    "a PPA": (UBUNTU_595, [("nvidia-utils-595", "595.71.05-0ubuntu0~gpu24.04.1", "other")]),
+    "a metapackage of another version": (NVIDIA_595, [("cuda-drivers", "615.71.09-1", "nvidia")]),
+    "the pin of another source": (UBUNTU_595, [PINNED_580]),
+    "another source": (UBUNTU_595, [("libnvidia-compute", "595.91.07-1ubuntu1", "nvidia")]),
+}
+NO_CONFLICTS = {
+    "the planned ones": (NVIDIA_595, ("libnvidia-compute", "595.91.07-1ubuntu1", "nvidia")),
+    "an older version, which is upgraded": (NVIDIA_595, ("nvidia-dkms-open", "590.48.01-1ubuntu1", "nvidia")),
+    "a metapackage of the planned version": (NVIDIA_595, ("cuda-drivers", "595.91.07-1", "nvidia")),
+    "another pin, which is exchanged": (NVIDIA_595, PINNED_580),
+    "a library with a version of its own": (NVIDIA_595, ("libnvidia-egl-wayland1", "1:1.1.13-1build1", "distribution")),
+    "firmware of nouveau": (NVIDIA_595, ("firmware-nvidia-graphics", "20250410-2", "distribution")),
+}
+
+
+@pytest.mark.parametrize(("given", "packages"), CONFLICTS.values(), ids=CONFLICTS)
+def test_packages_of_another_driver_are_named_and_removed_only_where_allowed(given, packages):
+    node, names = installed(*packages), [package[0] for package in packages]
+    assert names[0] in refusal(node, **given).cause
+    assert plan(node, nvidia_driver_remove_conflicting=True, **given)["driver"]["conflicting_packages"] == names
+
+
+@pytest.mark.parametrize(("given", "package"), NO_CONFLICTS.values(), ids=NO_CONFLICTS)
+def test_what_can_stay_stays(given, package):
+    driver = plan(installed(package), nvidia_driver_remove_conflicting=True, **given)["driver"]
+    assert driver["conflicting_packages"] == []
+
+
+def test_cuda_beside_the_distributions_driver_takes_no_driver_of_nvidia():
+    """Both have packages of the same names."""
+    beside = plan(facts(), **ALLOWED, cuda_toolkits=["12.2"])
+    assert "libnccl2" in beside["cuda"]["repository"]["packages"]
+    assert not {"nvidia-*", "libcuda1"} & set(beside["cuda"]["repository"]["packages"])
+    alone = plan(facts())
+    assert alone["cuda"]["repository"] == alone["driver"]["repository"]
+    assert {"nvidia-*", "libcuda1", "libnccl2"} <= set(alone["driver"]["repository"]["packages"])
 
 
 @pytest.mark.parametrize(("node", "given", "expected"), DRIVERS.values(), ids=DRIVERS)
@@ -440,6 +501,12 @@ REFUSALS = {
     "below the floor": (facts(), {"nvidia_driver_version": "580.126.09"}, "P017", "580.178.04 (NVIDIA bulletin 5861)"),
     "secure boot": (facts(secure_boot="enabled", mok_enrolled=False), {}, "P018", "mokutil --import"),
     "run file on packages": (PACKAGED, {"nvidia_driver_source": "runfile"}, "P019", "nvidia-smi"),
+    "the distribution's driver, and NVIDIA's wished": (
+        of_debian("nvidia-smi", "libcuda1"),
+        {},
+        "P038",
+        "libcuda1, nvidia-smi",
+    ),
     "packages on a run file": (RUNFILE, {}, "P020", "nvidia-uninstall"),
     "cu122": (facts(), environment("pytorch", "2.9", index="cu122"), "P021", "cu126"),
     "tensorflow-gpu": (facts(), environment("jax", "0.9", packages=["tensorflow-gpu==2.14.0"]), "P021", "tensorflow"),
