@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.structure import HOST_TYPES
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
 
 
@@ -33,8 +34,10 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(msg)
         given = {name: self._templar.template(variables[name]) for name in wishes.NAMES if name in variables}
         today = datetime.now(tz=timezone.utc).date()
+        groups = variables.get("group_names", ())
+        host_type = next((group for group in HOST_TYPES if group in groups), None)
         try:
-            plan = resolve(facts, wishes.complete(given), catalog.load(), today)
+            plan = resolve(facts, wishes.complete(given), catalog.load(), today, host_type)
         except Refusal as refusal:
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
         return {**result, "plan": plan, "because": reasons(plan), "ansible_facts": {"gpulab_plan": plan}}

@@ -27,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_pci,
     facts_services,
     facts_system,
+    facts_tuning,
     facts_users,
     nvml,
 )
@@ -54,6 +55,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     engines_query = facts_host.EnginesQuery(node)
     services_query = facts_services.ServicesQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
+    tuning_query = facts_tuning.TuningQuery(node)
     mok_query = facts_system.MokQuery(node, system["secure_boot"])
 
     pci, simulated = facts_pci.read(node)
@@ -83,5 +85,6 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "limits": limits_query.facts(),
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),
+        "tuning": tuning_query.facts(),
     }
     return {**facts, "reboot": reboot(facts)}

@@ -28,6 +28,7 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     elif coming and not running:
         kernel = facts["system"]["kernel"]
         reasons.append(f"the NVIDIA driver {coming} is on disk for the next kernel, not for {kernel}, which runs")
+    reasons += _arguments(facts)
     return {"reasons": reasons, "loadable": bool(running) and not nvidia["loaded"] and not bound}
 
 
@@ -38,6 +39,15 @@ def _forbidden(gpu: dict[str, Any], facts: dict[str, Any]) -> bool:
 def _held(driver: str, gpus: list[dict[str, Any]]) -> str:
     addresses = ", ".join(gpu["address"] for gpu in gpus if gpu["driver"] == driver)
     return f"{driver} holds GPU {addresses} and lets go only at a reboot"
+
+
+def _arguments(facts: dict[str, Any]) -> list[str]:
+    """Compare what the boot loader is told with what the kernel was given; a container's kernel is its host's."""
+    arguments = facts["tuning"]["kernel_arguments"]
+    missing = [argument for argument in arguments["wanted"] if argument not in arguments["running"]]
+    if not missing or facts["system"]["container"]:
+        return []
+    return [f"{' '.join(missing)} is for the boot loader, and not on the command line of the kernel that runs"]
 
 
 def _stale(loaded: str | None, coming: str | None, library: str | None) -> list[str]:

@@ -173,6 +173,7 @@ def read(node: Node) -> dict[str, Any]:
         "python": platform.python_version(),
         "secure_boot": secure_boot(node),
         "cpu_cores": len(re.findall(r"^processor\s*:", node.text("/proc/cpuinfo"), re.MULTILINE)) or None,
+        "numa_nodes": sum(name.startswith("node") for name in node.names("/sys/devices/system/node")) or 1,
         "memory_mib": memory_mib(node.text("/proc/meminfo")),
         "boot_id": boot_id(node, inside=inside is not None),
         "package_state": package_state(node, unfinished),

@@ -308,6 +308,15 @@ CODES = {
             " nvidia_driver_source and nvidia_driver_branch."
         ),
     ),
+    # P050 to P059: the host around the GPUs
+    "P050": (
+        "tuning_overrides has {name}, which gpulab does not tune",
+        "Name a sysctl, as vm.swappiness, or one of: {known}.",
+    ),
+    "P051": (
+        "tuning_overrides has {value} for {name}",
+        "Give a number or one line of text, or null to leave it alone.",
+    ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

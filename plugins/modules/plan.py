@@ -84,6 +84,10 @@ plan:
       description: The Fabric Manager, where the node has NVSwitches.
       returned: success
       type: dict
+    tuning:
+      description: What the host is tuned to, by its type; each setting with its reason and source.
+      returned: success
+      type: dict
     disk:
       description: Space that the plan takes, in MiB per mount point.
       returned: success

@@ -119,6 +119,11 @@ class Catalog:
         return self.read("disk")["needs"]
 
     @cached_property
+    def tuning(self) -> list[Record]:
+        """What the host around the GPUs is tuned to."""
+        return self.read("tuning")["settings"]
+
+    @cached_property
     def known_issues(self) -> list[Record]:
         """Pairs of driver and kernel that are known not to work."""
         return self.read("known_issues")["issues"]

@@ -126,6 +126,12 @@ WISHES = (
         elements="dict",
         fields=ENVIRONMENT,
     ),
+    Wish(
+        "tuning_overrides",
+        "dict",
+        "Values in place of the plan's, by name, such as {vm.swappiness: 1}; null leaves one alone.",
+        {},
+    ),
 )
 
 NAMES = tuple(wish.name for wish in WISHES)

@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     services,
     software,
     thermal,
+    tuning,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     REGISTRY,
@@ -53,6 +54,7 @@ SUBJECTS = (
     nccl,
     host,
     limits,
+    tuning,
 )
 
 

@@ -44,6 +44,11 @@ def command(result: dict[str, Any]) -> dict[str, list[str]]:
     return {"run": [result["diff"]["prepared"].removeprefix("would run: ").strip()] if result.get("changed") else []}
 
 
+def kernel_values(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of kernel_values: values of the running kernel."""
+    return {"set": [f"{diff['after_header']} = {diff['after']}" for diff in result.get("diff", [])]}
+
+
 def modules(result: dict[str, Any]) -> dict[str, list[str]]:
     """Read a task of dkms: kernels."""
     return {"build": [kernel for kernel, state in result.get("kernels", {}).items() if state != "installed"]}
@@ -60,6 +65,10 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__base_certificates": ("base", certificates),
     "__base_files": ("base", files),
     "__base_components": ("base", files),
+    "__tuning_files": ("tuning", files),
+    "__tuning_boot_files": ("tuning", files),
+    "__tuning_menu": ("tuning", command),
+    "__tuning_values": ("tuning", kernel_values),
     "__nouveau_files": ("nouveau", files),
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),

@@ -51,6 +51,7 @@ def afterwards(facts: dict[str, Any], plan: dict[str, Any], results: Results) ->
             kernel["nvidia_module"] = (coming or after["driver"]["module_on_disk"]) if planned else None
     if coming:
         after["driver"].update(library=coming, module_on_disk=coming)
+    after["tuning"]["kernel_arguments"]["wanted"] = plan["tuning"]["kernel_arguments"]
     after["nouveau"].update(blacklisted=True, nova_blacklisted=True)
     return after
 

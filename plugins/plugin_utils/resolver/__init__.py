@@ -21,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     libraries,
     reboot,
     recipes,
+    tuning,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
@@ -32,14 +33,16 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-def resolve(facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, today: date) -> dict[str, Any]:
+def resolve(
+    facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, today: date, host_type: str | None = None
+) -> dict[str, Any]:
     """Return the plan for one node.
 
     facts are those of the module gpu_facts, wishes a complete set (wishes.complete), today decides what has reached its
-    end of life. Raises Refusal where no plan can work.
+    end of life, host_type is the node's group below gpu-nodes. Raises Refusal where no plan can work.
     """
     recipes.check(wishes, catalog)
-    case = Case.of(facts, wishes, catalog, today)
+    case = Case.of(facts, wishes, catalog, today, host_type)
     plan: dict[str, Any] = {"schema": SCHEMA}
     plan["driver"] = driver.plan(case)
     plan["cuda"] = cuda.plan(case, plan["driver"])
@@ -47,6 +50,7 @@ def resolve(facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, tod
     plan["container_toolkit"] = container_toolkit.plan(case)
     plan["environments"] = environments.plan(case, plan["driver"])
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
+    plan["tuning"] = tuning.plan(case)
     plan["reboot"] = reboot.plan(case, plan["driver"])
     plan["disk"] = disk.plan(case, plan)
     plan["warnings"] = case.warnings

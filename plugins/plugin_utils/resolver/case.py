@@ -27,10 +27,18 @@ class Case:
     today: date
     platform: dict[str, Any]
     gpus: list[gpus.Gpu]
+    host_type: str | None = None
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, today: date) -> Case:
+    def of(
+        cls,
+        facts: dict[str, Any],
+        wishes: dict[str, Any],
+        catalog: Catalog,
+        today: date,
+        host_type: str | None = None,
+    ) -> Case:
         """Read platform and GPUs off the facts. Raises Refusal for a system or a GPU there is no plan for."""
         system = facts["system"]
         refuse_borrowed_drivers(system["kernel"])
@@ -41,7 +49,7 @@ class Case:
         found, warnings = gpus.identify(facts["pci"]["gpus"], catalog)
         if not found and not wishes["gpulab_without_gpu"]:
             raise refuse("P002")
-        return cls(facts, wishes, catalog, today, platform, found, warnings)
+        return cls(facts, wishes, catalog, today, platform, found, host_type, warnings)
 
     @property
     def container(self) -> bool:

@@ -209,6 +209,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "mok_enrolled": None,
                 "cpu_cores": 64,
                 "memory_mib": 2 * spec["memory"] * spec["count"],
+                "numa_nodes": 1,
                 "boot_id": "5f1c",
                 "package_state": "ok",
                 "clock_synchronized": True,
@@ -281,7 +282,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "toolkit_ldconfig": "@/sbin/ldconfig",
             },
             "libraries": {"cudnn": ["9.14.0"], "nccl": ["2.28.3"], "tensorrt": []},
-            "network": [{"name": "lo"}, {"name": "enp1s0f0np0"}],
+            "network": [{"name": "enp1s0f0np0"}],
             "nccl": [{"name": "NCCL_SOCKET_IFNAME", "value": "=enp1s0f0np0", "file": "/etc/nccl.conf"}],
             "limits": {
                 "services": {"memlock": "unlimited", "nofile": 524288},
@@ -290,6 +291,13 @@ def healthy(model: str) -> dict[str, Any]:
             },
             "infiniband": [_port(number) for number in range(2 * spec.get("nvswitches", 0))],
             "kernel_log": {"readable": True, "events": []},
+            "nccl_own": {},
+            "tuning": {
+                "values": {"vm.swappiness": "10", "vm.max_map_count": "1048576", "cpu_governor": None},
+                "limits": {who: {"nofile": "1048576:1048576"} for who in ("pam", "systemd")},
+                "kernel_arguments": {"wanted": [], "in_menu": True, "running": ["quiet"]},
+                "grub": True,
+            },
             "reboot": {"reasons": []},
         }
     )

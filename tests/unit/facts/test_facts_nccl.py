@@ -37,11 +37,6 @@ def test_bare_node_has_no_setting_and_no_interface(tree):
     assert facts_nccl.read(tree.node()) == facts_network.read(tree.node()) == []
 
 
-def test_interfaces_are_directories(tree):
-    tree.directory("/sys/class/net/bond0").file("/sys/class/net/bonding_masters", "bond0")
-    assert [interface["name"] for interface in facts_network.read(tree.node())] == ["bond0"]
-
-
 @pytest.mark.parametrize(
     ("value", "vain"),
     [

@@ -7,6 +7,7 @@ NOUVEAU = "nouveau holds GPU 0000:01:00.0 and lets go only at a reboot"
 NOVA = "NovaCore holds GPU 0000:01:00.0 and lets go only at a reboot"
 STALE = "the NVIDIA driver 535.1 is loaded and 550.2 is on disk"
 STALE_LIBRARY = f"{STALE}, with its library: every new program fails until then"
+ARGUMENT = "iommu=pt is for the boot loader, and not on the command line of the kernel that runs"
 OTHER_KERNEL = "the NVIDIA driver 550.2 is on disk for the next kernel, not for 6.1.0-1, which runs"
 
 
@@ -19,7 +20,7 @@ def facts(gpus=1, **node):
     driver, loaded, coming = node.get("driver"), node.get("loaded"), node.get("coming")
     bound = ["0000:01:00.0"] if driver in {"nouveau", "NovaCore"} else []
     return {
-        "system": {"kernel": "6.1.0-1"},
+        "system": {"kernel": "6.1.0-1", "container": node.get("container", False)},
         "pci": {"gpus": [{"address": "0000:01:00.0", "driver": driver}] * gpus},
         "kernels": [
             {"version": "6.1.0-1", "running": True, "next_boot": False, "nvidia_module": node.get("running")},
@@ -32,6 +33,7 @@ def facts(gpus=1, **node):
             "bound": bound,
         },
         "driver": {"module_on_disk": coming, "library": node.get("library")},
+        "tuning": {"kernel_arguments": {"wanted": ["iommu=pt"], "running": node.get("running_with", ["iommu=pt"])}},
     }
 
 
@@ -74,6 +76,8 @@ def facts(gpus=1, **node):
         ),
         pytest.param({"driver": "nvidia", "loaded": "", "coming": "550.2"}, [], False, id="loaded-version-unknown"),
         pytest.param({"gpus": 0, "coming": "550.2"}, [], False, id="driver-without-gpu"),
+        pytest.param({"running_with": ["quiet"]}, [ARGUMENT], False, id="kernel-argument-to-come"),
+        pytest.param({"running_with": ["quiet"], "container": True}, [], False, id="kernel-of-a-container-host"),
         pytest.param({"gpus": 0, "loaded": "535.1", "coming": "550.2"}, [], False, id="upgrade-without-gpu"),
     ],
 )

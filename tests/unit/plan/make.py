@@ -48,6 +48,9 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
             "container": False,
             "secure_boot": "disabled",
             "mok_enrolled": None,
+            "virtualization": "none",
+            "memory_mib": 65536,
+            "numa_nodes": 1,
             **system,
         },
         "pci": {
@@ -60,6 +63,9 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
         "kernels": [kernel(running)] if kernels is None else kernels,
         "modules": {"nvidia": {"loaded": False, "version": None}, "nouveau": {"loaded": False, "version": None}},
         "driver": {"packages": [], "runfile": None},
-        "filesystems": [{"mount": "/", "free_mib": 100_000}],
+        "filesystems": [{"mount": "/", "type": "ext4", "free_mib": 100_000}],
+        "network": [],
+        "infiniband": [],
+        "tuning": {"grub": True, "kernel_arguments": {"wanted": [], "in_menu": True, "running": []}},
         "engines": {"docker": None, "podman": None, "containerd": None, "nvidia_container_toolkit": None},
     }

@@ -415,6 +415,8 @@ PACKAGED = {**facts(), "driver": {"packages": [{"name": "nvidia-smi"}], "runfile
 SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
 
 REFUSALS = {
+    "override of nothing": (facts(), {"tuning_overrides": {"swappiness": 1}}, "P050", "transparent_hugepage"),
+    "override with a list": (facts(), {"tuning_overrides": {"vm.swappiness": [1]}}, "P051", "vm.swappiness"),
     "unsupported system": (FEDORA, {}, "P001", "Fedora 44"),
     "no GPU": (facts(gpus=[]), {}, "P002", "gpulab_without_gpu"),
     "a GPU of another vendor is none": (facts(gpus=["1002:74a1"]), {}, "P002", ""),

@@ -1,0 +1,113 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the host around the GPUs is tuned to, from catalog/tuning.yml, by host type and by what the node has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.kernel_values import KNOBS
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import tuning_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+
+GIB_IN_MIB = 1024
+TRANSLATES = ("DMA", "DMA-FQ")  # types of an IOMMU group, as the kernel names them; "identity" passes through
+
+UNTRANSLATED = "iommu=pt"
+
+# By the name of a condition in the catalog: whether it holds on a node, for what the catalog asks.
+CONDITIONS: dict[str, Callable[[dict[str, Any], Any], bool]] = {
+    "memory_gib_min": lambda facts, gib: (facts["system"]["memory_mib"] or 0) >= gib * GIB_IN_MIB,
+    "numa_nodes_min": lambda facts, count: facts["system"]["numa_nodes"] >= count,
+    "gpus_min": lambda facts, count: len(facts["pci"]["gpus"]) >= count,
+    "bare_metal": lambda facts, _: facts["system"]["virtualization"] == "none",
+    "nic_gbps_min": lambda facts, gbps: any((nic["speed_gbps"] or 0) >= gbps for nic in facts["network"] if nic["up"]),
+    "rdma": lambda facts, _: any(port["state"] == "active" for port in facts["infiniband"]),
+    "infiniband": lambda facts, _: any(
+        port["state"] == "active" and port["link_layer"] == "infiniband" for port in facts["infiniband"]
+    ),
+    "nfs": lambda facts, _: any(filesystem.get("type") in ("nfs", "nfs4") for filesystem in facts["filesystems"]),
+    "iommu_translates": lambda facts, _: iommu_translates(facts) or UNTRANSLATED in _kept(facts),
+}
+
+
+def iommu_translates(facts: dict[str, Any]) -> bool:
+    """Tell whether an IOMMU translates the addresses that some GPU uses."""
+    return any(gpu.get("iommu") in TRANSLATES for gpu in facts["pci"]["gpus"])
+
+
+def _kept(facts: dict[str, Any]) -> list[str]:
+    """Return the kernel arguments that gpulab's file has already: what they cured is no reason to take them out."""
+    arguments: list[str] = facts["tuning"]["kernel_arguments"]["wanted"]
+    return arguments
+
+
+def plan(case: Case) -> dict[str, Any]:
+    """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, because}.
+
+    settings are {kind, name, value, because, source}; the rest is the same in the forms in which it is carried out:
+    the text of each file by its path (the boot loader's menu is made of boot_files), kernel values and limits by name,
+    arguments of the kernel's command line.
+    Raises Refusal for a wish that is no setting.
+    """
+    settings = _of_catalog(case)
+    overridden = _override(settings, case)
+    because = [f"Tuned as one of {case.host_type}." if case.host_type else "Tuned as a host of no type."]
+    if overridden:
+        because.append(f"tuning_overrides decides {', '.join(overridden)}.")
+    arguments = [setting for setting in settings.values() if setting["kind"] == "kernel_argument"]
+    if arguments and (case.container or not case.facts["tuning"]["grub"]):
+        told = " ".join(f"{setting['name']}={setting['value']}" for setting in arguments)
+        case.warnings.append(f"The kernel's command line should have {told}; this node has no GRUB to tell.")
+        settings = {name: setting for name, setting in settings.items() if setting["kind"] != "kernel_argument"}
+    chosen = list(settings.values())
+    return {
+        "host_type": case.host_type,
+        "settings": chosen,
+        "files": tuning_files.files(chosen),
+        "boot_files": tuning_files.boot_files(chosen),
+        "values": {one["name"]: one["value"] for one in chosen if one["kind"] in ("sysctl", "knob")},
+        "limits": {one["name"]: one["value"] for one in chosen if one["kind"] == "limit"},
+        "kernel_arguments": [f"{one['name']}={one['value']}" for one in chosen if one["kind"] == "kernel_argument"],
+        "because": because,
+    }
+
+
+def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:
+    """Return the settings that hold for the node, by name."""
+    found = {}
+    for record in case.catalog.tuning:
+        if case.host_type not in record.get("hosts", [case.host_type]):
+            continue
+        if all(CONDITIONS[name](case.facts, asked) for name, asked in record.get("when", {}).items()):
+            found[record["name"]] = _setting(record["kind"], record["name"], record["value"], record)
+    return found
+
+
+def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
+    """Put the operator's values in, take out what he leaves alone; return the names that this touched."""
+    kinds = {record["name"]: record["kind"] for record in case.catalog.tuning} | dict.fromkeys(KNOBS, "knob")
+    reason = {"because": "The inventory's tuning_overrides says so.", "source": []}
+    for name, value in case.wishes["tuning_overrides"].items():
+        kind = kinds.get(name, "sysctl" if "." in name else None)
+        if kind is None:
+            raise refuse("P050", name=name, known=", ".join(sorted(known for known in kinds if "." not in known)))
+        if value is None:
+            settings.pop(name, None)
+        elif isinstance(value, bool) or not isinstance(value, (str, int)) or "\n" in str(value):
+            raise refuse("P051", name=name, value=value)
+        else:
+            settings[name] = _setting(kind, name, " ".join(str(value).split()), reason)
+    return list(case.wishes["tuning_overrides"])
+
+
+def _setting(kind: str, name: str, value: str, record: dict[str, Any]) -> dict[str, Any]:
+    if kind == "limit" and ":" not in value:
+        value = f"{value}:{value}"
+    return {"kind": kind, "name": name, "value": value, "because": record["because"], "source": record["source"]}

@@ -1,0 +1,39 @@
+"""The node is tuned as planned, or the proof says what differs."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+
+from . import nodes
+
+PLAN = {"tuning": {"values": {"vm.swappiness": "10", "cpu_governor": "performance"}, "limits": {"nofile": "8:8"}}}
+
+
+def results(check, plan=PLAN, **changes):
+    facts = nodes.healthy("rtx4090x2")
+    facts["tuning"]["limits"] = {"pam": {"nofile": "8:8"}, "systemd": {"nofile": "8:8"}}
+    for path, value in changes.items():
+        facts["tuning"][path].update(value)
+    facts["system"]["container"] = "container" in changes
+    return [result for result in verify(nodes.node(facts, plan)) if result.id == check]
+
+
+def test_as_planned():
+    assert [result.severity for result in results("tuning-values")] == ["ok"]
+    assert [result.severity for result in results("tuning-limits")] == ["ok", "ok"]
+
+
+def test_another_live_value_is_found():
+    (result,) = results("tuning-values", values={"vm.swappiness": "60"})
+    assert (result.severity, result.observed, result.expected) == ("warn", "60", "10")
+
+
+@pytest.mark.parametrize(("who", "remedy"), [("pam", "configure"), ("systemd", "reboot")])
+def test_another_limit_is_found(who, remedy):
+    found = [one for one in results("tuning-limits", limits={who: {"nofile": "1:1"}}) if one.severity == "warn"]
+    assert [(one.summary, one.remediation) for one in found] == [(f"nofile: {who} has 1:1", remedy)]
+
+
+@pytest.mark.parametrize("plan", [None, {"tuning": {"values": {}, "limits": {}}}])
+def test_nothing_planned_is_nothing_to_compare(plan):
+    for check in ("tuning-values", "tuning-limits"):
+        assert [result.severity for result in results(check, plan)] == ["skipped"]

@@ -1,0 +1,93 @@
+"""What a node is tuned to, read from its files and from what systemd says."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_tuning, kernel_values
+
+SYSTEMD = (
+    "DefaultLimitNOFILE=524288\nDefaultLimitNOFILESoft=1024\nDefaultLimitSTACK=infinity\nDefaultLimitSTACKSoft=8388608\n"
+    "DefaultLimitMEMLOCK=18446744073709551615\nDefaultLimitMEMLOCKSoft=8388608\n"
+)
+
+
+def facts(tree):
+    return facts_tuning.TuningQuery(tree.node()).facts()
+
+
+def test_a_bare_tree(tree):
+    found = facts(tree)
+    assert set(found["values"].values()) == {None}
+    assert found["limits"] == {who: dict.fromkeys(facts_tuning.LIMITS) for who in ("pam", "systemd")}
+    assert found["kernel_arguments"] == {"wanted": [], "in_menu": True, "running": []}
+    assert found["grub"] is False
+
+
+def test_live_values(tree):
+    tree.file("/proc/sys/vm/swappiness", "60\n")
+    tree.file("/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
+    tree.file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    for cpu, governor in (("cpu0", "performance"), ("cpu1", "powersave")):
+        tree.file(f"/sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor", governor)
+    values = facts(tree)["values"]
+    assert values["vm.swappiness"] == "60"
+    assert values["net.ipv4.tcp_rmem"] == "4096 131072 6291456"
+    assert values["transparent_hugepage"] == "madvise"
+    assert values["cpu_governor"] == "performance, powersave"
+
+
+def test_an_operators_own_sysctl_is_read_too(tree):
+    tree.file(facts_tuning.SYSCTL_FILE, "# Written by gpulab\n# Why.\nfs.aio-max-nr = 1048576\n")
+    tree.file("/proc/sys/fs/aio-max-nr", "65536\n")
+    assert facts(tree)["values"]["fs.aio-max-nr"] == "65536"
+
+
+def test_read_ahead_is_that_of_nfs_mounts_only(tree):
+    tree.file("/proc/self/mountinfo", "1 0 0:53 / /data rw - nfs4 nas:/data rw\n2 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    for device in ("0:53", "8:1"):
+        tree.file(f"/sys/class/bdi/{device}/read_ahead_kb", "128\n")
+    assert kernel_values.paths("nfs_read_ahead_kb", tree.node()) == ["/sys/class/bdi/0:53/read_ahead_kb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "found"),
+    [
+        ("* soft nofile 1024\n* hard nofile 4096", "nofile", "1024:4096"),
+        ("* - memlock unlimited", "memlock", "unlimited:unlimited"),
+        ("* - stack 65536 # KiB", "stack", "67108864:67108864"),
+        ("* - nofile 1\n* - nofile 2", "nofile", "2:2"),
+        ("alice - nofile 9\n@lab - nofile 9\nroot - nofile 9", "nofile", None),
+        ("#* - nofile 9", "nofile", None),
+        ("* soft nofile 9", "nofile", None),
+    ],
+)
+def test_pam_limits(text, limit, found):
+    assert facts_tuning.pam_limits(text)[limit] == found
+
+
+def test_later_files_of_limits_win(tree):
+    tree.file("/etc/security/limits.d/10-lab.conf", "* - nofile 1")
+    tree.file("/etc/security/limits.d/90-gpulab.conf", "* - nofile 2")
+    tree.file("/etc/security/limits.conf", "* - nofile 3")
+    assert facts(tree)["limits"]["pam"]["nofile"] == "2:2"
+
+
+def test_systemd_limits(tree):
+    tree.prints("systemctl show", SYSTEMD)
+    assert facts(tree)["limits"]["systemd"] == {
+        "memlock": "8388608:unlimited",
+        "nofile": "1024:524288",
+        "stack": "8388608:unlimited",
+    }
+
+
+def test_kernel_arguments(tree):
+    text = '# Written by gpulab\n# Why.\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"\n'
+    tree.file(facts_tuning.GRUB_FILE, text).file("/proc/cmdline", "root=/dev/sda1 quiet\n")
+    tree.file("/etc/default/grub").file("/usr/sbin/update-grub")
+    assert facts(tree)["kernel_arguments"] == {
+        "wanted": ["iommu=pt"],
+        "in_menu": False,
+        "running": ["root=/dev/sda1", "quiet"],
+    }
+    tree.file("/boot/grub/grub.cfg", "linux /vmlinuz root=/dev/sda1 iommu=pt\n")
+    assert facts(tree)["kernel_arguments"]["in_menu"] is True
+    assert facts(tree)["grub"] is True

@@ -1,0 +1,171 @@
+"""What a host is tuned to: by its type, by what it has, and by what its operator wants otherwise."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_tuning, kernel_values
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve, tuning
+
+from .make import TODAY, facts
+
+PORT = {"device": "mlx5_0", "port": 1, "link_layer": "infiniband", "state": "active", "rate_gbps": 400.0}
+NIC = {"name": "ens1", "up": True, "speed_gbps": 100.0}
+
+
+def node(gpus=2, **changes):
+    """Return a bare-metal node with less than 64 GiB; changes replace parts of its facts, or of its system's."""
+    made = facts(gpus=["10de:20f1"] * gpus, **changes.pop("system", {"memory_mib": 32768}))
+    for gpu in made["pci"]["gpus"]:
+        gpu["iommu"] = changes.get("iommu")
+    return {**made, **{key: value for key, value in changes.items() if key in made}}
+
+
+def tuned(made, host_type, **overrides):
+    given = wishes.complete({"tuning_overrides": overrides})
+    return resolve(made, given, catalog.load(), TODAY, host_type)["tuning"]
+
+
+def all_values(plan):
+    return {**plan["values"], **plan["limits"], "arguments": plan["kernel_arguments"]}
+
+
+def test_a_workstation_gets_no_habits_of_a_cluster():
+    assert all_values(tuned(node(), "workstations")) == {
+        "vm.swappiness": "10",
+        "vm.max_map_count": "1048576",
+        "nofile": "1048576:1048576",
+        "arguments": [],
+    }
+
+
+CONDITIONS = {
+    "memory": ({}, {"system": {"memory_mib": 65536}}, "vm.swappiness", "10", "1"),
+    "numa": ({}, {"system": {"numa_nodes": 2, "memory_mib": 1}}, "kernel.numa_balancing", None, "0"),
+    "fast nic": (
+        {"network": [{**NIC, "speed_gbps": 10.0}]},
+        {"network": [NIC]},
+        "net.core.rmem_max",
+        None,
+        "134217728",
+    ),
+    "nic that is up": (
+        {"network": [{**NIC, "up": False}]},
+        {"network": [NIC]},
+        "net.ipv4.tcp_rmem",
+        None,
+        "4096 131072 67108864",
+    ),
+    "fabric": (
+        {"infiniband": [{**PORT, "link_layer": "ethernet"}]},
+        {"infiniband": [PORT]},
+        "net.ipv4.neigh.default.gc_thresh3",
+        None,
+        "16384",
+    ),
+    "bare metal": (
+        {"system": {"virtualization": "kvm", "memory_mib": 1}},
+        {},
+        "cpu_governor",
+        None,
+        "performance",
+    ),
+    "nfs": (
+        {},
+        {"filesystems": [{"mount": "/data", "type": "nfs4", "free_mib": 9}]},
+        "nfs_read_ahead_kb",
+        None,
+        "15380",
+    ),
+    "iommu": ({"iommu": "identity"}, {"iommu": "DMA-FQ"}, "arguments", [], ["iommu=pt"]),
+    "one gpu": ({"gpus": 1, "iommu": "DMA"}, {"iommu": "DMA"}, "arguments", [], ["iommu=pt"]),
+}
+
+
+@pytest.mark.parametrize(("without", "having", "name", "otherwise", "value"), CONDITIONS.values(), ids=CONDITIONS)
+def test_a_condition_decides(without, having, name, otherwise, value):
+    assert all_values(tuned(node(**without), "training_servers")).get(name) == otherwise
+    assert all_values(tuned(node(**having), "training_servers")).get(name) == value
+
+
+def test_every_condition_of_the_catalog_is_known_and_every_known_one_used():
+    asked = {name for record in catalog.load().tuning for name in record.get("when", {})}
+    assert asked == set(tuning.CONDITIONS)
+
+
+def test_a_cured_iommu_keeps_its_argument():
+    """After the reboot the IOMMU passes through, because of the argument; without it, it would translate again."""
+    kept = {"grub": True, "kernel_arguments": {"wanted": ["iommu=pt"], "in_menu": True, "running": ["iommu=pt"]}}
+    assert tuned(node(iommu="identity", tuning=kept), "training_servers")["kernel_arguments"] == ["iommu=pt"]
+
+
+def test_rdma_frees_memlock_on_a_workstation_too():
+    assert "memlock" not in tuned(node(), "workstations")["limits"]
+    assert tuned(node(infiniband=[PORT]), "workstations")["limits"]["memlock"] == "unlimited:unlimited"
+
+
+def test_huge_pages_differ_by_host_type():
+    types = ("workstations", "training_servers", "inference_servers")
+    found = [tuned(node(), kind)["values"].get("transparent_hugepage") for kind in types]
+    assert found == [None, "always", "madvise"]
+
+
+def test_a_host_of_no_type_gets_what_holds_for_all():
+    assert set(tuned(node(), None)["values"]) == {"vm.swappiness", "vm.max_map_count"}
+
+
+def test_overrides_replace_add_and_leave_alone():
+    overrides = {"vm.swappiness": 60, "vm.max_map_count": None, "fs.aio-max-nr": "1 000", "stack": "8388608"}
+    plan = tuned(node(), "workstations", **overrides)
+    assert plan["values"] == {"vm.swappiness": "60", "fs.aio-max-nr": "1 000"}
+    assert plan["limits"]["stack"] == "8388608:8388608"
+    assert plan["because"][1] == "tuning_overrides decides vm.swappiness, vm.max_map_count, fs.aio-max-nr, stack."
+
+
+@pytest.mark.parametrize(
+    "value", [True, 1.5, "1\nkernel.sysrq = 1", {}], ids=["boolean", "fraction", "two lines", "dictionary"]
+)
+def test_a_value_that_no_file_can_hold_is_refused(value):
+    with pytest.raises(Refusal, match="P051"):
+        tuned(node(), "workstations", **{"vm.swappiness": value})
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{"system": {"container": True}}, {"tuning": {**facts()["tuning"], "grub": False}}],
+    ids=["container", "no"],
+)
+def test_without_grub_the_command_line_is_left_to_the_operator(place):
+    made = {**node(iommu="DMA", **place)}
+    made["system"]["virtualization"] = "none"
+    plan = resolve(made, wishes.complete({}), catalog.load(), TODAY, "training_servers")
+    assert plan["tuning"]["kernel_arguments"] == []
+    assert plan["tuning"]["boot_files"] == {facts_tuning.GRUB_FILE: ""}
+    assert any("iommu=pt" in warning for warning in plan["warnings"])
+
+
+def test_every_setting_says_why_and_who_says_so():
+    for setting in tuned(node(infiniband=[PORT], network=[NIC], iommu="DMA"), "training_servers")["settings"]:
+        assert setting["because"]
+        assert setting["source"]
+
+
+def test_the_files_say_what_the_facts_read_back():
+    """What is written and what is read are two pieces of code that have to agree."""
+    plan = tuned(node(infiniband=[PORT], network=[NIC], iommu="DMA"), "training_servers")
+    limits = plan["files"]["/etc/security/limits.d/90-gpulab.conf"]
+    assert facts_tuning.pam_limits(limits) == plan["limits"]
+    system = plan["files"]["/etc/systemd/system.conf.d/90-gpulab.conf"]
+    for line in system.splitlines():
+        assert line.startswith(("[Manager]", "# ", "DefaultLimit"))
+    assert "DefaultLimitSTACK=67108864:infinity" in system.splitlines()
+    assert facts_tuning.grub_arguments(plan["boot_files"][facts_tuning.GRUB_FILE]) == ["iommu=pt"]
+    assert "net.ipv4.tcp_wmem = 4096 65536 67108864" in plan["files"][facts_tuning.SYSCTL_FILE].splitlines()
+
+
+def test_every_value_of_the_catalog_is_read_by_the_facts():
+    planned = {record["name"] for record in catalog.load().tuning if record["kind"] in ("sysctl", "knob")}
+    assert planned <= set(facts_tuning.VALUES)
+    assert {record["name"] for record in catalog.load().tuning if record["kind"] == "limit"} == set(facts_tuning.LIMITS)
+    assert set(kernel_values.KNOBS) == {record["name"] for record in catalog.load().tuning if record["kind"] == "knob"}
