@@ -82,6 +82,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "network": facts_network.read(node),
         "infiniband": facts_infiniband.read(node),
         "nccl": facts_nccl.read(node),
+        "nccl_own": facts_nccl.read_own(node),
         "limits": limits_query.facts(),
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),

@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils import owned_block
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 FILES = ("/etc/nccl.conf", "/etc/environment")
 PROFILES = "/etc/profile.d"
+OWNER = "nccl"  # the role that keeps a block in the first of the files
 _SETTING = re.compile(r"^(?:export[ \t]+)?(NCCL_[A-Z0-9_]{1,60})=(.*)$", re.MULTILINE)
 _QUOTED = re.compile(r"""(["'])(.*?)\1""")
 
@@ -39,3 +42,8 @@ def read(node: Node) -> list[dict[str, str]]:
         for file in files
         for name, value in settings(node.text(file)).items()
     ]
+
+
+def read_own(node: Node) -> dict[str, str]:
+    """Return the facts ``nccl_own``: settings of /etc/nccl.conf that gpulab did not write, by name."""
+    return settings(owned_block.outside(node.text(FILES[0]), OWNER))

@@ -313,10 +313,12 @@ CODES = {
         "tuning_overrides has {name}, which gpulab does not tune",
         "Name a sysctl, as vm.swappiness, or one of: {known}.",
     ),
-    "P051": (
-        "tuning_overrides has {value} for {name}",
-        "Give a number or one line of text, or null to leave it alone.",
+    "P051": ("{variable} has {value} for {name}", "Give a number or one line of text, or null to leave it alone."),
+    "P052": (
+        "nccl_interface is {name}, and this node has no such interface",
+        "Leave it unset, or name one of: {known}.",
     ),
+    "P053": ("nccl_overrides has {name}, which is no setting of NCCL", "Its names are as NCCL_DEBUG."),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

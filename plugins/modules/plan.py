@@ -88,6 +88,10 @@ plan:
       description: What the host is tuned to, by its type; each setting with its reason and source.
       returned: success
       type: dict
+    nccl:
+      description: NCCL's settings, each with its reason, and kernel modules for GPUDirect RDMA.
+      returned: success
+      type: dict
     disk:
       description: Space that the plan takes, in MiB per mount point.
       returned: success

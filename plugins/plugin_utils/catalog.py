@@ -119,6 +119,11 @@ class Catalog:
         return self.read("disk")["needs"]
 
     @cached_property
+    def profiles(self) -> dict[str, Record]:
+        """What is expected of a board, by its PCI id."""
+        return {device: board for board in self.read("profiles")["profiles"] for device in board["devices"]}
+
+    @cached_property
     def tuning(self) -> list[Record]:
         """What the host around the GPUs is tuned to."""
         return self.read("tuning")["settings"]

@@ -132,6 +132,17 @@ WISHES = (
         "Values in place of the plan's, by name, such as {vm.swappiness: 1}; null leaves one alone.",
         {},
     ),
+    Wish(
+        "nccl_interface",
+        "str",
+        "Network interface over which NCCL's processes meet; unset takes the one with the default route.",
+    ),
+    Wish(
+        "nccl_overrides",
+        "dict",
+        "NCCL's settings in place of the plan's, such as {NCCL_IB_TC: 106}; null leaves one alone.",
+        {},
+    ),
 )
 
 NAMES = tuple(wish.name for wish in WISHES)

@@ -82,6 +82,8 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     MODULES: ("nvidia_driver", modules),
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),
+    "__nccl_settings": ("nccl", files),
+    "__nccl_files": ("nccl", files),
 }
 
 

@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     environments,
     fabric_manager,
     libraries,
+    nccl,
     reboot,
     recipes,
     tuning,
@@ -51,6 +52,7 @@ def resolve(
     plan["environments"] = environments.plan(case, plan["driver"])
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
     plan["tuning"] = tuning.plan(case)
+    plan["nccl"] = nccl.plan(case, plan["driver"], plan["tuning"])
     plan["reboot"] = reboot.plan(case, plan["driver"])
     plan["disk"] = disk.plan(case, plan)
     plan["warnings"] = case.warnings

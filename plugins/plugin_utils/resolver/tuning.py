@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.kernel_values import KNOBS
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import tuning_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overrides, tuning_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,9 @@ CONDITIONS: dict[str, Callable[[dict[str, Any], Any], bool]] = {
     "numa_nodes_min": lambda facts, count: facts["system"]["numa_nodes"] >= count,
     "gpus_min": lambda facts, count: len(facts["pci"]["gpus"]) >= count,
     "bare_metal": lambda facts, _: facts["system"]["virtualization"] == "none",
-    "nic_gbps_min": lambda facts, gbps: any((nic["speed_gbps"] or 0) >= gbps for nic in facts["network"] if nic["up"]),
+    "nic_gbps_min": lambda facts, gbps: any(
+        (nic.get("speed_gbps") or 0) >= gbps for nic in facts["network"] if nic.get("up")
+    ),
     "rdma": lambda facts, _: any(port["state"] == "active" for port in facts["infiniband"]),
     "infiniband": lambda facts, _: any(
         port["state"] == "active" and port["link_layer"] == "infiniband" for port in facts["infiniband"]
@@ -100,10 +102,9 @@ def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
             raise refuse("P050", name=name, known=", ".join(sorted(known for known in kinds if "." not in known)))
         if value is None:
             settings.pop(name, None)
-        elif isinstance(value, bool) or not isinstance(value, (str, int)) or "\n" in str(value):
-            raise refuse("P051", name=name, value=value)
         else:
-            settings[name] = _setting(kind, name, " ".join(str(value).split()), reason)
+            text = overrides.text("tuning_overrides", name, value)
+            settings[name] = _setting(kind, name, " ".join(text.split()), reason)
     return list(case.wishes["tuning_overrides"])
 
 

@@ -13,7 +13,6 @@ def results(check, plan=PLAN, **changes):
     facts["tuning"]["limits"] = {"pam": {"nofile": "8:8"}, "systemd": {"nofile": "8:8"}}
     for path, value in changes.items():
         facts["tuning"][path].update(value)
-    facts["system"]["container"] = "container" in changes
     return [result for result in verify(nodes.node(facts, plan)) if result.id == check]
 
 
@@ -31,6 +30,15 @@ def test_another_live_value_is_found():
 def test_another_limit_is_found(who, remedy):
     found = [one for one in results("tuning-limits", limits={who: {"nofile": "1:1"}}) if one.severity == "warn"]
     assert [(one.summary, one.remediation) for one in found] == [(f"nofile: {who} has 1:1", remedy)]
+
+
+def test_a_container_is_not_blamed_for_its_hosts_kernel():
+    facts = nodes.healthy("rtx4090x2")
+    facts["system"]["container"] = True
+    facts["simulated"] = "simulated GPU"
+    facts["tuning"]["values"]["vm.swappiness"] = "60"
+    found = {result.id: result.severity for result in verify(nodes.node(facts, PLAN))}
+    assert found["tuning-values"] == "skipped"
 
 
 @pytest.mark.parametrize("plan", [None, {"tuning": {"values": {}, "limits": {}}}])

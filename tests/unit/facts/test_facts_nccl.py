@@ -1,7 +1,7 @@
 """What the node tells NCCL programs is read from the files of all users."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_nccl, facts_network
+from ansible_collections.gpulab.node.plugins.module_utils import facts_nccl, facts_network, owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.checks.nccl import unmatched
 
 
@@ -52,3 +52,10 @@ def test_bare_node_has_no_setting_and_no_interface(tree):
 )
 def test_patterns_match_as_in_nccl(value, vain):
     assert unmatched(value, ["mlx5_0", "mlx5_1"]) == vain
+
+
+def test_own_settings_are_those_outside_of_the_block(tree):
+    text = owned_block.merged("NCCL_DEBUG=INFO\n#NCCL_IB_TC=1\n", "NCCL_IB_HCA==mlx5_0:1", facts_nccl.OWNER)
+    tree.file("/etc/nccl.conf", text)
+    assert facts_nccl.read_own(tree.node()) == {"NCCL_DEBUG": "INFO"}
+    assert {setting["name"] for setting in facts_nccl.read(tree.node())} == {"NCCL_DEBUG", "NCCL_IB_HCA"}

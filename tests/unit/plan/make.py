@@ -66,6 +66,7 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
         "filesystems": [{"mount": "/", "type": "ext4", "free_mib": 100_000}],
         "network": [],
         "infiniband": [],
+        "nccl_own": {},
         "tuning": {"grub": True, "kernel_arguments": {"wanted": [], "in_menu": True, "running": []}},
         "engines": {"docker": None, "podman": None, "containerd": None, "nvidia_container_toolkit": None},
     }

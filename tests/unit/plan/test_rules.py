@@ -416,6 +416,9 @@ SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "000
 
 REFUSALS = {
     "override of nothing": (facts(), {"tuning_overrides": {"swappiness": 1}}, "P050", "transparent_hugepage"),
+    "no such interface": (facts(), {"nccl_interface": "eth0"}, "P052", "eth0"),
+    "no setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),
+    "setting of two lines": (facts(), {"nccl_overrides": {"NCCL_DEBUG": "INFO\nA=1"}}, "P051", "NCCL_DEBUG"),
     "override with a list": (facts(), {"tuning_overrides": {"vm.swappiness": [1]}}, "P051", "vm.swappiness"),
     "unsupported system": (FEDORA, {}, "P001", "Fedora 44"),
     "no GPU": (facts(gpus=[]), {}, "P002", "gpulab_without_gpu"),

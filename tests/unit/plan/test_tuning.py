@@ -11,7 +11,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolv
 from .make import TODAY, facts
 
 PORT = {"device": "mlx5_0", "port": 1, "link_layer": "infiniband", "state": "active", "rate_gbps": 400.0}
-NIC = {"name": "ens1", "up": True, "speed_gbps": 100.0}
+NIC = {"name": "ens1", "kind": "physical", "up": True, "speed_gbps": 100.0, "default_route": True}
 
 
 def node(gpus=2, **changes):

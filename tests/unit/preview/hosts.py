@@ -46,6 +46,8 @@ def quiet() -> dict[str, Any]:
         "__nvidia_driver_install": {"changed": False},
         "__nvidia_driver_modules": {"changed": False, "kernels": {nodes.KERNEL: "installed"}},
         "__nvidia_driver_unit_files": {"changed": False, "paths": [], "diff": []},
+        "__nccl_settings": {"changed": False, "diff": [{"before": "a", "after": "a", "after_header": "/etc/x"}]},
+        "__nccl_files": {"changed": False, "paths": [], "diff": []},
         "__nvidia_driver_unit": {"changed": False, "name": "nvidia-persistenced.service"},
     }
 

@@ -1,0 +1,38 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A block that gpulab keeps in a file of somebody else's: what the file becomes. No I/O happens here.
+
+No marker holds a "=": NCCL before 2.24 takes a line of its file with one for a setting, comment or not.
+"""
+
+from __future__ import annotations
+
+BEGIN = "# Written by gpulab (role {owner}); changes made by hand from here to the end of the block are lost."
+END = "# End of what gpulab wrote (role {owner})."
+
+
+def outside(text: str, owner: str) -> str:
+    """Return a file's text without the block; of a block that lacks its end, only the first line is taken out."""
+    begin, end = BEGIN.format(owner=owner), END.format(owner=owner)
+    lines = text.splitlines(keepends=True)
+    told = [line.rstrip() for line in lines]
+    if begin not in told:
+        return text
+    first = told.index(begin)
+    last = told.index(end, first) if end in told[first:] else first
+    return "".join([*lines[:first], *lines[last + 1 :]])
+
+
+def merged(text: str | None, content: str, owner: str) -> str | None:
+    """Return a file's text with the block, at its end, holding the content; None for no file.
+
+    text is None where there is no file. Without content there is no block, and a file that has nothing else goes.
+    """
+    others = outside(text or "", owner)
+    if not content.strip():
+        gone = others != (text or "") and not others.strip()
+        return None if gone or text is None else others
+    if others and not others.endswith("\n"):
+        others += "\n"
+    return f"{others}{BEGIN.format(owner=owner)}\n{content.rstrip()}\n{END.format(owner=owner)}\n"

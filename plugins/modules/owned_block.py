@@ -1,0 +1,90 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep a block in a file that belongs to somebody else."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: owned_block
+short_description: Keep a block of lines at the end of a file whose other lines are not gpulab's
+version_added: 0.1.0
+description:
+  - Writes, replaces or removes one block, between two lines that say who wrote it. Every other line stays as it is.
+  - A file that holds nothing but the block goes with it.
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change and changes nothing.
+    support: full
+  diff_mode:
+    description: Shows the file before and after.
+    support: full
+options:
+  path:
+    description: The file. A new one belongs to root and has the mode 0644; an old one keeps its mode.
+    type: path
+    required: true
+  owner:
+    description: The role that keeps the block; named in its first and last line.
+    type: str
+    required: true
+  content:
+    description: The block's lines. Empty means that there shall be no block.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Let NCCL tell of its errors
+  gpulab.node.owned_block:
+    path: /etc/nccl.conf
+    owner: nccl
+    content: NCCL_DEBUG=WARN
+"""
+
+RETURN = r""" # """
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import files, owned_block
+
+
+def main() -> None:
+    """Read, merge, write."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "owner": {"type": "str", "required": True},
+            "content": {"type": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    path = Path(module.params["path"])
+    before = files.read(path) if path.is_file() else None
+    after = owned_block.merged(before, module.params["content"], module.params["owner"])
+    if before != after and not module.check_mode:
+        if after is None:
+            path.unlink()
+        else:
+            mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.replace(module, path, after, mode)
+    module.exit_json(
+        changed=before != after,
+        diff=[
+            {
+                "before_header": str(path),
+                "after_header": str(path),
+                "before": before or "",
+                "after": after or "",
+            }
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
