@@ -121,6 +121,7 @@ def configuration(*capabilities):
         (configuration((0x01, 0x100, 0xFF)), False),
         (bytes(256), False),  # conventional PCI
         (b"\xff" * 4096, False),  # gone
+        (bytes(0x100) + struct.pack("<I", 0x01 | 0x100 << 20) * 960, False),  # a capability that follows itself
         (configuration((0x0D, 0x100, 0x1D))[:64], None),  # not root
         (b"", None),
     ],

@@ -1,0 +1,71 @@
+"""What looks like a fault and is none: each check stays silent, or says that it cannot tell."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+
+from . import nodes
+from .faults import all_of, put
+from .software_faults import below_switch, nccl, planned
+
+NO_INFINIBAND = put("infiniband", [])
+NO_NVLINK_NO_PEERS = put("nvml.peers.0", {"gpus": [0, 1], "ancestor": "single", "read": "not_supported"})
+BRIDGED = "a100-pcie-bridged"
+REDIRECTED = below_switch(redirecting_bridges=["0000:18:08.0"], iommu="DMA")
+CASES = [
+    ("cuda-libraries", "ok", "l40s", lambda _: None, planned(cudnn="9.14.0.64", nccl="2.28")),
+    ("cuda-libraries", "skipped", "l40s", put("libraries", {"cudnn": [], "nccl": [], "tensorrt": []}), None),
+    ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "eth,enp,ib"), None),
+    ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "=lo"), None),
+    ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "^docker,lo"), None),
+    ("nccl-interfaces", "ok", "h100x8", nccl("NCCL_IB_HCA", "mlx5"), None),
+    ("nccl-interfaces", "skipped", "h100x8", put("nccl", []), None),
+    ("nccl-transports", "ok", "h100x8", nccl("NCCL_P2P_DISABLE", "0"), None),
+    ("nccl-transports", "ok", "a100-pcie-x2", all_of(NO_NVLINK_NO_PEERS, nccl("NCCL_P2P_DISABLE", "1")), None),
+    ("nccl-transports", "ok", "l40s", nccl("NCCL_SHM_DISABLE", "1"), None),
+    ("nccl-transports", "ok", "h100x8", all_of(NO_INFINIBAND, nccl("NCCL_IB_DISABLE", "1")), None),
+    ("memlock", "skipped", "h100x8", all_of(NO_INFINIBAND, put("limits.sessions.memlock", 65536)), None),
+    ("memlock", "ok", "h100x8", put("limits.sessions.memlock", 64 << 30), None),
+    ("open-files", "skipped", "t4", all_of(put("limits.sessions.nofile", 64), put("nvml.gpus", [])), None),
+    ("open-files", "ok", "t4", put("limits.sessions.nofile", "unlimited"), None),
+    ("open-files", "unknown", "t4", put("limits.sessions.nofile", None), None),
+    ("shared-memory", "skipped", "t4", put("limits.shared_memory_mib", 64), None),
+    ("pcie-errors", "info", "t4", put("pci.gpus.0.errors.nonfatal", 1), None),
+    ("pcie-errors", "ok", "t4", put("pci.gpus", []), None),
+    ("pcie-acs", "skipped", BRIDGED, REDIRECTED, None),
+    ("pcie-acs", "skipped", "a100-pcie-x2", all_of(REDIRECTED, NO_NVLINK_NO_PEERS), None),
+    ("pcie-acs", "skipped", "a100-pcie-x2", put("pci.gpus.0.redirecting_bridges", ["0000:18:08.0"]), None),
+    ("pcie-acs", "skipped", "a100-pcie-x2", all_of(REDIRECTED, put("system.virtualization", "kvm")), None),
+    ("pcie-acs", "ok", "a100-pcie-x2", below_switch(), None),
+    ("pcie-acs", "unknown", "a100-pcie-x2", below_switch(redirecting_bridges=None), None),
+    ("iommu", "skipped", BRIDGED, REDIRECTED, None),
+    ("iommu", "skipped", "a100-pcie-x2", all_of(REDIRECTED, NO_NVLINK_NO_PEERS), None),
+    ("iommu", "skipped", "a100-pcie-x2", all_of(REDIRECTED, put("system.virtualization", "kvm")), None),
+    ("iommu", "ok", "a100-pcie-x2", below_switch(iommu=None), None),
+    ("container-runtime", "ok", "t4", put("containers.docker.default_runtime", "runc"), None),
+    ("cdi-specification", "skipped", "t4", put("containers.cdi", []), None),
+    (
+        "cdi-specification",
+        "skipped",
+        "t4",
+        all_of(
+            put("containers.cdi", []), put("engines.podman", "5.4.2"), put("engines.nvidia_container_toolkit", None)
+        ),
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "severity", "model", "inject", "plan"), CASES)
+def test_no_fault_is_made_of_it(check, severity, model, inject, plan):
+    facts = nodes.healthy(model)
+    inject(facts)
+    assert {r.severity for r in verify(nodes.node(facts, plan)) if r.id == check} == {severity}
+
+
+def test_simulated_node_stands_for_a_machine_though_it_is_a_container():
+    facts = nodes.healthy("a100-pcie-x2")
+    REDIRECTED(facts)
+    facts["system"].update(container=True, virtualization="docker")
+    facts["simulated"] = "simulated A100"
+    found = {r.id: r.severity for r in verify(nodes.node(facts))}
+    assert (found["pcie-acs"], found["iommu"]) == ("warn", "warn")
