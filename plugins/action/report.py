@@ -16,6 +16,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
 
+# What the tasks before the judgement register, the latest first.
+BEFORE_THE_PROOF = ("gpulab_reading", "__preflight_judgement", "__plan_decision", "__plan_facts")
 ARGUMENTS = {"directory": {"type": "path"}, "baseline": {"type": "path"}}
 
 
@@ -58,7 +60,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
             "facts": facts.get("gpulab"),
             "plan": facts.get("gpulab_plan"),
             "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
-            "reading": _ending(known.get("gpulab_reading") or {}, name),
+            "reading": _ending(_last_words(known), name),
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
     plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
@@ -66,6 +68,12 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
         judged = "declared" in host["verify"]
         host["results"] = judge(host["facts"], host["plan"], host["verify"]["declared"]) if judged else []
     return plain
+
+
+def _last_words(known: Any) -> dict[str, Any]:
+    """Return the result that kept a host from being judged; nothing where it is not known."""
+    results = [known.get(name) or {} for name in BEFORE_THE_PROOF]
+    return next((result for result in results if result.get("failed") or result.get("unreachable")), {})
 
 
 def _ending(reading: dict[str, Any], host: str) -> dict[str, Any]:

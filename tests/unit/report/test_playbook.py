@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpulab.node.plugins.action.report import BEFORE_THE_PROOF
 
 from unit.checks import nodes
 from unit.report import runs
@@ -98,6 +99,40 @@ def test_host_that_failed_earlier_in_the_run_is_named(play, tmp_path):
     assert status == 2
     assert states(report) == {"broken": "failed", "here": "verified"}
     assert "earlier in this run" in report["hosts"][0]["detail"]
+
+
+@pytest.mark.parametrize("name", BEFORE_THE_PROOF)
+def test_what_tells_why_a_host_was_not_judged_is_registered(name):
+    tasks = [*(ROOT / "roles").glob("*/tasks/*.yml"), ROOT / "playbooks/verify.yml"]
+    assert any(f"register: {name}\n" in task.read_text(encoding="utf-8") for task in tasks)
+
+
+def test_host_refused_before_the_proof_is_reported_with_its_refusal(play, tmp_path):
+    site = [
+        {
+            "hosts": "gpu-nodes",
+            "gather_facts": False,
+            "tasks": [
+                {
+                    "gpulab.node.refuse": {
+                        "code": "H001",
+                        "values": {"host": "{{ inventory_hostname }}", "detail": "no"},
+                    },
+                    "register": variable,
+                    "when": f"inventory_hostname == '{variable.strip('_')}'",
+                }
+                for variable in ("__plan_decision", "__preflight_judgement")
+            ],
+        },
+        {"ansible.builtin.import_playbook": str(ROOT / "playbooks/verify.yml")},
+    ]
+    (tmp_path / "site.yml").write_text(yaml.safe_dump(site), encoding="utf-8")
+    hosts = dict.fromkeys(("here", "plan_decision", "preflight_judgement"), LOCAL)
+    status, _, report = play(hosts, tmp_path / "site.yml")
+    assert status == 2
+    for host in report["hosts"][1:]:
+        assert host["state"] == "failed"
+        assert host["detail"].startswith(f"GPULAB-H001 {host['name']}")
 
 
 def test_healthy_node_passes_and_a_warning_fails_it_on_demand(play, tmp_path):
