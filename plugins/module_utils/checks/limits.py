@@ -82,7 +82,7 @@ def shared_memory(node: Node) -> Iterator[Result]:
     """Find a /dev/shm of a container's default size, which NCCL and data loaders overrun."""
     size = node.facts["limits.shared_memory_mib"]
     if len(node.gpus) < 2:  # noqa: PLR2004 - several
-        yield skipped("there are no several GPUs that exchange data")
+        yield skipped("there are not two GPUs that exchange data")
     elif size < LEAST_SHARED_MEMORY_MIB:
         yield warn(
             f"{size} MiB of shared memory (/dev/shm) for {len(node.gpus)} GPUs",
