@@ -13,7 +13,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
-from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
 
 # What the tasks before the judgement register, the latest first.
@@ -57,7 +57,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
         known = hostvars[name]
         facts, verdict = known["ansible_facts"], known.get("gpulab_verify") or {}
         hosts[name] = {
-            "facts": facts.get("gpulab"),
+            "facts": facts_of(facts),
             "plan": facts.get("gpulab_plan"),
             "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
             "reading": _ending(_last_words(known), name),

@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES, count, worst
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
-from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 
 ARGUMENTS = {
     "level": {"type": "str", "choices": ["quick"], "default": "quick"},
@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
             "power_budget_watts": arguments["power_budget_watts"],
             "profile": arguments["profile"],
         }
-        results = judge(known["gpulab"], known.get("gpulab_plan"), declared)
+        results = judge(facts_of(known) or {}, known.get("gpulab_plan"), declared)
         return {**outcome(host, results, arguments["fail_on"]), "declared": declared}
 
 

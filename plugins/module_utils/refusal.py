@@ -4,7 +4,7 @@
 """Every way in which gpulab says no: a stable code, one line of cause, one line of remedy.
 
 The codes live in this file and nowhere else. A code is never given another meaning.
-Families: H host and connection, I inventory and input, P plan, D driver, S long step, V proof.
+Families: H host and connection, I inventory and input, P plan, D driver, E Python environment, S long step, V proof.
 """
 
 from __future__ import annotations
@@ -319,6 +319,42 @@ CODES = {
         "Leave it unset, or name one of: {known}.",
     ),
     "P053": ("nccl_overrides has {name}, which is no setting of NCCL", "Its names are as NCCL_DEBUG."),
+    # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
+    "E001": (
+        "{path} exists and gpulab did not make it",
+        "Move it away, or give the environment another name. Nothing was changed.",
+    ),
+    "E002": (
+        "a package index cannot be reached for {name}: {line}",
+        "Check the node's network, proxy and pip.conf, and the index addresses of the role environments. {former}",
+    ),
+    "E003": (
+        "a file for {name} is not the one that is wanted: {line}",
+        "A proxy or mirror serves altered files, or the lock is for another system. {former}",
+    ),
+    "E004": (
+        "the packages of {name} do not fit together: {line}",
+        "Change its packages, or its framework's version. {former}",
+    ),
+    "E005": (
+        "a package of {name} has no wheel, and gpulab builds none: {line}",
+        "Use a version that has one, or put a wheel of your own on an index of yours. {former}",
+    ),
+    "E006": (
+        "there is no Python for {name}: {line}",
+        "Use the Python of the system, or name a mirror of Python builds: environments_python_mirror. {former}",
+    ),
+    "E007": (
+        "a line of a lock pins nothing: {line}",
+        "Write name==version with --hash, as the gpulab.lock of an environment has it. Nothing was changed.",
+    ),
+    "E008": ("{name} was built and does not work: {line}", "Correct what it says. {former}"),
+    "E009": ("{name} could not be built: {line}", "Read {log} on the node. {former}"),
+    "E010": ("{name} is in use by the processes {users}", "Wait for them to end, and run again. Nothing was removed."),
+    "E011": (
+        "there is no space left to build {name}: {line}",
+        "Free space on the file system of the environments. {former}",
+    ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

@@ -106,6 +106,11 @@ class Catalog:
         return frameworks
 
     @cached_property
+    def uv(self) -> Record:
+        """uv, which makes virtual environments."""
+        return self.read("uv")
+
+    @cached_property
     def recipes(self) -> list[Record]:
         """Wrong recipes, each with its pattern compiled."""
         return [

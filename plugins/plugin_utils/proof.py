@@ -16,6 +16,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Fa
 CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 
 
+def facts_of(known: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a host's facts as checks read them, out of its ansible_facts; None where it has none."""
+    if not known.get("gpulab"):
+        return None
+    return {**known["gpulab"], "environments": known.get("gpulab_environments", [])}
+
+
 def judge(facts: dict[str, Any], plan: dict[str, Any] | None, declared: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the results of all checks as plain data.
 

@@ -40,10 +40,11 @@ ENVIRONMENT = (
     Wish(
         "index",
         "str",
-        "CUDA build, such as cu126 (PyTorch) or cuda12 (JAX); unset lets the plan choose.",
+        "CUDA build, such as cu126 (PyTorch) or cuda12 (JAX), or cpu for none; unset lets the plan choose.",
         pattern=r"\w+",
     ),
     Wish("packages", "list", "Further requirements, as pip takes them.", (), elements="str"),
+    Wish("lock", "str", "File on the controller to install from: the gpulab.lock of such an environment."),
 )
 
 WISHES = (

@@ -38,6 +38,7 @@ REMEDIES = {
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
     "Secure Boot off in the firmware.",
     "repair_packages": "Finish the interrupted installation: dpkg --configure -a, then apt-get -f install.",
+    "rebuild_environment": "Remove its link in the directory of the environments, and run site.yml.",
     "configure": "Set it as named; gpulab's role for it does.",
     "start_service": "Start and enable the service named.",
     "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",

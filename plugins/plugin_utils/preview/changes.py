@@ -59,6 +59,23 @@ def unit(result: dict[str, Any]) -> dict[str, list[str]]:
     return {"enable": [result["name"]] if result.get("changed") else []}
 
 
+def packages(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of packages whose transaction is none of the driver's."""
+    return Transaction([result["foreseen"]] if "foreseen" in result else []).actions()
+
+
+def environments(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of venv_environments: each environment with the number of its packages that change."""
+    found: dict[str, list[str]] = {"make": [], "delete": []}
+    for one in result.get("environments", []):
+        if one["removed"] and not one["added"] and not one["changed"] and one["because"] == ["it shall not be there"]:
+            found["delete"].append(f"environment {one['name']}")
+        else:
+            counts = ", ".join(f"{len(one[part])} {part}" for part in ("added", "changed", "removed") if one[part])
+            found["make"].append(f"{one['name']} (packages: {counts or 'the same'})")
+    return found
+
+
 # By the variable that registers each task, in the order in which they run: its role, and how it is read.
 TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | None]] = {
     READING: ("plan", None),
@@ -84,6 +101,8 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nvidia_driver_unit": ("nvidia_driver", unit),
     "__nccl_settings": ("nccl", files),
     "__nccl_files": ("nccl", files),
+    "__environments_packages": ("environments", packages),
+    "__environments_build": ("environments", environments),
 }
 
 

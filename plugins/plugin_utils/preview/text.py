@@ -21,7 +21,7 @@ STATES = {
     "failed": "FAILED",
     "unreachable": "UNREACHABLE",
 }
-ACTIONS = {"change": "change the version of", "build": "build the kernel module for"}
+ACTIONS = {"change": "change the version of", "build": "build the kernel module for", "make": "make the environment"}
 SHOWN = 6  # objects of one change; the JSON has all
 LABEL = 10
 

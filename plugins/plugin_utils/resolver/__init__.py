@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     reboot,
     recipes,
     tuning,
+    uv,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
@@ -50,6 +51,7 @@ def resolve(
     plan["libraries"] = libraries.plan(case, plan["cuda"])
     plan["container_toolkit"] = container_toolkit.plan(case)
     plan["environments"] = environments.plan(case, plan["driver"])
+    plan["uv"] = uv.plan(case)
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
     plan["tuning"] = tuning.plan(case)
     plan["nccl"] = nccl.plan(case, plan["driver"], plan["tuning"])

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = ("pytorch", "tensorflow", "jax")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/{index}"
+PYTORCH_PACKAGES = ("torch", "torchvision", "torchaudio")  # what that index is asked for; all else is the general one's
+CPU = "cpu"  # as an index: a build without CUDA, which every release has
+# Set in every interpreter of an environment whose user has not: memory is taken as it is needed, not all at once.
+VARIABLES = {
+    "pytorch": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    "tensorflow": {"TF_FORCE_GPU_ALLOW_GROWTH": "true"},
+    "jax": {},
+}
 
 
 def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
@@ -30,14 +38,17 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
         raise refuse("P032", name=name, named=" and ".join(named) or "none")
     framework = named[0]
     release = _release(case, name, framework, wish[framework])
-    build = _build(case, driver, name, release, wish.get("index"))
+    on_cpu = wish.get("index") == CPU
+    build = {"cuda": None, "index": CPU} if on_cpu else _build(case, driver, name, release, wish.get("index"))
     python = _python(case, name, release, wish.get("python"))
     if framework == "tensorflow" and any(_by_ptx(build, gpu) for gpu in case.gpus):
         case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow.")
     if case.architecture != "x86_64":
         case.warnings.append(f"{name}: the catalog has confirmed the wheels of {framework} for x86_64 only.")
     why = (
-        f"{name}: {framework} {release['version']} built for CUDA {build['cuda']} runs on driver"
+        f"{name}: {framework} {release['version']} without CUDA is wished for; Python {python} has wheels of it."
+        if on_cpu
+        else f"{name}: {framework} {release['version']} built for CUDA {build['cuda']} runs on driver"
         f" {driver['newest_known']} and every GPU; Python {python} has wheels of it."
     )
     return {
@@ -47,13 +58,24 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
         "python": python,
         "cuda": build["cuda"],
         "index_url": PYTORCH_INDEX.format(index=build["index"]) if framework == "pytorch" else None,
+        "index_packages": list(PYTORCH_PACKAGES) if framework == "pytorch" else [],
         "requirements": [_requirement(framework, release["version"], build), *wish.get("packages", ())],
+        "lock": wish.get("lock"),
+        "variables": {**VARIABLES[framework], **_workers(case)},
         "because": [why],
     }
 
 
+def _workers(case: Case) -> dict[str, str]:
+    """Return a hint how many processes shall load data for one GPU: its share of the CPU cores."""
+    cores, gpus = case.facts["system"].get("cpu_cores"), len(case.facts["pci"]["gpus"])
+    return {"GPULAB_NUM_WORKERS": str(max(1, cores // max(1, gpus)))} if cores else {}
+
+
 def _requirement(framework: str, version: str, build: dict[str, Any]) -> str:
     names = {"pytorch": "torch", "tensorflow": "tensorflow[and-cuda]", "jax": f"jax[{build['index']}]"}
+    if build["cuda"] is None:
+        names = {"pytorch": "torch", "tensorflow": "tensorflow", "jax": "jax"}
     return f"{names[framework]}=={version}"
 
 

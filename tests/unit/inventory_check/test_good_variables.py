@@ -33,6 +33,7 @@ GOOD = {
         "gpulab_environments": [
             {"name": "train", "pytorch": "2.9", "python": "3.12", "index": "cu128", "packages": ["numpy"]},
             {"name": "jax", "jax": "0.9"},
+            {"name": "again", "pytorch": "2.9", "index": "cpu", "lock": "locks/node1/train.lock"},
         ],
     },
     "null-leaves-unset": {"nvidia_driver_branch": None, "cuda_toolkits": None, "reboot_force": None},

@@ -330,6 +330,9 @@ def test_container_toolkit_for_the_engines_found():
         (facts(), environment("tensorflow", "2.20"), ("2.20.0", "12.5", "tensorflow[and-cuda]==2.20.0")),
         (facts(), environment("jax", "0.9"), ("0.9.2", "13.0", "jax[cuda13]==0.9.2")),
         (facts(gpus=[V100]), environment("jax", "0.9"), ("0.9.2", "12.1", "jax[cuda12]==0.9.2")),
+        (facts(), environment("pytorch", "2.13", index="cpu"), ("2.13.0", None, "torch==2.13.0")),
+        (facts(), environment("tensorflow", "2.20", index="cpu"), ("2.20.0", None, "tensorflow==2.20.0")),
+        (facts(), environment("jax", "0.9", index="cpu"), ("0.9.2", None, "jax==0.9.2")),
     ],
 )
 def test_environments(node, given, expected):
@@ -341,6 +344,33 @@ def test_the_pytorch_index_is_that_of_the_build():
     part = plan(facts(), **environment("pytorch", "2.9", packages=["numpy"]))["environments"][0]
     assert part["index_url"] == "https://download.pytorch.org/whl/cu130"
     assert part["requirements"] == ["torch==2.9.1", "numpy"]
+
+
+def test_the_pytorch_index_without_cuda_is_cpu():
+    part = plan(facts(), **environment("pytorch", "2.9", index="cpu"))["environments"][0]
+    assert part["index_url"] == "https://download.pytorch.org/whl/cpu"
+    assert part["index_packages"] == ["torch", "torchvision", "torchaudio"]
+
+
+@pytest.mark.parametrize(("gpus", "workers"), [([], "16"), ([V100], "16"), ([V100] * 3, "5"), ([V100] * 32, "1")])
+def test_workers_are_a_gpus_share_of_the_cores(gpus, workers):
+    given = {"gpulab_without_gpu": True, **environment("jax", "0.9", index="cpu")}
+    part = plan(facts(gpus=gpus, cpu_cores=16), **given)["environments"][0]
+    assert part["variables"] == {"GPULAB_NUM_WORKERS": workers}
+
+
+def test_memory_is_taken_as_it_is_needed():
+    for framework, version, variable in (
+        ("pytorch", "2.9", "PYTORCH_CUDA_ALLOC_CONF"),
+        ("tensorflow", "2.20", "TF_FORCE_GPU_ALLOW_GROWTH"),
+    ):
+        assert variable in plan(facts(), **environment(framework, version))["environments"][0]["variables"]
+
+
+def test_uv_is_named_with_the_hash_of_its_wheel_for_the_node():
+    here, there = plan(facts())["uv"], plan(facts("ubuntu-24.04", architecture="aarch64"))["uv"]
+    assert here["version"] == there["version"]
+    assert here["sha256"] != there["sha256"]
 
 
 @pytest.mark.parametrize(
@@ -402,7 +432,8 @@ def test_disk_adds_up_per_filesystem():
 
 def test_every_part_gives_its_reasons():
     made = plan(facts(), **environment("pytorch", "2.9"))
-    assert all(part["because"] for part in made.values() if isinstance(part, dict) and part is not made["disk"])
+    without = (made["disk"], made["uv"])
+    assert all(part["because"] for part in made.values() if isinstance(part, dict) and part not in without)
     assert "CUDA 13.2 is the newest that driver branch 595 runs in full." in reasons(made)
 
 
@@ -515,6 +546,7 @@ REFUSALS = {
     "packages on a run file": (RUNFILE, {}, "P020", "nvidia-uninstall"),
     "cu122": (facts(), environment("pytorch", "2.9", index="cu122"), "P021", "cu126"),
     "tensorflow-gpu": (facts(), environment("jax", "0.9", packages=["tensorflow-gpu==2.14.0"]), "P021", "tensorflow"),
+    "horovod": (facts(), environment("pytorch", "2.9", packages=["horovod[pytorch]"]), "P021", "torchrun"),
     "nvidia-ml-py3": (facts(), environment("jax", "0.9", packages=["nvidia-ml-py3"]), "P021", "nvidia-ml-py."),
     "apt-key": (facts(), {"container_toolkit_engines": ["apt-key add -"]}, "P021", "Signed-By"),
     "nvidia-docker": (facts(), {"container_toolkit_engines": ["nvidia-docker2"]}, "P021", "container_toolkit_engines"),

@@ -1,0 +1,125 @@
+"""Python environments, seen from the node: the real uv, PyTorch and JAX, out of the real package index."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+LOCKS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "locks")
+UV = {"uv_version": "0.13.9", "uv_sha256": "d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19"}
+FRAMEWORKS = {"debian12": ("vision", "pytorch", "2.13.0"), "debian13": ("grads", "jax", "0.9.2")}
+
+
+def task(host, module, **options):
+    """Run a task on the node; return its result, failed or not."""
+    try:
+        return host.ansible(module, json.dumps(options), check=False, become=True)
+    except host.ansible.AnsibleException as error:
+        return error.result
+
+
+def environments(host, *wanted, **more):
+    """Have these environments in a directory of the tests."""
+    given = {"directory": "/srv/venvs", "environments": list(wanted), **UV, **more}
+    return task(host, "gpulab.node.venv_environments", **given)
+
+
+@pytest.fixture
+def framework(host):
+    """Return name, framework and version of the environment that the scenario asked for."""
+    return FRAMEWORKS[host.check_output("hostname")]
+
+
+@pytest.fixture
+def small(host):
+    """Return what is wanted of a small environment."""
+    python = host.check_output("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'")
+    return {"name": "small", "python": python, "requirements": ["six==1.16.0", "packaging"]}
+
+
+def test_the_framework_works_in_its_environment(host, framework):
+    name, kind, version = framework
+    (found,) = task(host, "gpulab.node.environment_proof")["ansible_facts"]["gpulab_environments"]
+    assert (found["name"], found["expected"]["framework"]) == (name, kind)
+    answer = found["answer"]
+    assert (answer["failure"], answer["cuda"], answer["cpu_matmul"]) == (None, None, True)
+    assert answer["version"].partition("+")[0] == version
+    assert answer["unset"] == []
+
+
+def test_any_user_may_use_it(host, framework):
+    name, kind, _version = framework
+    module = {"pytorch": "torch", "jax": "jax"}[kind]
+    line = f". /opt/venvs/{name}/bin/activate && python -c 'import {module}; print({module}.__file__)'"
+    assert host.check_output(f"su admin -s /bin/sh -c {json.dumps(line)}").startswith(f"/opt/venvs/.builds/{name}/1/")
+
+
+def test_a_hint_says_how_many_processes_load_data(host, framework):
+    python = f"/opt/venvs/{framework[0]}/bin/python"
+    workers = int(host.check_output("%s -c 'import os; print(os.environ[\"GPULAB_NUM_WORKERS\"])'", python))
+    assert workers == max(1, int(host.check_output("grep -c ^processor /proc/cpuinfo")) // 2)
+
+
+def test_the_lock_is_exported_and_is_what_is_installed(host, framework):
+    (lock,) = (LOCKS / host.backend.get_hostname()).glob("*.lock")
+    assert lock.stem == framework[0]
+    assert f"=={framework[2]}" in lock.read_text()
+    assert lock.read_text() == host.file(f"/opt/venvs/{framework[0]}/gpulab.lock").content_string
+
+
+def test_nothing_outside_the_environments_is_touched(host):
+    assert host.run("find /usr/local/lib /root/.local /home -name '*dist-info' -o -name .cache").stdout == ""
+
+
+def test_an_environment_is_changed_exported_and_made_again_from_its_lock(host, small):
+    first = environments(host, small)
+    assert first["environments"][0]["added"]["six"] == "1.16.0"
+    assert environments(host, small)["changed"] is False
+    changed = environments(host, {**small, "requirements": ["six==1.17.0"]})
+    (change,) = changed["environments"]
+    assert change["changed"] == {"six": ["1.16.0", "1.17.0"]}
+    assert set(change["removed"]) == {"packaging"}
+    assert re.search(r"^six 1.16.0$", changed["diff"][0]["before"], re.MULTILINE)
+    lock = host.file("/srv/venvs/small/gpulab.lock").content_string
+    again = environments(host, {**small, "requirements": [], "lock": lock}, directory="/srv/elsewhere")
+    assert again["environments"][0]["added"] == {"six": "1.17.0"}
+
+
+def test_a_package_removed_by_hand_is_brought_back(host, small):
+    environments(host, small)
+    host.check_output("rm -r /srv/venvs/small/lib/python3*/site-packages/six*")
+    assert host.run("/srv/venvs/small/bin/python -c 'import six'").rc != 0
+    (change,) = environments(host, small)["environments"]
+    assert "six.py is gone" in change["because"]
+    assert host.run("/srv/venvs/small/bin/python -c 'import six'").rc == 0
+
+
+def test_a_full_disk_leaves_the_former_environment_in_use(host, small):
+    host.check_output("mkdir --parents /srv/full && mount -t tmpfs -o size=160m tmpfs /srv/full")
+    try:
+        made = environments(host, {**small, "requirements": ["six==1.16.0"]}, directory="/srv/full")
+        assert made["changed"] is True, made
+        result = environments(host, {**small, "requirements": ["six==1.16.0", "scipy"]}, directory="/srv/full")
+        assert result["refusal"]["code"] == "E011"
+        assert "stays in use" in result["msg"]
+        assert host.check_output("/srv/full/small/bin/python -c 'import six; print(six.__version__)'") == "1.16.0"
+        assert host.check_output("ls /srv/full/.builds/small") == "1"
+    finally:
+        host.check_output("umount /srv/full && rmdir /srv/full")
+
+
+def test_uv_with_another_hash_is_refused(host, small):
+    result = environments(host, small, directory="/srv/tampered", uv_sha256="0" * 64)
+    assert result["refusal"]["code"] == "E003"
+    assert not host.file("/srv/tampered/small").exists
+
+
+def test_an_environment_that_nobody_wishes_for_is_named_and_left_alone(host, small):
+    environments(host, small)
+    result = environments(host)
+    assert (result["changed"], result["unlisted"]) == (False, ["small"])
+    assert host.file("/srv/venvs/small").exists
+    assert environments(host, absent=["small"])["environments"][0]["because"] == ["it shall not be there"]
+    assert not host.file("/srv/venvs/small").exists

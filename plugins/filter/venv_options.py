@@ -1,0 +1,39 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The environments of a plan, as the module venv_environments takes them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
+
+OPTIONS = ("name", "python", "requirements", "index_packages", "variables", "framework", "version", "cuda")
+
+
+def venv_options(planned: list[dict[str, Any]], mirror: str | None = None) -> list[dict[str, Any]]:
+    """Return the module's option ``environments``.
+
+    mirror stands in for the part of PyTorch's index addresses before the build, as in MIRROR/cu126. Locks are read.
+    """
+    return [
+        {
+            **{option: environment[option] for option in OPTIONS},
+            "index_url": _mirrored(environment["index_url"], mirror),
+            "lock": file_text(environment["lock"]) if environment["lock"] else None,
+        }
+        for environment in planned
+    ]
+
+
+def _mirrored(url: str | None, mirror: str | None) -> str | None:
+    return f"{mirror.rstrip('/')}/{url.rpartition('/')[2]}" if url and mirror else url
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by name."""
+        return {"venv_options": venv_options}

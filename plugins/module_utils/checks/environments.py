@@ -1,0 +1,140 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of the Python environments: what each one's own interpreter answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils import venv
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+
+INSTALL_GUIDE = "https://pytorch.org/get-started/locally/"
+CAPABILITIES = "https://docs.nvidia.com/cuda/cuda-programming-guide/"
+
+
+def tried(node: Node) -> list[Facts]:
+    """Return the environments of the node."""
+    found: list[Facts] = node.facts.get("environments", [])
+    return found
+
+
+def answering(node: Node) -> Iterator[tuple[str, Facts, Facts]]:
+    """Yield name, expectation and answer of each environment whose framework could be imported."""
+    for environment in tried(node):
+        answer = environment.get("answer")
+        if answer and not answer.get("failure"):
+            yield environment["name"], environment["expected"], answer
+
+
+@check(
+    "environments",
+    proves="each Python environment imports its framework, in the planned version and CUDA build, and computes",
+    source=INSTALL_GUIDE,
+)
+def environments(node: Node) -> Iterator[Result]:
+    """Compare what each interpreter answered with what the environment was made for."""
+    found = tried(node)
+    there = {environment["name"] for environment in found}
+    missing = [
+        one["name"] for one in (node.plan.get("environments", []) if node.plan else []) if one["name"] not in there
+    ]
+    for name in missing:
+        yield fail(f"the environment {name} of the plan is not there", "rebuild_environment", expected=name)
+    for environment in found:
+        name, expected, answer = environment["name"], environment.get("expected"), environment.get("answer")
+        if expected is None:
+            yield fail(f"{name} was not completed, or was altered", "rebuild_environment")
+        elif expected.get("framework") is None:
+            yield ok(f"{name} has no framework to try")
+        elif answer is None:
+            yield fail(f"{name} gave no answer when its framework was tried", "rebuild_environment")
+        else:
+            faults = venv.faults(answer.data, expected.data)
+            for fault in faults:
+                yield fail(f"{name}: {fault}", "rebuild_environment")
+            if not faults:
+                yield ok(f"{name} works: {expected['framework']} {answer['version']}", answer["version"])
+    if not found and not missing:
+        yield skipped("gpulab has made no Python environment here")
+
+
+@check(
+    "environment-memory",
+    proves="frameworks take GPU memory as they need it",
+    source="https://docs.pytorch.org/docs/stable/notes/cuda.html",
+)
+def environment_memory(node: Node) -> Iterator[Result]:
+    """Expect the variables that an environment sets, unless the user's own are in place."""
+    answers = list(answering(node))
+    for name, _expected, answer in answers:
+        unset = answer.get("unset", [])
+        if unset:
+            yield warn(f"{name} does not set {', '.join(unset)}", "rebuild_environment", observed=unset)
+        else:
+            yield ok(f"{name} sets what it is to set")
+    if not answers:
+        yield skipped("no environment answered (see environments)")
+
+
+@check(
+    "environment-gpus",
+    proves="each environment sees every GPU, has kernels for it, and computes on it what the CPU computes",
+    source=CAPABILITIES,
+)
+def environment_gpus(node: Node) -> Iterator[Result]:
+    """Compare the GPUs that a framework sees with those of NVML, and their products with the CPU's."""
+    answers = [(name, answer) for name, expected, answer in answering(node) if expected.get("cuda")]
+    if not answers:
+        yield skipped("no environment with a CUDA build answered (see environments)")
+    elif not node.gpus:
+        yield skipped("no GPU")
+    elif node.facts.get("simulated"):
+        yield skipped("the GPUs are simulated")
+    else:
+        for name, answer in answers:
+            yield from _on_gpus(name, answer, len(node.gpus))
+
+
+def _on_gpus(name: str, answer: Facts, count: int) -> Iterator[Result]:
+    seen = answer.get("gpus", [])
+    wrong = [gpu for gpu in seen if not gpu["matmul"]]
+    kernels = answer.get("architectures")
+    foreign = [gpu for gpu in seen if kernels and not _runs(kernels, gpu["compute_capability"])]
+    if len(seen) != count:
+        yield fail(
+            f"{name} sees {len(seen)} of {count} GPUs",
+            "reinstall_driver",
+            observed=len(seen),
+            expected=count,
+            reason=answer.get("gpu_failure"),
+        )
+    for gpu in wrong:
+        yield fail(f"{name} computes on {gpu['name']} what the CPU does not", "contact_support", observed=gpu["name"])
+    for gpu in foreign:
+        yield fail(
+            f"{name} has no kernels for {gpu['name']}",
+            "upgrade_software",
+            observed=kernels,
+            expected=gpu["compute_capability"],
+        )
+    if len(seen) == count and not wrong and not foreign:
+        yield ok(f"{name} computes on {count} GPUs what the CPU computes", count)
+
+
+def _runs(kernels: list[str], compute_capability: str) -> bool:
+    """Tell whether kernels such as sm_86 (of this major version, no newer), or PTX such as compute_90, run."""
+    major, minor = map(int, compute_capability.split("."))
+    for kernel in kernels:
+        kind, _, number = kernel.partition("_")
+        digits = number.rstrip("af")
+        known = (int(digits[:-1]), int(digits[-1]))
+        if known <= (major, minor) and (kind == "compute" or known[0] == major):
+            return True
+    return False

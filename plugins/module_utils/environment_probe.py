@@ -1,0 +1,147 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program for the interpreter of a Python environment: say what the environment's framework can really do.
+
+    python -I environment_probe.py FRAMEWORK NAME=VALUE...
+
+FRAMEWORK is pytorch, tensorflow or jax; each NAME=VALUE is an environment variable that the interpreter should have.
+It needs nothing of gpulab and prints one line of JSON at its end, see probe().
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SIZE = 256  # of the matrices: their products are whole numbers below 2**24, which every float32 unit adds up exactly
+
+
+def probe(framework: str, variables: dict[str, str]) -> dict[str, Any]:
+    """Return what was found.
+
+    python, version, cuda: versions; cuda is what the framework was built for, None for a build without CUDA.
+    architectures: what its kernels are compiled for, such as sm_90; None where the framework does not tell.
+    gpus: the GPUs that it sees, each with name, compute_capability and matmul, whether it computes what the CPU does.
+    cpu_matmul: whether the CPU's product is right. unset: the variables that are not as they should be.
+    failure: why the framework cannot be imported; gpu_failure: why its GPUs cannot be used. seconds: the import's.
+    """
+    found: dict[str, Any] = {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "unset": sorted(name for name, value in variables.items() if os.environ.get(name) != value),
+        "failure": None,
+    }
+    started = time.monotonic()
+    answers = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax}[framework]()
+    try:
+        found.update(next(answers), seconds=round(time.monotonic() - started, 1), gpus=[], gpu_failure=None)
+    except Exception as error:  # noqa: BLE001 - a broken environment raises anything
+        return {**found, "failure": _told(error)}
+    try:
+        found["gpus"] = next(answers)
+    except Exception as error:  # noqa: BLE001 - so does a broken driver
+        found["gpu_failure"] = _told(error)
+    return found
+
+
+def _told(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".strip().rstrip(":")
+
+
+def _matrices() -> tuple[list[list[float]], list[list[float]], list[float]]:
+    """Return two matrices of small whole numbers, and the first row of their product."""
+    left = [[float((3 * row + 5 * column) % 8) for column in range(SIZE)] for row in range(SIZE)]
+    right = [[float((7 * row + column) % 8) for column in range(SIZE)] for row in range(SIZE)]
+    return left, right, [sum(left[0][k] * right[k][column] for k in range(SIZE)) for column in range(SIZE)]
+
+
+def pytorch() -> Any:
+    """Yield what the build of PyTorch is, then its GPUs."""
+    import torch  # noqa: PLC0415 - the import is what is tried
+
+    left, right, first_row = _matrices()
+    a, b = torch.tensor(left), torch.tensor(right)
+    product = a @ b
+    cuda = torch.version.cuda
+    yield {
+        "version": torch.__version__,
+        "cuda": cuda,
+        "architectures": torch.cuda.get_arch_list() if cuda and torch.cuda.is_available() else None,
+        "cpu_matmul": product[0].tolist() == first_row,
+    }
+    if cuda and not torch.cuda.is_available():
+        torch.cuda.init()  # raises with the reason
+    yield [
+        {
+            "name": torch.cuda.get_device_name(gpu),
+            "compute_capability": "{}.{}".format(*torch.cuda.get_device_capability(gpu)),
+            "matmul": torch.equal((a.to(f"cuda:{gpu}") @ b.to(f"cuda:{gpu}")).cpu(), product),
+        }
+        for gpu in range(torch.cuda.device_count() if cuda else 0)
+    ]
+
+
+def tensorflow() -> Any:
+    """Yield what the build of TensorFlow is, then its GPUs."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf  # noqa: PLC0415
+
+    left, right, first_row = _matrices()
+    build = tf.sysconfig.get_build_info()
+    with tf.device("/CPU:0"):
+        product = tf.linalg.matmul(left, right).numpy()
+    yield {
+        "version": tf.__version__,
+        "cuda": build.get("cuda_version") if build.get("is_cuda_build") else None,
+        "architectures": build.get("cuda_compute_capabilities"),
+        "cpu_matmul": product[0].tolist() == first_row,
+    }
+    gpus = []
+    for number, gpu in enumerate(tf.config.list_physical_devices("GPU")):
+        details = tf.config.experimental.get_device_details(gpu)
+        with tf.device(f"/GPU:{number}"):
+            same = bool((tf.linalg.matmul(left, right).numpy() == product).all())
+        capability = ".".join(map(str, details["compute_capability"]))
+        gpus.append({"name": details["device_name"], "compute_capability": capability, "matmul": same})
+    yield gpus
+
+
+def jax() -> Any:
+    """Yield what the build of JAX is, then its GPUs."""
+    from importlib.metadata import distributions  # noqa: PLC0415
+
+    import jax  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415
+
+    left, right, first_row = _matrices()
+    a, b = np.array(left, np.float32), np.array(right, np.float32)
+    with jax.default_device(jax.devices("cpu")[0]):
+        product = np.asarray(jax.numpy.matmul(a, b))
+    plugins = [str(one.metadata["Name"]) for one in distributions()]
+    majors = [name.split("cuda")[1].split("-")[0] for name in plugins if name.startswith("jax-cuda")]
+    yield {
+        "version": jax.__version__,
+        "cuda": max(majors, default=None),
+        "architectures": None,
+        "cpu_matmul": product[0].tolist() == first_row,
+    }
+    gpus = []
+    for gpu in jax.devices("cuda") if majors else []:
+        same = bool((np.asarray(jax.numpy.matmul(jax.device_put(a, gpu), jax.device_put(b, gpu))) == product).all())
+        gpus.append({"name": gpu.device_kind, "compute_capability": gpu.compute_capability, "matmul": same})
+    yield gpus
+
+
+if __name__ == "__main__":
+    # What libraries print goes to standard error, so that the answer alone is on standard output.
+    answer_to = os.dup(1)
+    os.dup2(2, 1)
+    answer = probe(sys.argv[1], dict(pair.split("=", 1) for pair in sys.argv[2:]))
+    os.write(answer_to, json.dumps(answer).encode() + b"\n")

@@ -1,0 +1,105 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Try the Python environments of a node, each with its own interpreter."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: environment_proof
+short_description: Try the Python environments of a node, each with its own interpreter
+version_added: 0.2.0
+author: The gpulab founders (@gpulab)
+description:
+  - Has the interpreter of each environment that M(gpulab.node.venv_environments) made import its framework, multiply
+    matrices on the CPU and on each GPU, and tell what it is built for.
+  - Changes nothing and never hangs; an environment that gives no answer in time is killed.
+  - M(gpulab.node.verify) judges what was found.
+options:
+  directory:
+    description: Where the environments are.
+    type: path
+    default: /opt/venvs
+  timeout:
+    description: Seconds that each environment has.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+    description: The same with and without, since nothing is changed.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+  facts:
+    support: full
+    description: Returns C(ansible_facts).
+  platform:
+    support: full
+    description: Where it runs.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Try the Python environments
+  gpulab.node.environment_proof:
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: The facts, below the key C(gpulab_environments).
+  returned: always
+  type: dict
+  contains:
+    gpulab_environments:
+      description:
+        - For each environment its C(name), what is C(expected) of it, and the C(answer) of its interpreter, null where
+          it gave none.
+      returned: always
+      type: list
+      elements: dict
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import files, venv
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job
+from ansible_collections.gpulab.node.plugins.module_utils.venv_host import probe_source
+
+
+def attempt(link: Path, seconds: float) -> dict[str, Any]:
+    """Return {name, expected, answer} of the environment that a link names."""
+    found: dict[str, Any] = {"name": link.name, "expected": None, "answer": None}
+    try:
+        expected = json.loads(files.read(link / venv.RECORD))["expected"]
+    except ValueError:  # it was cut off
+        return found
+    found["expected"] = expected
+    if expected["framework"]:
+        pairs = [f"{name}={value}" for name, value in sorted(expected["variables"].items())]
+        python = str(link / "bin" / "python")
+        output = Job([python, "-I", "-c", probe_source(), expected["framework"], *pairs], seconds).output()
+        found["answer"] = json.loads(output) if output else None
+    return found
+
+
+def main() -> None:
+    """Try one after the other, for each wants the GPUs' memory for itself."""
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "default": "/opt/venvs"},
+            "timeout": {"type": "int", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    links = [path for path in sorted(Path(module.params["directory"]).glob("*")) if path.is_symlink()]
+    found = [attempt(link, module.params["timeout"]) for link in links]
+    module.exit_json(changed=False, ansible_facts={"gpulab_environments": found})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What the checks of environments say where nothing is wrong, or nothing can be said."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.environments import _runs
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+
+from . import nodes
+from .environment_faults import ANSWER, EXPECTED, environment
+
+
+def found(facts, plan=None):
+    """Return severity and reason of each check of environments."""
+    results = verify(nodes.node(facts, plan))
+    return {r.id: (r.severity, r.reason or r.summary) for r in results if r.id.startswith("environment")}
+
+
+@pytest.fixture
+def facts():
+    return {**nodes.healthy("l40s"), "environments": [environment()]}
+
+
+def test_an_environment_that_works_is_proven(facts):
+    assert [severity for severity, _why in found(facts).values()] == ["ok"] * 3
+
+
+def test_without_a_gpu_the_rest_is_proven(facts):
+    facts["nvml"]["gpus"] = []
+    facts["environments"] = [environment(gpus=[], gpu_failure="RuntimeError: no driver", architectures=None)]
+    assert found(facts)["environments"][0] == "ok"
+    assert found(facts)["environment-gpus"] == ("skipped", "no GPU")
+
+
+def test_simulated_gpus_compute_nothing(facts):
+    facts["simulated"] = "simulated L40S"
+    facts["environments"] = [environment(gpus=[], gpu_failure="RuntimeError: no driver")]
+    assert found(facts)["environment-gpus"] == ("skipped", "the GPUs are simulated")
+
+
+def test_a_build_without_cuda_that_is_planned_is_right(facts):
+    facts["environments"] = [
+        {"name": "lean", "expected": {**EXPECTED, "cuda": None}, "answer": {**ANSWER, "cuda": None, "gpus": []}}
+    ]
+    assert found(facts)["environments"][0] == "ok"
+    assert found(facts)["environment-gpus"][0] == "skipped"
+
+
+def test_an_environment_of_the_plan_that_is_not_there_is_a_fault(facts):
+    results = verify(nodes.node(facts, {"environments": [{"name": "vision"}, {"name": "speech"}]}))
+    assert [r.summary for r in results if r.id == "environments" and r.severity == "fail"] == [
+        "the environment speech of the plan is not there"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "capability", "expected"),
+    [
+        (["sm_86"], "8.9", True),
+        (["sm_90"], "8.9", False),
+        (["sm_80"], "9.0", False),
+        (["sm_80", "compute_80"], "12.0", True),
+        (["sm_90a", "sm_100"], "10.0", True),
+        (["sm_100"], "12.0", False),
+    ],
+)
+def test_kernels_run_on_their_major_version_and_ptx_on_all_later(kernels, capability, expected):
+    assert _runs(kernels, capability) is expected

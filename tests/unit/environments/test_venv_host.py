@@ -1,0 +1,211 @@
+"""Environments are built by the real uv, beside the former ones, and are taken into use only where they work."""
+
+import json
+import re
+import subprocess
+import time
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import venv
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+
+
+def test_an_environment_is_built_and_found_as_it_is_wanted(lab):
+    assert lab.venvs.build("lab") is None
+    assert lab.make("beta") == {"alpha": "1.0", "beta": "1.0"}
+    assert lab.python("import alpha; print(alpha.version)") == "1"
+    assert venv.reasons(lab.venvs.build("lab"), lab.wish("beta")) == []
+    assert lab.venvs.names() == ["lab"]
+
+
+def test_its_variables_are_set_where_the_user_has_not(lab):
+    lab.make("alpha", variables={"GROWTH": "true"})
+    assert lab.python("import os; print(os.environ['GROWTH'])") == "true"
+    argv = [str(lab.root / "lab/bin/python"), "-c", "import os; print(os.environ['GROWTH'])"]
+    assert subprocess.check_output(argv, env={"GROWTH": "false"}, text=True) == "false\n"
+
+
+def test_a_change_is_foreseen_with_its_versions_and_leaves_nothing(lab, tmp_path):
+    lab.make("alpha<2")
+    before = sorted(lab.root.rglob("*"))
+    (tmp_path / "scratch").mkdir()
+
+    def call(argv):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    after = lab.venvs.foresee(lab.wish("gamma"), call, tmp_path / "scratch")
+    assert venv.steps(lab.venvs.packages("lab"), after) == {
+        "added": {"gamma": "1.0"},
+        "removed": {},
+        "changed": {"alpha": ["1.0", "2.0"]},
+    }
+    assert sorted(lab.root.rglob("*")) == before
+
+
+def test_versions_stay_where_they_can(lab):
+    lab.make("alpha<2")
+    assert lab.make("alpha", "torch==2.13.0")["alpha"] == "1.0"
+
+
+def test_a_job_goes_on_with_what_it_was_started_with(lab):
+    lab.make("alpha<2")
+    code = "import sys; sys.stdin.readline(); import alpha; print(alpha.version)"
+    activated = subprocess.check_output(["sh", "-c", f". {lab.root}/lab/bin/activate; command -v python"], text=True)
+    job = subprocess.Popen([activated.strip(), "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    lab.make("alpha")
+    lab.make("gamma")  # twice, so that the job's build is not merely the former one
+    assert lab.python("import alpha; print(alpha.version)") == "2"
+    assert job.communicate("go\n")[0] == "1\n"
+
+
+def test_builds_that_nobody_uses_go_but_for_the_former_one(lab):
+    for wish in ("alpha<2", "alpha", "gamma", "alpha>1"):
+        lab.make(wish)
+    assert sorted(path.name for path in (lab.root / ".builds/lab").iterdir()) == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "because"),
+    [
+        ("rm -r lab/lib/python*/site-packages/alpha*", ["alpha is gone", "alpha-1.0.dist-info is gone"]),
+        ("rm -r lab/lib/python*/site-packages/alpha", ["alpha is gone"]),
+        ("touch lab/lib/python*/site-packages/extra.py", None),
+        ("rm lab/bin/python; ln -s /usr/bin/gone lab/bin/python", ["its Python is gone"]),
+        ("rm lab/gpulab.json", ["it is not there"]),
+        ("truncate --size=40 lab/gpulab.json", ["it is not there"]),
+        ("rm lab", ["it is not there"]),
+    ],
+)
+def test_damage_is_found_and_repaired(lab, damage, because):
+    lab.make("alpha<2")
+    script = damage.replace("*/site-packages/extra.py", f"{lab.wish().python[1:]}/site-packages/extra.py")
+    subprocess.run(["sh", "-c", script.replace("python.", "python3.")], cwd=lab.root, check=True)
+    found = venv.reasons(lab.venvs.build("lab"), lab.wish("alpha<2"))
+    assert found == (because or ["extra.py is there by hand"])
+    assert lab.make("alpha<2") == {"alpha": "1.0"}
+    assert venv.reasons(lab.venvs.build("lab"), lab.wish("alpha<2")) == []
+
+
+def former_works(lab):
+    """Say that the environment is what it was, and that nothing else is left."""
+    builds = [path.name for path in (lab.root / ".builds/lab").iterdir()]
+    return lab.python("import alpha; print(alpha.version)") == "1" and builds == ["1"]
+
+
+def refused(lab, *requirements, **more):
+    """Try to change an environment that works, and return the code by which it is refused."""
+    lab.make("alpha<2")
+    with pytest.raises(Refusal) as refusal:
+        lab.make(*requirements, **more)
+    assert former_works(lab)
+    return refusal.value
+
+
+def test_packages_that_do_not_fit_together_are_refused(lab):
+    refusal = refused(lab, "beta", "gamma")
+    assert refusal.code == "E004"
+    assert re.search(r"beta.*alpha<2", refusal.cause)
+
+
+def test_a_package_that_is_nowhere_is_refused(lab):
+    assert refused(lab, "delta").code == "E004"
+
+
+def test_an_index_that_cannot_be_reached_is_refused(lab):
+    lab.make("alpha<2")
+    lab.url = "http://127.0.0.1:9"
+    with pytest.raises(Refusal) as refusal:
+        lab.make("gamma")
+    assert refusal.value.code == "E002"
+    assert "127.0.0.1:9" in refusal.value.cause
+    assert former_works(lab)
+
+
+def test_a_file_with_another_hash_is_refused(lab):
+    lock = f"alpha==2.0 --hash=sha256:{'0' * 64}\n"
+    refusal = refused(lab, lock=lock)
+    assert refusal.code == "E003"
+    assert "alpha==2.0" in refusal.cause
+
+
+def test_a_framework_that_cannot_be_imported_is_refused(lab):
+    refusal = refused(lab, "torch==2.14.0", framework="pytorch", version="2.14.0")
+    assert refusal.code == "E008"
+    assert "libcudart.so.13" in refusal.cause
+
+
+def test_a_build_without_cuda_is_refused_where_the_plan_has_one(lab):
+    refusal = refused(lab, "torch==2.13.0", framework="pytorch", version="2.13.0", cuda="12.6")
+    assert refusal.code == "E008"
+    assert "it is built for no CUDA, the plan says CUDA 12.6" in refusal.cause
+
+
+def test_a_lock_with_another_version_than_the_plan_is_refused(lab):
+    lab.make("torch==2.13.0", "alpha<2", framework="pytorch", version="2.13.0")
+    lock = (lab.root / "lab" / venv.LOCK).read_text()
+    with pytest.raises(Refusal) as refusal:
+        lab.make(lock=lock, framework="pytorch", version="2.12.0")
+    assert "pytorch is 2.13.0, the plan says 2.12.0" in refusal.value.cause
+    assert former_works(lab)
+
+
+def test_a_full_disk_is_refused(lab):
+    lab.make("alpha<2")
+    argv = lab.venvs.lock(lab.wish("gamma"))
+    lab.run(argv)
+    script = lab.venvs.make(lab.wish("gamma"))
+    limited = ["sh", "-c", f"ulimit -f 0; trap '' XFSZ; exec sh {script[1]}"]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert former_works(lab)
+
+
+def test_a_build_that_was_cut_off_is_done_over(lab):
+    lab.make("alpha<2")
+    wish = lab.wish("gamma")
+    lab.run(lab.venvs.lock(wish))
+    argv = lab.venvs.make(wish)
+    step = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    half = lab.root / ".builds/lab/2"
+    while not half.exists():
+        time.sleep(0.001)
+    step.kill()
+    step.wait()
+    assert lab.python("import alpha; print(alpha.version)") == "1"
+    assert lab.make("gamma") == {"alpha": "2.0", "gamma": "1.0"}
+    assert lab.python("import alpha; print(alpha.version)") == "2"
+
+
+def test_a_lock_makes_the_same_environment_elsewhere(lab, tmp_path):
+    first = lab.make("beta", "torch==2.13.0", framework="pytorch", version="2.13.0")
+    lock = (lab.root / "lab" / venv.LOCK).read_text()
+    lab.root = tmp_path / "elsewhere"
+    assert lab.make(lock=lock, framework="pytorch", version="2.13.0") == first == venv.locked(lock)
+    assert (lab.root / "lab" / venv.LOCK).read_text() == lock
+
+
+def test_what_somebody_else_made_is_never_touched(lab):
+    (lab.root / "lab").mkdir(parents=True)
+    with pytest.raises(Refusal) as refusal:
+        lab.venvs.build("lab")
+    assert refusal.value.code == "E001"
+
+
+def test_an_environment_is_removed_but_not_while_it_is_used(lab):
+    lab.make("alpha")
+    job = subprocess.Popen([str(lab.root / "lab/bin/python"), "-c", "input()"], stdin=subprocess.PIPE)
+    with pytest.raises(Refusal) as refusal:
+        lab.venvs.remove("lab")
+    assert refusal.value.code == "E010"
+    assert str(job.pid) in refusal.value.cause
+    job.communicate(b"\n")
+    lab.venvs.remove("lab")
+    assert lab.venvs.names() == []
+    assert list((lab.root / ".builds").iterdir()) == []
+
+
+def test_the_record_says_what_the_proof_expects(lab):
+    lab.make("torch==2.13.0", framework="pytorch", version="2.13.0")
+    expected = json.loads((lab.root / "lab" / venv.RECORD).read_text())["expected"]
+    assert (expected["framework"], expected["version"], expected["cuda"]) == ("pytorch", "2.13.0", None)
