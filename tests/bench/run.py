@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -42,9 +43,26 @@ def planning() -> dict[str, float]:
     return json.loads(output)
 
 
+def environments() -> dict[str, float]:
+    """Return what finding ten environments of 300 packages as they are wanted costs, against a ping."""
+    with tempfile.TemporaryDirectory() as directory:
+        make = [sys.executable, "tests/bench/environments.py", directory]
+        options = subprocess.run(make, cwd=ROOT, check=True, capture_output=True, text=True, timeout=300).stdout
+        local = ["ansible", "-i", "localhost,", "-c", "local", "localhost"]
+        local += ["-e", f"ansible_python_interpreter={sys.executable}"]
+        found = seconds([*local, "-m", "gpulab.node.venv_environments", "-a", options.strip()])
+        ping = seconds([*local, "-m", "ansible.builtin.ping"])
+    return {"venv_environments (s)": found, "-m ping (s)": ping, "difference (s)": found - ping}
+
+
 def main() -> None:
     """Run the benchmarks and print them."""
-    for title, benchmark in (("no-op site.yml", no_op_site), ("plan of 1,000 hosts", planning)):
+    benchmarks = {
+        "no-op site.yml": no_op_site,
+        "plan of 1,000 hosts": planning,
+        "10 environments of 300 packages": environments,
+    }
+    for title, benchmark in benchmarks.items():
         print(f"== {title}", flush=True)
         for name, value in benchmark().items():
             print(f"   {name:34} {value:.2f}", flush=True)

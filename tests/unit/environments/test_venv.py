@@ -9,8 +9,8 @@ WANTED = venv.Wanted("lab", "3.11", ("torch==2.13.0",), "https://mirror.example/
 
 # What uv 0.13.9 printed on a machine, in parts.
 CONFLICT = """error: No solution found when resolving dependencies
-  cause: Because torch==2.13.0 depends on sympy>=1.13.3 and you require torch==2.13.0, we can conclude that you require \
-sympy>=1.13.3.
+  cause: Because torch==2.13.0 depends on sympy>=1.13.3 and you require torch==2.13.0, we can conclude that you \
+require sympy>=1.13.3.
          And because you require sympy==1.10, we can conclude that your requirements are unsatisfiable.
 """
 UNREACHABLE = """error: Request failed after 3 retries in 5.9s
@@ -60,7 +60,9 @@ def test_failures_are_told_apart(printed, code, says):
 
 
 def test_a_lock_is_read():
-    text = "# python 3.11\nAlpha_x==1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\ntorch==2.13.0+cpu --hash=sha256:22\n"
+    text = (
+        "# note\nAlpha_x==1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\ntorch==2.13.0+cpu --hash=sha256:22\n"
+    )
     assert venv.locked(text) == {"alpha-x": "1.0", "torch": "2.13.0+cpu"}
 
 
