@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def small(host):
 
 def test_the_framework_works_in_its_environment(host, framework):
     name, kind, version = framework
-    (found,) = task(host, "gpulab.node.environment_proof")["ansible_facts"]["gpulab_environments"]
+    (found,) = task(host, "gpulab.node.environment_proof", timeout=300)["ansible_facts"]["gpulab_environments"]
     assert (found["name"], found["expected"]["framework"]) == (name, kind)
     answer = found["answer"]
     assert (answer["failure"], answer["cuda"], answer["cpu_matmul"]) == (None, None, True)
@@ -81,7 +80,6 @@ def test_an_environment_is_changed_exported_and_made_again_from_its_lock(host, s
     (change,) = changed["environments"]
     assert change["changed"] == {"six": ["1.16.0", "1.17.0"]}
     assert set(change["removed"]) == {"packaging"}
-    assert re.search(r"^six 1.16.0$", changed["diff"][0]["before"], re.MULTILINE)
     lock = host.file("/srv/venvs/small/gpulab.lock").content_string
     again = environments(host, {**small, "requirements": [], "lock": lock}, directory="/srv/elsewhere")
     assert again["environments"][0]["added"] == {"six": "1.17.0"}

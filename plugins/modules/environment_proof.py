@@ -22,9 +22,9 @@ options:
     type: path
     default: /opt/venvs
   timeout:
-    description: Seconds that each environment has.
+    description: Seconds that each environment has. A framework that is read for the first time takes its time.
     type: int
-    default: 120
+    default: 300
 attributes:
   check_mode:
     support: full
@@ -92,7 +92,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "default": "/opt/venvs"},
-            "timeout": {"type": "int", "default": 120},
+            "timeout": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
     )
