@@ -1,12 +1,15 @@
 #!/bin/sh
 # Make sure node images exist and print their tags, one line each.
 #   lab/images.sh bookworm/rtx4090-2 trixie/none       release/model of tests/sim/models, or none for a node without GPU
+# A release in lab/stand-ins is Debian trixie that says it is another system.
 # Debian's base image is pulled where a registry answers, else made from the machine's own Debian mirror. Each image is
 # tagged with a hash of its recipe and built once.
 set -eu
 cd "$(dirname "$0")/.."
 export DOCKER_BUILDKIT=0  # the builder that every engine has
 
+stands_in() { [ -e "lab/stand-ins/$1" ]; }
+debian() { if stands_in "$1"; then echo trixie; else echo "$1"; fi; }
 exists() { docker image inspect "$1" >/dev/null 2>&1; }
 hash() { cat "$@" | sha256sum | cut -c1-12; }
 
@@ -29,6 +32,13 @@ bare_image() {  # release, tag: a machine without GPU
         docker build --quiet --file lab/Containerfile --build-arg BASE="gpulab-base:$1" --tag "$2" - >/dev/null
 }
 
+stand_in_image() {  # release, tag: a machine that says it is another system
+    exists "$2" && return
+    printf 'images: building %s\n' "$2" >&2
+    tar -c lab/stand-ins | docker build --quiet --file lab/stand-ins/Containerfile --tag "$2" \
+        --build-arg BASE="$(tag_of trixie/none)" --build-arg RELEASE="$1" - >/dev/null
+}
+
 gpu_image() {  # bare tag, model, tag: the same machine with a simulated GPU
     exists "$3" && return
     printf 'images: building %s\n' "$3" >&2
@@ -41,19 +51,22 @@ gpu_image() {  # bare tag, model, tag: the same machine with a simulated GPU
 
 tag_of() {  # release/model
     release=${1%/*} model=${1#*/}
-    bare="gpulab-node:$release-$(hash lab/Containerfile lab/ssh-host-keys.service lab/images.sh)"
+    recipe="lab/Containerfile lab/ssh-host-keys.service lab/images.sh"
+    stands_in "$release" && recipe="$recipe lab/stand-ins/Containerfile lab/stand-ins/$release"
+    bare="gpulab-node:$release-$(hash $recipe)"
     if [ "$model" = none ]; then echo "$bare"; else
         echo "$bare-$model-$(hash $(git ls-files tests/sim | sort))"
     fi
 }
 
-releases=$(for node in "$@"; do echo "${node%/*}"; done | sort -u)
+releases=$(for node in "$@"; do debian "${node%/*}"; done | sort -u)
 pids=
 for release in $releases; do
     bare_image "$release" "$(tag_of "$release/none")" & pids="$pids $!"
 done
 for pid in $pids; do wait "$pid"; done
 for node in "$@"; do
+    stands_in "${node%/*}" && stand_in_image "${node%/*}" "$(tag_of "${node%/*}/none")"
     [ "${node#*/}" = none ] || gpu_image "$(tag_of "${node%/*}/none")" "${node#*/}" "$(tag_of "$node")"
 done
 for node in "$@"; do tag_of "$node"; done

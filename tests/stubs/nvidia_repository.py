@@ -17,10 +17,13 @@ from pathlib import Path
 from deb import Package
 from repository import fingerprint, public_key, signing_key, write_packages, write_release
 
-# Where NVIDIA has each system's packages, and what its key is called there.
-REPOSITORIES = {
-    "compute/cuda/repos/debian12/x86_64": "3bf863cc.pub",
-    "compute/cuda/repos/debian13/x86_64": "8793F200.pub",
+# What NVIDIA's key for each system is called.
+KEYS = {
+    "debian12": "3bf863cc.pub",
+    "debian13": "8793F200.pub",
+    "ubuntu2204": "3bf863cc.pub",
+    "ubuntu2404": "3bf863cc.pub",
+    "ubuntu2604": "60DF8A40.pub",
 }
 ORIGIN = {"Origin": "NVIDIA", "Label": "NVIDIA CUDA", "Architecture": "amd64"}
 MODULE = """\
@@ -41,13 +44,30 @@ DEST_MODULE_LOCATION[0]="/updates/dkms"
 AUTOINSTALL="yes"
 """
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+PERSISTENCED = {"files": {"/lib/systemd/system/nvidia-persistenced.service": UNIT}}
+# The user space: name, dependencies, files
+DEBIAN: list[tuple[str, str, dict[str, dict[str, str]]]] = [
+    ("nvidia-kernel-support", "", {}),
+    ("nvidia-driver-cuda", "libcuda1 libnvidia-ml1 nvidia-modprobe nvidia-persistenced", {}),
+    ("libcuda1", "libnvidia-ptxjitcompiler1", {}),
+    ("libnvidia-ptxjitcompiler1", "", {}),
+    ("libnvidia-ml1", "", {}),
+    ("nvidia-modprobe", "", {}),
+    ("nvidia-persistenced", "", PERSISTENCED),
+]
+UBUNTU: list[tuple[str, str, dict[str, dict[str, str]]]] = [
+    ("nvidia-kernel-common", "", {}),
+    ("nvidia-headless-no-dkms-open", "libnvidia-compute nvidia-compute-utils", {}),
+    ("libnvidia-compute", "nvidia-kernel-common", {}),
+    ("nvidia-compute-utils", "", PERSISTENCED),
+]
 # What the real pinning package does: a record that holds every package of the driver at one version.
 PINNING = "Package: libcuda1 libnvidia-* nvidia-*\nPin: version {version}-*\nPin-Priority: 1000\n"
 
 
-def driver(version: str) -> list[Package]:
-    """Return the packages of one driver version, with the dependencies that matter to APT."""
-    full = f"{version}-1"
+def driver(version: str, system: str) -> list[Package]:
+    """Return the packages of one driver version for a system, with the dependencies that matter to APT."""
+    full = f"{version}-1ubuntu1" if system.startswith("ubuntu") else f"{version}-1"
 
     def package(name: str, needs: str = "", **parts: dict[str, str]) -> Package:
         depends = ", ".join(f"{need} (= {full})" if need != "dkms" else need for need in needs.split())
@@ -62,8 +82,8 @@ def driver(version: str) -> list[Package]:
             files={"/etc/apt/preferences.d/nvidia-driver-pinning": PINNING.format(version=version)},
         ),
         package(
-            "nvidia-kernel-open-dkms",
-            "dkms nvidia-kernel-support",
+            "nvidia-dkms-open" if system.startswith("ubuntu") else "nvidia-kernel-open-dkms",
+            "dkms nvidia-kernel-common" if system.startswith("ubuntu") else "dkms nvidia-kernel-support",
             files={
                 f"{source}/dkms.conf": DKMS.format(version=version),
                 f"{source}/Makefile": "obj-m := nvidia.o\n",
@@ -74,13 +94,14 @@ def driver(version: str) -> list[Package]:
                 "prerm": f"#!/bin/sh\ndkms remove -m nvidia -v {version} --all || :\n",
             },
         ),
-        package("nvidia-kernel-support"),
-        package("nvidia-driver-cuda", "libcuda1 libnvidia-ml1 nvidia-modprobe nvidia-persistenced"),
-        package("libcuda1", "libnvidia-ptxjitcompiler1"),
-        package("libnvidia-ptxjitcompiler1"),
-        package("libnvidia-ml1"),
-        package("nvidia-modprobe"),
-        package("nvidia-persistenced", files={"/lib/systemd/system/nvidia-persistenced.service": UNIT}),
+        package("nvidia-fabricmanager", files={"/lib/systemd/system/nvidia-fabricmanager.service": UNIT}),
+        package("libnvidia-nscq"),
+        *(
+            [
+                package(name, needs, **files)
+                for name, needs, files in (UBUNTU if system.startswith("ubuntu") else DEBIAN)
+            ]
+        ),
     ]
 
 
@@ -88,11 +109,11 @@ def main() -> None:
     """Write the repository of every system, signed by one key."""
     root = Path(sys.argv[1])
     altered = Package("nvidia-altered", "1.0-1", {})
-    packages = [package for version in sys.argv[2:] for package in driver(version)]
-    packages += [altered, Package("libc6", "99.0-1", {})]
     with signing_key("Stub of NVIDIA") as home:
-        for path, key in REPOSITORIES.items():
-            repository = root / path
+        for system, key in KEYS.items():
+            repository = root / "compute/cuda/repos" / system / "x86_64"
+            packages = [package for version in sys.argv[2:] for package in driver(version, system)]
+            packages += [altered, Package("libc6", "99.0-1", {})]
             index = write_packages(repository, ".", packages)
             write_release(repository, ORIGIN, {"Packages": index}, home)
             deb = repository / altered.file_name

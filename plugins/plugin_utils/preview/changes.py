@@ -14,11 +14,12 @@ Results = dict[str, dict[str, Any]]
 Change = dict[str, Any]
 
 READING = "__plan_facts"
+INSTALL = "__nvidia_driver_install"
 TRANSACTIONS = (
     "__nvidia_driver_headers",
     "__nvidia_driver_conflicts",
     "__nvidia_driver_pinning",
-    "__nvidia_driver_install",
+    INSTALL,
 )
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
@@ -95,10 +96,11 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nvidia_driver_repository": ("nvidia_driver", files),
     TRANSACTIONS[2]: ("nvidia_driver", None),
     "__nvidia_driver_upgrades": ("nvidia_driver", files),
-    TRANSACTIONS[3]: ("nvidia_driver", None),
+    INSTALL: ("nvidia_driver", None),
     MODULES: ("nvidia_driver", modules),
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),
+    "__nvidia_driver_fabric_unit": ("nvidia_driver", unit),
     "__nccl_settings": ("nccl", files),
     "__nccl_files": ("nccl", files),
     "__environments_packages": ("environments", packages),
@@ -110,7 +112,7 @@ def changes(results: Results) -> list[Change]:
     """Return {role, action, objects} for each kind of change, in the order in which the roles run."""
     found: list[Change] = []
     for name, (role, read) in TASKS.items():
-        if name == TRANSACTIONS[-1]:
+        if name == INSTALL:
             found += _changes(role, transaction(results).actions())
         result = results.get(name, {})
         if read and not result.get("skipped") and not result.get("failed"):

@@ -130,4 +130,4 @@ def not_carried_out(plan: dict[str, Any]) -> list[str]:
     toolkit = plan["container_toolkit"]
     if toolkit["engines"]:
         parts.append(f"NVIDIA Container Toolkit {toolkit['version']} for {', '.join(toolkit['engines'])}")
-    return parts + (["Fabric Manager"] if plan["fabric_manager"]["needed"] else [])
+    return parts

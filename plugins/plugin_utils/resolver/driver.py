@@ -28,6 +28,7 @@ def plan(case: Case) -> dict[str, Any]:
     why_version = source.check_version(case, branch, version)
     source.check_secure_boot(case, origin)
     conflicting = conflicts.find(case, origin.name, branch, version) if origin.record else []
+    held, why_held = _hold(case, origin, build_for)
     return {
         "source": origin.name,
         "branch": branch,
@@ -36,9 +37,22 @@ def plan(case: Case) -> dict[str, Any]:
         "kernel_modules": modules,
         **origin.packages(case, branch, version, modules, build_for),
         "conflicting_packages": conflicting,
-        "hold": case.catalog.driver_packages if case.platform["family"] == "debian" else [],
+        "hold": held,
         "kernels": build_for,
         "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
         "persistence": bool(case.gpus),
-        "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels],
+        "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
+
+
+def _hold(case: Case, origin: source.Source, build_for: list[str]) -> tuple[list[str], list[str]]:
+    """Return names and globs of the packages that only gpulab upgrades, and what is to be said about it."""
+    if case.platform["family"] != "debian":
+        return [], []
+    if not origin.signed:
+        return case.catalog.driver_packages, []
+    # A kernel that comes without modules of the held driver would boot without a driver.
+    series = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
+    metapackages = [f"{prefix}-{one}" for one in series for prefix in ("linux", "linux-image", "linux-headers")]
+    because = "Its modules fit one kernel: that is held with the driver, and upgraded with it by gpulab."
+    return [*case.catalog.driver_packages, *metapackages], [because]

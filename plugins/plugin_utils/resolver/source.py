@@ -62,7 +62,7 @@ class Source:
         if self.signed:
             pattern = names["signed_package"][kernel_modules]
             known = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
-            packages += [pattern.format(series=series, **values) for series in known if series]
+            packages += [pattern.format(series=series, **values) for series in known]
         installed = {package["name"] for package in case.facts["driver"]["packages"]}
         other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
         pin = names.get("pin_package", "").format(**values)
@@ -98,9 +98,10 @@ def choose(case: Case) -> tuple[Source, list[str]]:
     record = case.platform["driver_sources"].get(name)
     if record is None or not _serves_architecture(case, record):
         raise refuse("P009", source=name, system=f"{case.platform['name']} on {case.architecture}")
-    signed = name == "distribution" and _secure_boot(case) and "signed_package" in record["package_sets"][0]
+    signed = name == "distribution" and _has_signed_modules(case, record)
     owner = case.platform["name"] if name == "distribution" else f"NVIDIA's repository for {case.platform['name']}"
-    return Source(name, owner, tuple(record["branches"]), record, signed), [why]
+    because = [why, "Its modules are built and signed by the distribution: no DKMS."] if signed else [why]
+    return Source(name, owner, tuple(record["branches"]), record, signed), because
 
 
 def check_version(case: Case, branch: str, version: str) -> list[str]:
@@ -166,6 +167,12 @@ def _default(case: Case) -> tuple[str, str]:
 def _serves_architecture(case: Case, record: dict[str, Any]) -> bool:
     name = record["repository"]
     return name is None or case.architecture in case.catalog.repositories[name]["architectures"]
+
+
+def _has_signed_modules(case: Case, record: dict[str, Any]) -> bool:
+    """Tell whether the distribution signs modules, and for every kernel of the node."""
+    build_for, _why = kernels.to_build_for(case)
+    return "signed_package" in record["package_sets"][0] and all(kernels.series(case, one) for one in build_for)
 
 
 def _secure_boot(case: Case) -> bool:

@@ -97,6 +97,30 @@ DRIVERS = {
             ],
         },
     ),
+    "ubuntu's own, signed for every kernel": (
+        facts("ubuntu-24.04", kernels=[kernel("6.8.0-51-generic"), kernel("6.8.0-1021-aws")], running="6.8.0-1021-aws"),
+        {"nvidia_driver_source": "distribution"},
+        {
+            "dkms_module": None,
+            "build_packages": [],
+            "header_packages": [],
+            "packages": [
+                "nvidia-headless-no-dkms-595-server-open",
+                "nvidia-utils-595-server",
+                "linux-modules-nvidia-595-server-open-generic",
+                "linux-modules-nvidia-595-server-open-aws",
+            ],
+        },
+    ),
+    "ubuntu's own, for a kernel of nobody's": (
+        facts("ubuntu-24.04", running="6.19.1+custom"),
+        {"nvidia_driver_source": "distribution"},
+        {
+            "dkms_module": "nvidia",
+            "packages": ["nvidia-headless-595-server-open", "nvidia-utils-595-server"],
+            "hold": catalog.load().driver_packages,
+        },
+    ),
     "ubuntu names up to 580": (
         facts("ubuntu-24.04", [V100]),
         {},
@@ -143,6 +167,12 @@ def test_packages_of_another_driver_are_named_and_removed_only_where_allowed(giv
 def test_what_can_stay_stays(given, package):
     driver = plan(installed(package), nvidia_driver_remove_conflicting=True, **given)["driver"]
     assert driver["conflicting_packages"] == []
+
+
+def test_a_kernel_is_held_with_the_modules_that_fit_no_other():
+    driver = plan(facts("ubuntu-24.04"), nvidia_driver_source="distribution")["driver"]
+    assert driver["hold"][-3:] == ["linux-generic", "linux-image-generic", "linux-headers-generic"]
+    assert "upgraded with it by gpulab" in " ".join(driver["because"])
 
 
 def test_cuda_beside_the_distributions_driver_takes_no_driver_of_nvidia():

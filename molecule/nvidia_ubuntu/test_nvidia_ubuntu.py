@@ -1,0 +1,143 @@
+"""The driver on stand-ins for Ubuntu: Debian nodes that say they are Ubuntu, and stub packages under Ubuntu's names."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
+INVENTORIES = [Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / part for part in ("inventory", "lab/inventory")]
+VERSION = "595.91.07"
+SIGNED = "linux-modules-nvidia-595-server-open"
+OF_UBUNTU = {
+    "nvidia-headless-no-dkms-595-server-open",
+    "nvidia-utils-595-server",
+    "libnvidia-compute-595-server",
+    "nvidia-compute-utils-595-server",
+    "nvidia-kernel-common-595-server",
+    f"{SIGNED}-generic",
+    f"{SIGNED}-6.8.0-51-generic",
+}
+OF_NVIDIA = {
+    f"nvidia-driver-pinning-{VERSION}",
+    "nvidia-dkms-open",
+    "nvidia-headless-no-dkms-open",
+    "nvidia-kernel-common",
+    "libnvidia-compute",
+    "nvidia-compute-utils",
+}
+FABRIC = {"nvidia-fabricmanager", "libnvidia-nscq"}
+EXPECTED = {"ubuntu2204": OF_NVIDIA, "ubuntu2404": OF_UBUNTU, "ubuntu2604": OF_NVIDIA | FABRIC}
+REPOSITORY_FILES = [
+    "/etc/apt/keyrings/gpulab-nvidia-cuda.asc",
+    "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources",
+    "/etc/apt/preferences.d/zz-gpulab-nvidia-cuda.pref",
+]
+
+
+@pytest.fixture
+def name(host):
+    return host.backend.host
+
+
+@pytest.fixture
+def only(name):
+    """Return a function that skips the test on any other node."""
+    return lambda wanted: name == wanted or pytest.skip(f"for {wanted}")
+
+
+def converge(name, *options, **variables):
+    """Run the scenario's converge on one node; return (exit status, output)."""
+    sources = [f"--inventory={inventory}" for inventory in INVENTORIES]
+    playbook = PROJECT / "molecule/nvidia_repository/converge.yml"
+    argv = [Path(sys.executable).with_name("ansible-playbook"), *sources, f"--limit={name}", *options, playbook]
+    done = subprocess.run([*argv, "-e", json.dumps(variables)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def driver(host):
+    """Return the installed packages of the driver."""
+    listing = host.check_output("dpkg-query --show --showformat='${db:Status-Status} ${Package}\\n'")
+    found = (line.split() for line in listing.splitlines())
+    return {name for status, name in found if "nvidia" in name and status == "installed"}
+
+
+def test_the_node_is_a_stand_in_and_says_so(host):
+    assert "stand-in: Debian" in host.file("/etc/os-release").content_string
+
+
+def test_the_drivers_packages_are_installed_and_no_others(host, name):
+    assert driver(host) == EXPECTED[name]
+
+
+def test_all_of_them_are_on_hold(host, name):
+    assert EXPECTED[name] <= set(host.check_output("apt-mark showhold").split())
+
+
+def test_signed_modules_need_no_dkms(host, only):
+    only("ubuntu2404")
+    assert not host.package("dkms").is_installed
+    assert not host.package("gcc").is_installed
+    assert host.file("/lib/modules/6.8.0-51-generic/kernel/nvidia-595srv-open/nvidia.ko").exists
+
+
+def test_nvidias_module_is_built_for_the_kernel(host, name):
+    if name == "ubuntu2404":
+        pytest.skip("its modules are built by the distribution")
+    (line,) = host.check_output("dkms status").splitlines()
+    assert line.startswith(f"nvidia/{VERSION}")
+    assert line.endswith("installed")
+
+
+def test_the_persistence_daemon_is_enabled_and_none_has_failed(host):
+    assert host.service("nvidia-persistenced").is_enabled
+    assert host.check_output("systemctl --failed --no-legend") == ""
+
+
+def test_the_fabric_manager_has_the_drivers_version_where_there_are_nvswitches(host, name):
+    if name == "ubuntu2604":
+        assert host.package("nvidia-fabricmanager").version == host.package("nvidia-dkms-open").version
+        assert host.service("nvidia-fabricmanager").is_enabled
+    else:
+        assert not host.package("nvidia-fabricmanager").is_installed
+        assert not host.file("/etc/systemd/system/nvidia-fabricmanager.service.d/gpulab.conf").exists
+
+
+def test_another_source_is_refused_and_every_package_named(host, only):
+    only("ubuntu2204")
+    before = host.check_output("dpkg --get-selections")
+    status, output = converge(
+        "ubuntu2204", nvidia_driver_source="distribution", nvidia_driver_kernels=["6.8.0-51-generic"]
+    )
+    assert status != 0
+    assert "GPULAB-P038" in output
+    assert all(name in output.replace("\n", " ") for name in OF_NVIDIA)
+    assert host.check_output("dpkg --get-selections") == before
+
+
+def test_the_source_is_changed_and_leaves_nothing_of_the_other(host, only):
+    only("ubuntu2204")
+    wishes = {
+        "nvidia_driver_source": "distribution",
+        "nvidia_driver_kernels": ["6.8.0-51-generic"],
+        "nvidia_driver_remove_conflicting": True,
+    }
+    status, output = converge("ubuntu2204", **wishes)
+    assert status == 0, output
+    assert driver(host) == OF_UBUNTU
+    assert not any(host.file(path).exists for path in REPOSITORY_FILES)
+    assert "gpulab-nvidia-cuda" not in host.check_output("apt-cache policy")
+    status, output = converge("ubuntu2204", **wishes)
+    assert "changed=0" in output, output
+
+
+def test_and_back(host, only):
+    only("ubuntu2204")
+    assert converge("ubuntu2204")[0] != 0
+    status, output = converge("ubuntu2204", nvidia_driver_remove_conflicting=True)
+    assert status == 0, output
+    assert driver(host) == OF_NVIDIA
+    assert all(host.file(path).exists for path in REPOSITORY_FILES)
