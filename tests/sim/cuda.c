@@ -3,8 +3,11 @@
  * Kernels are not interpreted: a module is searched for ".entry NAME(" and NAME must be one of KERNELS below, which
  * are computed here in C. Times are those that the settings' bandwidths give. Settings, besides those of NVML:
  *   cuda.FUNCTION = 802          that function fails with this CUresult; gpu.3.cuda.FUNCTION for one GPU
+ *   cuda.FUNCTION = HANG         that function never returns
  *   gpu.3.cuda_wrong_results     so many elements of a kernel's result are wrong
+ *   gpu.3.cuda_corrupt_copy = 1  a byte of what is copied to the host is wrong
  *   gpu.*.copy_to_device_gbs, copy_to_host_gbs, memory_gbs
+ *   rates_declared = 1           these bandwidths are meant as a GPU's: a proof may judge them
  */
 #define _GNU_SOURCE
 #include "settings.h"
@@ -13,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -55,7 +59,12 @@ static CUresult injected(int gpu, const char *function)
 {
     char key[80];
     snprintf(key, sizeof key, "cuda.%s", function);
-    return (CUresult)(gpu < 0 ? node_number(key, 0) : gpu_number(gpu, key, (double)node_number(key, 0)));
+    const char *value = gpu < 0 ? NULL : gpu_setting(gpu, key);
+    if (!value)
+        value = node_setting(key);
+    if (value && !strcmp(value, "HANG"))
+        simulate_hang();
+    return value ? (CUresult)strtol(value, NULL, 0) : CUDA_SUCCESS;
 }
 
 /* What every call that works on a GPU begins with. */
@@ -93,6 +102,7 @@ static const struct {
     {INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {710, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {SYSTEM_NOT_READY, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
     {SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
@@ -210,6 +220,18 @@ EXPORT CUresult cuDeviceGetUuid(unsigned char uuid[16], CUdevice device)
     return cuDeviceGetUuid_v2(uuid, device);
 }
 
+EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *address)
+{
+    if (!initialized)
+        return NOT_INITIALIZED;
+    for (*device = 0; *device < gpu_count(); ++*device) {
+        const char *value = gpu_setting(*device, "address");
+        if (value && !strcasecmp(value, address))
+            return injected(*device, __func__);
+    }
+    return INVALID_DEVICE;
+}
+
 EXPORT CUresult cuDeviceGetPCIBusId(char *address, int size, CUdevice device)
 {
     const char *value = gpu_setting(device, "address");
@@ -225,7 +247,8 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
-    enum { MULTIPROCESSOR_COUNT = 16, COMPUTE_MODE = 20, MAJOR = 75, MINOR = 76, CORES_PER_MULTIPROCESSOR = 128 };
+    enum { MULTIPROCESSOR_COUNT = 16, COMPUTE_MODE = 20, L2_CACHE_SIZE = 38, MAJOR = 75, MINOR = 76 };
+    enum { CORES_PER_MULTIPROCESSOR = 128, SMALL_L2 = 1 << 16 }; /* small: kernels are computed on the host */
     int major = 0, minor = 0;
     const char *capability = gpu_setting(device, "compute_capability");
     CUresult status = check_device(device, __func__);
@@ -238,6 +261,8 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
         *value = minor;
     else if (attribute == COMPUTE_MODE)
         *value = (int)gpu_number(device, "compute_mode", 0);
+    else if (attribute == L2_CACHE_SIZE)
+        *value = SMALL_L2;
     else if (attribute == MULTIPROCESSOR_COUNT)
         *value = (int)gpu_number(device, "cores", 0) / CORES_PER_MULTIPROCESSOR;
     return status;
@@ -366,6 +391,8 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
 {
     BEGIN();
     memcpy(to, (const void *)(uintptr_t)from, bytes);
+    if (bytes && gpu_number(current->gpu, "cuda_corrupt_copy", 0) != 0)
+        ((char *)to)[bytes / 2] ^= 1;
     take_time((double)bytes, "copy_to_host_gbs");
     return CUDA_SUCCESS;
 }
@@ -469,33 +496,62 @@ EXPORT CUresult cuEventDestroy_v2(CUevent event)
 
 #define ARGUMENT(type, arguments, index) (*(type *)(arguments)[index])
 
+/* What a kernel did: the array it wrote, and how many elements each of the arrays has that it moved. */
+struct work {
+    float *result;
+    unsigned count;
+    int arrays;
+};
+
 /* out[i] = a[i] + b[i], i < n */
-static float *add(void **arguments, unsigned *count)
+static struct work add(void **arguments)
 {
     const float *a = ARGUMENT(float *, arguments, 0), *b = ARGUMENT(float *, arguments, 1);
     float *out = ARGUMENT(float *, arguments, 2);
-    *count = ARGUMENT(unsigned, arguments, 3);
-    for (unsigned i = 0; i < *count; i++)
+    unsigned count = ARGUMENT(unsigned, arguments, 3);
+    for (unsigned i = 0; i < count; i++)
         out[i] = a[i] + b[i];
-    return out;
+    return (struct work){out, count, 3};
 }
 
 /* y[i] = a * x[i] + y[i], i < n */
-static float *saxpy(void **arguments, unsigned *count)
+static struct work saxpy(void **arguments)
 {
     const float *x = ARGUMENT(float *, arguments, 0);
     float *y = ARGUMENT(float *, arguments, 1), a = ARGUMENT(float, arguments, 2);
-    *count = ARGUMENT(unsigned, arguments, 3);
-    for (unsigned i = 0; i < *count; i++)
+    unsigned count = ARGUMENT(unsigned, arguments, 3);
+    for (unsigned i = 0; i < count; i++)
         y[i] = a * x[i] + y[i];
-    return y;
+    return (struct work){y, count, 3};
+}
+
+/* out[i] = a[i] + s * b[i], i < n */
+static struct work triad(void **arguments)
+{
+    float *out = ARGUMENT(float *, arguments, 0), scale = ARGUMENT(float, arguments, 3);
+    const float *a = ARGUMENT(float *, arguments, 1), *b = ARGUMENT(float *, arguments, 2);
+    unsigned count = ARGUMENT(unsigned, arguments, 4);
+    for (unsigned i = 0; i < count; i++)
+        out[i] = a[i] + scale * b[i];
+    return (struct work){out, count, 3};
+}
+
+/* *total += how many words of data are not this one, i < n */
+static struct work differing(void **arguments)
+{
+    unsigned *total = ARGUMENT(unsigned *, arguments, 0), word = ARGUMENT(unsigned, arguments, 2);
+    const unsigned *data = ARGUMENT(unsigned *, arguments, 1);
+    unsigned count = ARGUMENT(unsigned, arguments, 3);
+    for (unsigned i = 0; i < count; i++)
+        *total += data[i] != word;
+    return (struct work){NULL, count, 1};
 }
 
 static const struct kernel {
     const char *name;
-    float *(*run)(void **arguments, unsigned *count);
-} KERNELS[] = {{"add", add}, {"saxpy", saxpy}};
-enum { ARRAYS_PER_KERNEL = 3, ELEMENT = 4 };
+    struct work (*run)(void **arguments);
+} KERNELS[] = {{"add", add}, {"saxpy", saxpy}, {"triad", triad}, {"differing", differing}};
+enum { ELEMENT = 4 };
 
 EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
@@ -537,17 +593,23 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
                                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
                                void **arguments, void **extra)
 {
-    unsigned count, wrong;
     (void)shared;
     (void)stream;
     (void)extra;
     BEGIN();
     if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
         return INVALID_VALUE;
-    float *result = function->run(arguments, &count);
-    wrong = (unsigned)gpu_number(current->gpu, "cuda_wrong_results", 0);
-    for (unsigned i = 0; i < wrong && i < count; i++)
-        result[count - 1 - i] += 1;
-    take_time((double)count * ARRAYS_PER_KERNEL * ELEMENT, "memory_gbs");
+    struct work work = function->run(arguments);
+    unsigned wrong = (unsigned)gpu_number(current->gpu, "cuda_wrong_results", 0);
+    for (unsigned i = 0; work.result && i < wrong && i < work.count; i++)
+        work.result[work.count - 1 - i] += 1;
+    take_time((double)work.count * work.arrays * ELEMENT, "memory_gbs");
     return CUDA_SUCCESS;
+}
+
+/* ---- What only a simulated driver has ---- */
+
+EXPORT int gpulab_rates_declared(void)
+{
+    return node_number("rates_declared", 0) != 0;
 }

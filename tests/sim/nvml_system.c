@@ -11,16 +11,6 @@
 
 /* ---- Library and system ---- */
 
-EXPORT const char *gpulab_simulation(void)
-{
-    static char text[256];
-    settings_read();
-    const char *name = gpu_setting(0, "name");
-    snprintf(text, sizeof text, "simulated GPU (gpulab tests/sim): %s x%ld", name ? name : "none",
-             node_number("count", 0));
-    return text;
-}
-
 /* The user space of the driver that is installed now against the module loaded at boot. */
 static nvmlReturn_t compare_installed_library(void)
 {

@@ -126,8 +126,18 @@ int settings_store(int gpu, const char *key, const char *value)
     return 0;
 }
 
+__attribute__((visibility("default"))) const char *gpulab_simulation(void)
+{
+    static char text[256];
+    settings_read();
+    const char *name = gpu_setting(0, "name");
+    snprintf(text, sizeof text, "simulated GPU (gpulab tests/sim): %s x%ld", name ? name : "none",
+             node_number("count", 0));
+    return text;
+}
+
 /* Like a call into a wedged driver: only SIGKILL ends it. */
-static void hang_for_ever(void)
+void simulate_hang(void)
 {
     sigset_t all;
     sigfillset(&all);
@@ -142,7 +152,7 @@ void simulate_wait(int gpu)
     if (gpu >= 0)
         delay = gpu_number(gpu, "delay_ms", delay);
     if (node_number("hang", 0) || (gpu >= 0 && gpu_number(gpu, "hang", 0) != 0))
-        hang_for_ever();
+        simulate_hang();
     if (delay > 0) {
         struct timespec time = {(time_t)(delay / 1000), (long)(delay * 1e6) % 1000000000L};
         nanosleep(&time, NULL);

@@ -22,7 +22,13 @@ int gpu_count(void);
 /* Keep what a caller set (a power limit, persistence mode) for later readers; 0 when it was written. */
 int settings_store(int gpu, const char *key, const char *value);
 
+/* Exported by both libraries: the line by which a program knows that this is no real driver. */
+const char *gpulab_simulation(void);
+
 /* Sleep for delay_ms; never return when hang is set. gpu -1: the node's own settings only. */
 void simulate_wait(int gpu);
+
+/* Never return: only SIGKILL ends the process, as in a call into a wedged driver. */
+void simulate_hang(void);
 
 #endif
