@@ -39,34 +39,35 @@ def smoke(gpu: Gpu) -> dict[str, Any]:
     expected = array("f", (one + 2 * other for one, other in zip(a, b)))
     size = FLOAT * ELEMENTS
     out = array("f", bytes(size))
-    pointers = [gpu.allocate(size) for _array in range(3)]
-    for pointer, values in zip(pointers[1:], (a, b)):
-        gpu.to_device(pointer, ctypes.c_void_p(values.buffer_info()[0]), size)
-    gpu.triad(*pointers, 2.0, ELEMENTS)
+    sums, ones, others = (gpu.allocate(size) for _array in range(3))
+    gpu.to_device(ones, ctypes.c_void_p(a.buffer_info()[0]), size)
+    gpu.to_device(others, ctypes.c_void_p(b.buffer_info()[0]), size)
+    gpu.triad(sums, ones, others, 2.0, ELEMENTS)
     gpu.synchronize()
-    gpu.to_host(ctypes.c_void_p(out.buffer_info()[0]), pointers[0], size)
+    gpu.to_host(ctypes.c_void_p(out.buffer_info()[0]), sums, size)
     gpu.synchronize()
     wrong = 0 if out == expected else sum(one != other for one, other in zip(out, expected))
     return {"elements": ELEMENTS, "wrong": wrong}
 
 
 def copies(gpu: Gpu, size: int = COPY_BYTES) -> dict[str, Any]:
-    """Copy pinned memory to the GPU, within it and back: the best rate of several, and whether the data came back."""
+    """Copy pinned memory to the GPU, within it and back: the best rates, each byte counted once, and if it came back."""
     source, target = gpu.allocate_pinned(size), gpu.allocate_pinned(size)
     one, other = gpu.allocate(size), gpu.allocate(size)
     block = os.urandom(1 << 20)
     for offset in range(0, size, len(block)):
         ctypes.memmove(source.value + offset, block, min(len(block), size - offset))
-    best = {
-        name: size / min(gpu.milliseconds(lambda copy=copy: copy(*ends, size)) for _copy in range(COPIES)) / 1e6
-        for name, copy, ends in (
-            ("to_device_gbs", gpu.to_device, (one, source)),
-            ("on_device_gbs", gpu.on_device, (other, one)),
-            ("to_host_gbs", gpu.to_host, (target, other)),
-        )
+
+    def rate(start: Callable[[Any, Any, int], None], to: Any, origin: Any) -> float:
+        return round(size / min(gpu.milliseconds(lambda: start(to, origin, size)) for _copy in range(COPIES)) / 1e6, 2)
+
+    rates = {
+        "to_device_gbs": rate(gpu.to_device, one, source),
+        "on_device_gbs": rate(gpu.on_device, other, one),
+        "to_host_gbs": rate(gpu.to_host, target, other),
     }
     differ = ctypes.CDLL(None).memcmp(source, target, ctypes.c_size_t(size))
-    return {"bytes": size, **{name: round(rate, 2) for name, rate in best.items()}, "intact": not differ}
+    return {"bytes": size, **rates, "intact": not differ}
 
 
 class Triad:

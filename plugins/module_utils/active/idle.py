@@ -1,0 +1,38 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which GPUs nobody uses, so that a test takes nothing from anybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, Any]) -> str | None:
+    """Return why a GPU may not be tested now, or None where it is idle.
+
+    gpu and gpus are NVML's, users is the fact users_of_gpus. A process that NVML names occupies its GPU; one that only
+    has a device file open may use any of them.
+    """
+    if not isinstance(gpu.get("uuid"), str) or not isinstance(gpu.get("processes"), list):
+        return "NVML does not tell which GPU it is, or who uses it"
+    work = {entry["pid"]: entry for entry in users["who"] if not entry["service"]}
+    here = [process["pid"] for process in gpu["processes"] if process["pid"] in work]
+    if here:
+        return "in use by " + ", ".join(_named(work[pid]) for pid in here)
+    placed = {process["pid"] for each in gpus for process in _listed(each)}
+    elsewhere = [entry for pid, entry in work.items() if pid not in placed]
+    if elsewhere:
+        return f"{', '.join(map(_named, elsewhere))} has {elsewhere[0]['device']} open and may use any GPU"
+    if users["state"] == "unknown":
+        return "who uses it is hidden from this user (run as root)"
+    return "Multi-Instance GPU is on: it is not one device" if gpu["mig"].get("enabled") else None
+
+
+def _listed(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+    processes = gpu.get("processes")
+    return processes if isinstance(processes, list) else []
+
+
+def _named(entry: dict[str, Any]) -> str:
+    return f"{entry['command'] or 'a process'} (PID {entry['pid']}, user {entry['user'] or 'unknown'})"

@@ -1,0 +1,222 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All active tests of a node in one go: what is tried, in which order, and what came of it, as plain data.
+
+Only idle GPUs are loaded. GPU after GPU, so that none shares the host's memory or the power supply with another; the
+burn-in alone loads all of them together, as real work does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import facts_users, nvml
+from ansible_collections.gpulab.node.plugins.module_utils.active import cuda_driver, cuda_tests, idle, mounts, programs
+from ansible_collections.gpulab.node.plugins.module_utils.facts_kernel_log import KernelLogQuery
+from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+SCHEMA = 1
+STANDARD, BURN_IN = "standard", "burn-in"
+SAMPLE_SECONDS = 10.0
+WITHOUT_SMOKE = "the CUDA smoke test did not pass"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What to test: python has PyTorch, container_image is on the node already, mounts are directories of data.
+
+    seconds is what a test of the driver on one GPU may take, program_seconds what any other test may.
+    """
+
+    level: str = STANDARD
+    python: str | None = None
+    container_image: str | None = None
+    mounts: tuple[str, ...] = ()
+    burn_in_minutes: float = 60.0
+    seconds: float = 60.0
+    program_seconds: float = 300.0
+    cuda_library: str = cuda_driver.LIBRARY
+    nvml_library: str = nvml.LIBRARY
+
+
+def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
+    """Run all tests and return the measurements.
+
+    {"schema", "level", "simulated" (the simulator's line or None), "rates_declared", "gpus": one record for each GPU
+    that NVML lists, "all_reduce", "container", "mounts"}. A GPU's record has its identity, "tests" by name and
+    "errors" (before and after). Each test's record has "state": done, failed, late, died or skipped (with "reason").
+    """
+    before = _errors(node, wishes)
+    gpus = [_gpu(node, wishes, index) for index in range(len(_look(node, wishes)[0]))]
+    all_reduce = _all_reduce(wishes, gpus)
+    if wishes.level == BURN_IN:
+        _burn_in(wishes, gpus)
+    after = _errors(node, wishes)
+    for gpu in gpus:
+        gpu["errors"] = {"before": before.get(gpu["bus_id"]), "after": after.get(gpu["bus_id"])}
+    simulation = next((gpu.pop("simulation") for gpu in gpus if gpu.get("simulation")), None) or {}
+    return {
+        "schema": SCHEMA,
+        "level": wishes.level,
+        "simulated": simulation.get("line"),
+        "rates_declared": simulation.get("rates_declared", True),
+        "gpus": [{key: value for key, value in gpu.items() if key != "simulation"} for gpu in gpus],
+        "all_reduce": all_reduce,
+        "container": _container(wishes, gpus),
+        "mounts": [mounts.measure(path, wishes.seconds) for path in wishes.mounts],
+    }
+
+
+def _look(node: Node, wishes: Wishes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return NVML's GPUs and who uses them, as they are now."""
+    gpus = NvmlQuery(wishes.seconds, wishes.nvml_library).facts()["gpus"]
+    return gpus, facts_users.read(node, gpus, os.getpid())
+
+
+def _gpu(node: Node, wishes: Wishes, index: int) -> dict[str, Any]:
+    """Test one GPU, if it is idle at this moment."""
+    gpus, users = _look(node, wishes)
+    gpu = gpus[index] if index < len(gpus) else {"index": index}
+    record: dict[str, Any] = {key: gpu.get(key) for key in ("index", "name", "uuid", "bus_id", "device")}
+    busy = idle.why_not(gpu, gpus, users)
+    if busy:
+        return {**record, "tests": dict.fromkeys(("smoke", "copies", "memory", "matmul"), _skipped(busy))}
+    tests: dict[str, Any] = {}
+    for name, test in (("smoke", cuda_tests.smoke), ("copies", cuda_tests.copies), ("memory", cuda_tests.memory)):
+        if name == "smoke" or works({"tests": tests}):
+            tests[name] = cuda_tests.CudaTest(test, gpu, wishes.seconds, wishes.cuda_library).finish()
+            record["simulation"] = tests[name].pop("simulation") or record.get("simulation")
+        else:
+            tests[name] = _skipped(WITHOUT_SMOKE)
+    tests["matmul"] = _matmul(wishes, gpu) if works({"tests": tests}) else _skipped(WITHOUT_SMOKE)
+    return {**record, "tests": tests}
+
+
+def works(gpu: dict[str, Any]) -> bool:
+    """Tell whether a GPU passed the smoke test."""
+    smoke: dict[str, Any] = gpu["tests"]["smoke"]
+    return smoke["state"] == "done" and not smoke["wrong"]
+
+
+def _matmul(wishes: Wishes, gpu: dict[str, Any]) -> dict[str, Any]:
+    if not wishes.python:
+        return _skipped("no interpreter with PyTorch is named (verify_python)")
+    try:
+        return programs.TorchTest(wishes.python, gpu, wishes.program_seconds).finish()
+    except OSError as error:
+        return {"state": "failed", "error": {"code": None, "name": f"{wishes.python}: {error.strerror}"}}
+
+
+def _all_reduce(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    if len(gpus) < 2:  # noqa: PLR2004 - a collective needs two
+        return _skipped("it takes two GPUs")
+    if not all(works(gpu) for gpu in gpus):
+        return _skipped("not every GPU of the node is idle and passed the CUDA smoke test")
+    try:
+        return programs.all_reduce(wishes.python, gpus, wishes.program_seconds)
+    except OSError as error:
+        return {"state": "failed", "error": {"code": None, "name": str(error)}}
+
+
+def _container(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    if not wishes.container_image:
+        return _skipped("no image is named (verify_container_image)")
+    return programs.container(wishes.container_image, len(gpus), wishes.program_seconds)
+
+
+def _burn_in(wishes: Wishes, gpus: list[dict[str, Any]]) -> None:
+    """Load all GPUs that work at once, watch them, and put what came of it among each GPU's tests."""
+    loads = {}
+    for gpu in gpus:
+        if works(gpu):
+            loads[gpu["uuid"]] = _load(wishes, gpu)
+        else:
+            gpu["tests"]["burn_in"] = _skipped(WITHOUT_SMOKE)
+    samples = _samples(wishes) if loads else []
+    for gpu in gpus:
+        if gpu["uuid"] in loads:
+            record = loads[gpu["uuid"]].finish()
+            record.pop("simulation", None)
+            seen = [sample[gpu["uuid"]] for sample in samples if gpu["uuid"] in sample]
+            gpu["tests"]["burn_in"] = {**record, "minutes": wishes.burn_in_minutes, **_summary(seen)}
+
+
+def _load(wishes: Wishes, gpu: dict[str, Any]) -> cuda_tests.CudaTest | programs.TorchTest:
+    """Start the heaviest load that this GPU can be given."""
+    seconds = 60 * wishes.burn_in_minutes
+    if gpu["tests"]["matmul"]["state"] == "done" and wishes.python:
+        return programs.TorchTest(wishes.python, gpu, seconds + wishes.program_seconds, str(seconds))
+    test = partial(cuda_tests.burn, seconds=seconds)
+    return cuda_tests.CudaTest(test, gpu, seconds + wishes.seconds, wishes.cuda_library)
+
+
+def _samples(wishes: Wishes) -> list[dict[str, dict[str, Any]]]:
+    """Read temperature, clock, power and what slows the clocks of all GPUs, every few seconds of the burn-in."""
+    end, found = time.monotonic() + 60 * wishes.burn_in_minutes, []
+    while time.monotonic() < end:
+        time.sleep(min(SAMPLE_SECONDS, max(0.0, end - time.monotonic())))
+        gpus = NvmlQuery(wishes.seconds, wishes.nvml_library).facts()["gpus"]
+        found.append({gpu["uuid"]: _sample(gpu) for gpu in gpus if isinstance(gpu.get("uuid"), str)})
+    return found
+
+
+def _sample(gpu: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "celsius": _number(gpu["temperature"]["gpu"]),
+        "margin": _number(gpu["temperature"]["margin"]),
+        "sm_mhz": _number(gpu["clocks"]["sm"]),
+        "milliwatts": _number(gpu["power_mw"]["usage"]),
+        "event_reasons": _number(gpu["clocks"]["event_reasons"]),
+    }
+
+
+def _summary(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the extremes of the samples, and every reason that slowed the clocks in any of them."""
+
+    def known(key: str) -> list[int]:
+        return [sample[key] for sample in samples if sample[key] is not None]
+
+    reasons = 0
+    for sample in known("event_reasons"):
+        reasons |= sample
+    return {
+        "samples": len(samples),
+        "hottest_celsius": max(known("celsius"), default=None),
+        "least_margin": min(known("margin"), default=None),
+        "slowest_sm_mhz": min(known("sm_mhz"), default=None),
+        "highest_watts": max(known("milliwatts"), default=0) // 1000 or None,
+        "event_reasons": reasons,
+    }
+
+
+def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
+    """Count, by bus id, the errors that a load may bring: of the memory, and in the kernel log."""
+    log = KernelLogQuery(node)
+    gpus = NvmlQuery(wishes.seconds, wishes.nvml_library).facts()["gpus"]
+    events = log.facts()["events"]
+    return {
+        gpu["bus_id"]: {
+            "uncorrected": _number(gpu["ecc"]["volatile"]["uncorrected"]),
+            "remapped_rows": _number(gpu["remapped_rows"].get("uncorrected")),
+            "kernel_log": sum(event["count"] for event in events if event["bus_id"] == gpu["bus_id"]),
+        }
+        for gpu in gpus
+        if isinstance(gpu.get("bus_id"), str)
+    }
+
+
+def _number(reading: Any) -> int | None:
+    """Return a reading that is a number; None for one that failed."""
+    return reading if isinstance(reading, int) else None
+
+
+def _skipped(reason: str) -> dict[str, Any]:
+    return {"state": "skipped", "reason": reason}
