@@ -57,7 +57,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
         known = hostvars[name]
         facts, verdict = known["ansible_facts"], known.get("gpulab_verify") or {}
         hosts[name] = {
-            "facts": facts_of(facts),
+            "facts": facts_of(facts, (verdict.get("declared") or {}).get("level", "quick")),
             "plan": facts.get("gpulab_plan"),
             "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
             "reading": _ending(_last_words(known), name),

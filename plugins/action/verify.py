@@ -15,12 +15,22 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 
 ARGUMENTS = {
-    "level": {"type": "str", "choices": ["quick"], "default": "quick"},
+    "level": {"type": "str", "choices": ["quick", "standard", "burn-in"], "default": "quick"},
     "fail_on": {"type": "str", "choices": ["warn", "fail"], "default": "fail"},
     "expected_gpus": {"type": "int"},
     "mig": {"type": "bool", "default": False},
     "power_budget_watts": {"type": "int"},
     "profile": {"type": "dict", "default": {}},
+    "mounts": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "path": {"type": "path", "required": True},
+            "least_mbs": {"type": "float"},
+            "most_ms": {"type": "float"},
+        },
+    },
 }
 
 
@@ -39,15 +49,18 @@ class ActionModule(ActionBase):
         reading = task_vars.get("gpulab_reading") or {}
         if reading.get("unreachable"):
             return refused(explain(reading, host, unreachable=True) or refuse("V002", host=host))
-        if not known.get("gpulab"):
+        facts = facts_of(known, arguments["level"])
+        if not facts:
             return refused(refuse("V002", host=host))
         declared = {
+            "level": arguments["level"],
+            "mounts": arguments["mounts"],
             "gpus": arguments["expected_gpus"],
             "mig": arguments["mig"],
             "power_budget_watts": arguments["power_budget_watts"],
             "profile": arguments["profile"],
         }
-        results = judge(facts_of(known) or {}, known.get("gpulab_plan"), declared)
+        results = judge(facts, known.get("gpulab_plan"), declared)
         return {**outcome(host, results, arguments["fail_on"]), "declared": declared}
 
 

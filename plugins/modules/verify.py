@@ -19,9 +19,10 @@ description:
   - Register its result as C(gpulab_verify), which is where M(gpulab.node.report) looks for it.
 options:
   level:
-    description: How deep to look. V(quick) looks at facts only.
+    description: How deep to look. V(quick) looks at facts only; V(standard) and V(burn-in) also judge what
+      M(gpulab.node.gpu_tests) measured.
     type: str
-    choices: [quick]
+    choices: [quick, standard, burn-in]
     default: quick
   fail_on:
     description: The least grave severity that fails the host.
@@ -39,10 +40,28 @@ options:
     description: What all GPUs of the node together may draw. Unset does not judge it.
     type: int
   profile:
-    description: Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width) or
-      C(power_limit_watts).
+    description: Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width),
+      C(power_limit_watts), or below C(floors) the least C(memory_gbs), C(to_device_gbs), C(to_host_gbs),
+      C(bf16_tflops), C(all_reduce_gbs); null takes a floor away.
     type: dict
     default: {}
+  mounts:
+    description: Directories of data that M(gpulab.node.gpu_tests) reads, and what is expected of each.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The directory.
+        type: path
+        required: true
+      least_mbs:
+        description: The throughput in MB/s below which it fails. Unset does not judge it.
+        type: float
+      most_ms:
+        description: The milliseconds of opening a file and reading its beginning above which it fails. Unset does not
+          judge them.
+        type: float
 attributes:
   check_mode:
     description: The same as without, as nothing is changed.
@@ -52,6 +71,7 @@ attributes:
     support: none
 seealso:
   - module: gpulab.node.gpu_facts
+  - module: gpulab.node.gpu_tests
   - module: gpulab.node.report
 """
 

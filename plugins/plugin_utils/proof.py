@@ -16,11 +16,16 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Fa
 CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 
 
-def facts_of(known: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a host's facts as checks read them, out of its ansible_facts; None where it has none."""
+def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
+    """Return a host's facts as checks read them, out of its ansible_facts; None where it has none.
+
+    What the active tests measured is among them above level quick only: a cache may hold those of an earlier run.
+    """
     if not known.get("gpulab"):
         return None
-    return {**known["gpulab"], "environments": known.get("gpulab_environments", [])}
+    facts = {**known["gpulab"], "environments": known.get("gpulab_environments", [])}
+    measured = level != "quick" and "gpulab_measurements" in known
+    return {**facts, "measurements": known["gpulab_measurements"]} if measured else facts
 
 
 def judge(facts: dict[str, Any], plan: dict[str, Any] | None, declared: dict[str, Any]) -> list[dict[str, Any]]:
@@ -36,7 +41,7 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
     """Return the records that checks compare with; changes replace values in every board's profile."""
     return {
         "profiles": {
-            device: {**record, **(changes or {})}
+            device: _changed(record, changes or {})
             for record in _read("profiles.yml")["profiles"]
             for device in record["devices"]
         },
@@ -44,6 +49,11 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
         "container_toolkit": _read("container_toolkit.yml"),
         "branches": {record["branch"]: record for record in _read("driver_branches.yml")["branches"]},
     }
+
+
+def _changed(profile: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Replace values of a profile; of its floors, those that are named."""
+    return {**profile, **changes, "floors": {**profile.get("floors", {}), **changes.get("floors", {})}}
 
 
 @cache

@@ -51,7 +51,7 @@ def smoke(gpu: Gpu) -> dict[str, Any]:
 
 
 def copies(gpu: Gpu, size: int = COPY_BYTES) -> dict[str, Any]:
-    """Copy pinned memory to the GPU, within it and back: the best rates, each byte counted once, and if it came back."""
+    """Copy pinned memory to the GPU, within it and back: best rates, a byte counted once, and if it came back."""
     source, target = gpu.allocate_pinned(size), gpu.allocate_pinned(size)
     one, other = gpu.allocate(size), gpu.allocate(size)
     block = os.urandom(1 << 20)

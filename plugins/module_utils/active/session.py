@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 STANDARD, BURN_IN = "standard", "burn-in"
+NVML_SECONDS = 10.0
 SAMPLE_SECONDS = 10.0
 WITHOUT_SMOKE = "the CUDA smoke test did not pass"
 
@@ -77,7 +78,7 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
 
 def _look(node: Node, wishes: Wishes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return NVML's GPUs and who uses them, as they are now."""
-    gpus = NvmlQuery(wishes.seconds, wishes.nvml_library).facts()["gpus"]
+    gpus = NvmlQuery(NVML_SECONDS, wishes.nvml_library).facts()["gpus"]
     return gpus, facts_users.read(node, gpus, os.getpid())
 
 
@@ -163,7 +164,7 @@ def _samples(wishes: Wishes) -> list[dict[str, dict[str, Any]]]:
     end, found = time.monotonic() + 60 * wishes.burn_in_minutes, []
     while time.monotonic() < end:
         time.sleep(min(SAMPLE_SECONDS, max(0.0, end - time.monotonic())))
-        gpus = NvmlQuery(wishes.seconds, wishes.nvml_library).facts()["gpus"]
+        gpus = NvmlQuery(NVML_SECONDS, wishes.nvml_library).facts()["gpus"]
         found.append({gpu["uuid"]: _sample(gpu) for gpu in gpus if isinstance(gpu.get("uuid"), str)})
     return found
 
@@ -200,7 +201,7 @@ def _summary(samples: list[dict[str, Any]]) -> dict[str, Any]:
 def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
     """Count, by bus id, the errors that a load may bring: of the memory, and in the kernel log."""
     log = KernelLogQuery(node)
-    gpus = NvmlQuery(wishes.seconds, wishes.nvml_library).facts()["gpus"]
+    gpus = NvmlQuery(NVML_SECONDS, wishes.nvml_library).facts()["gpus"]
     events = log.facts()["events"]
     return {
         gpu["bus_id"]: {

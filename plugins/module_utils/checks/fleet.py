@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import rates_mean_something
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, ok, warn
 
 if TYPE_CHECKING:
@@ -21,13 +22,23 @@ if TYPE_CHECKING:
 ENOUGH = 3
 # A node whose GPUs are this much warmer than the median node's has a problem that the room has not.
 WARMER_CELSIUS = 20
+# A node slower than this share of the median node has a fault that the others have not.
+SLOWER_SHARE = 0.85
+
+
+def _warmer(value: float, usual: float) -> bool:
+    return value > usual + WARMER_CELSIUS
+
+
+def _slower(value: float, usual: float) -> bool:
+    return value < SLOWER_SHARE * usual
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What is compared. read returns a node's value, None where it has none: then the node is left out.
 
-    Numbers are compared with the median, texts with what most nodes have.
+    Texts are compared with what most nodes have; numbers with the median, from which apart(value, median) tells them.
     """
 
     id: str
@@ -35,6 +46,8 @@ class Comparison:
     read: Callable[[Facts], str | float | None]
     remediation: str
     source: str = "the other nodes of this run"
+    apart: Callable[[float, float], bool] = _warmer
+    unit: str | None = None
 
 
 def compare(nodes: dict[str, Facts]) -> dict[str, list[Result]]:
@@ -59,7 +72,7 @@ def _judge(comparison: Comparison, values: dict[str, str | float]) -> dict[str, 
     numbers = [value for value in values.values() if not isinstance(value, str)]
     if numbers:
         usual: str | float = median(numbers)
-        apart = [name for name, value in values.items() if float(value) > float(usual) + WARMER_CELSIUS]
+        apart = [name for name, value in values.items() if comparison.apart(float(value), float(usual))]
         rest = f"the median of {len(values)} nodes with these GPUs: {usual:g}"
     else:
         usual, held = Counter(values.values()).most_common(1)[0]
@@ -68,7 +81,7 @@ def _judge(comparison: Comparison, values: dict[str, str | float]) -> dict[str, 
         apart = [name for name, value in values.items() if value != usual]
         rest = f"{held} of {len(values)} nodes with these GPUs: {usual}"
     return {
-        name: warn(f"{value}; {rest}", comparison.remediation, observed=value, expected=usual)
+        name: warn(f"{value}; {rest}", comparison.remediation, observed=value, expected=usual, unit=comparison.unit)
         if name in apart
         else ok("as the other nodes with these GPUs", value)
         for name, value in values.items()
@@ -96,9 +109,36 @@ def _temperature(facts: Facts) -> float | None:
     return median(known) if known else None
 
 
+def _rate(test: str, key: str) -> Callable[[Facts], float | None]:
+    """Return a reader of a rate that the active tests measured: the median of the node's GPUs."""
+
+    def read(facts: Facts) -> float | None:
+        if not rates_mean_something(facts):
+            return None
+        rates = [gpu.get(f"tests.{test}.{key}") for gpu in facts["measurements.gpus"]]
+        known = [rate for rate in rates if rate is not None]
+        return median(known) if known else None
+
+    return read
+
+
+def _all_reduce(facts: Facts) -> float | None:
+    return facts.get("measurements.all_reduce.all_reduce_gbs") if rates_mean_something(facts) else None
+
+
 COMPARISONS = [
     Comparison("fleet-gpu-count", "as many GPUs as most nodes of its kind", _count, "check_seating"),
     Comparison("fleet-driver", "the same driver as most nodes of its kind", _driver, "install_driver"),
     Comparison("fleet-vbios", "the same VBIOS as most nodes of its kind", _vbios, "contact_support"),
     Comparison("fleet-temperature", "GPUs about as warm as those of the median node", _temperature, "check_cooling"),
+    *(
+        Comparison(f"fleet-{name}", f"{what} as fast as on the median node", read, remedy, apart=_slower, unit=unit)
+        for name, what, read, remedy, unit in (
+            ("copy-rate", "copies to the GPUs", _rate("copies", "to_device_gbs"), "check_seating", "GB/s"),
+            ("memory-bandwidth", "memory", _rate("memory", "memory_gbs"), "contact_support", "GB/s"),
+            ("matmul-bf16", "bf16 products", _rate("matmul", "bf16_tflops"), "check_cooling", "TFLOPS"),
+            ("matmul-fp16", "fp16 products", _rate("matmul", "fp16_tflops"), "check_cooling", "TFLOPS"),
+            ("all-reduce", "an all_reduce over the node's GPUs", _all_reduce, "contact_support", "GB/s"),
+        )
+    ),
 ]

@@ -45,6 +45,7 @@ REMEDIES = {
     "check_seating": "Switch the node off; reseat the card, its riser and its cables; try another slot.",
     "check_cooling": "Check fans, air flow, dust and the room's temperature.",
     "check_power": "Check the power supplies and the GPU's power cables.",
+    "check_storage": "Check the mount, the file server and the network between; umount -l lets a dead mount go.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",
     "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",
@@ -181,7 +182,8 @@ class Node:
     plan is None where no plan was made. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
     expected of that board), "xids" (number -> NVIDIA's record), "branches" (driver branch -> its record) and
     "container_toolkit" (its record).
-    declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts".
+    declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts",
+    "level" (of the proof), "mounts" (directories of data: "path", "least_mbs", "most_ms").
     """
 
     facts: Facts

@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     libraries,
     limits,
     links,
+    measurements,
     memory,
     nccl,
     pcie,
@@ -57,6 +58,7 @@ SUBJECTS = (
     host,
     limits,
     tuning,
+    measurements,
 )
 
 

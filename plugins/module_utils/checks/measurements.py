@@ -1,0 +1,377 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of what the active tests measured: GPUs that compute, as right and as fast as boards of their kind.
+
+A rate is held against the board's floor, and against the other GPUs of the node. On a simulated GPU rates mean nothing:
+there they are not judged, unless the simulator declares them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import wraps
+from statistics import median
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Facts,
+    Node,
+    Result,
+    check,
+    fail,
+    ok,
+    skipped,
+    unknown,
+    warn,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.checks.thermal import (
+    HW_POWER_BRAKE,
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    SW_THERMAL,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    Find = Callable[[Node], Iterator[Result]]
+
+DRIVER_API = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
+EVENT_REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
+PROFILES = "catalog/profiles.yml"
+MOUNTS = "https://man7.org/linux/man-pages/man5/nfs.5.html"
+CONTAINERS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/sample-workload.html"
+
+# A GPU slower than this share of its siblings' median has a fault that they have not.
+SIBLING_SHARE = 0.85
+# GB/s of one PCIe lane by generation, one way, and the share of it that pinned copies exceed on every healthy node:
+# V100 nodes pass Azure's 9 GB/s of 15.75, A100 21 of 31.5, H100 48 of 63 (Azure/azurehpc-health-checks conf, 2026-05).
+LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+LINK_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate that a test measures: where it lies in the test's record, and how a finding speaks of it."""
+
+    test: str
+    key: str
+    unit: str
+    label: str
+    remedy: str
+
+
+COPIES = (
+    Rate("copies", "to_device_gbs", "GB/s", "copies to the GPU", "check_seating"),
+    Rate("copies", "to_host_gbs", "GB/s", "copies to the host", "check_seating"),
+)
+MEMORY = Rate("memory", "memory_gbs", "GB/s", "triad", "contact_support")
+ALL_REDUCE = Rate("all_reduce", "all_reduce_gbs", "GB/s", "bus bandwidth", "contact_support")
+
+# Counters that a load may raise: what they count, and the remedy.
+ERRORS = {
+    "uncorrected": ("uncorrectable memory errors", "reset_gpu"),
+    "remapped_rows": ("rows remapped after uncorrectable errors", "reset_gpu"),
+    "kernel_log": ("errors of the driver in the kernel log", "contact_support"),
+}
+# cuda.h: what a failed call says of a GPU on which nobody else works, and the remedy.
+CUDA_FAILURES = {
+    2: ("memory is held on a GPU that shows no process", "reset_gpu"),
+    46: ("its compute mode forbids it, or another process has it for itself", "stop_app"),
+    100: ("NVML lists the GPU, CUDA sees none", "reinstall_driver"),
+    101: ("NVML lists the GPU, CUDA does not", "reboot"),
+    214: ("the GPU met an uncorrectable memory error", "reset_gpu"),
+    218: ("the driver cannot compile for this GPU", "upgrade_driver"),
+    220: ("the GPU met an uncorrectable NVLink error", "reset_gpu"),
+    222: ("the driver is too old for this GPU", "upgrade_driver"),
+    802: ("the GPU waits for the fabric manager", "start_fabricmanager"),
+    803: ("the driver's library and its module differ", "reboot"),
+    804: ("a compatibility library of another CUDA is in the way", "reinstall_driver"),
+}
+# A known-good kernel does none of this: assertion, illegal address, illegal instruction, misaligned address, failure.
+CUDA_MISBEHAVIOUR = {700, 710, 715, 716, 719}
+# What PyTorch, NCCL and Docker print, and the remedy.
+PROGRAM_FAILURES = (
+    ("No module named", "install_software"),
+    ("sees no GPU", "upgrade_software"),
+    ("no kernel image", "upgrade_software"),
+    ("out of memory", "reset_gpu"),
+    ("device-side assert", "contact_support"),
+    ("not installed", "install_software"),
+    ("No such image", "install_software"),
+    ("No such file", "install_software"),
+    ("could not select device driver", "configure"),
+    ("nvidia-container-cli", "configure"),
+    ("unresolvable CDI devices", "configure"),
+)
+
+
+def measured(find: Find) -> Find:
+    """Let a check speak only where tests ran."""
+
+    @wraps(find)
+    def found(node: Node) -> Iterator[Result]:
+        if node.facts.get("measurements.gpus"):
+            yield from find(node)
+        elif node.facts.get("measurements.gpus") is not None:
+            yield skipped("NVML lists no GPU (see driver-responsive)")
+        elif node.declared.get("level", "quick") == "quick":
+            yield skipped("level quick puts no load on a GPU (verify_level=standard does)")
+        else:
+            yield unknown("no measurements were made")
+
+    return found
+
+
+@check("cuda-smoke", proves="every GPU computes, and its results are right", source=DRIVER_API)
+@measured
+def cuda_smoke(node: Node) -> Iterator[Result]:
+    """Count wrong results of a known kernel."""
+    return _of_each(node, "smoke", lambda _gpu, record: [_correct(record)])
+
+
+@check("copy-rate", proves="copies between host and GPU arrive, as fast as the PCIe link allows", source=PROFILES)
+@measured
+def copy_rate(node: Node) -> Iterator[Result]:
+    """Hold both directions against the floor and the siblings."""
+
+    def judge(gpu: Facts, record: Facts) -> Iterator[Result]:
+        if record["intact"]:
+            yield from (_rate(node, gpu, rate) for rate in COPIES)
+        else:
+            yield fail("data copied to the GPU and back is not the same", "contact_support")
+
+    return _of_each(node, "copies", judge)
+
+
+@check("memory-bandwidth", proves="the GPU's memory is as fast as its kind's", source=PROFILES)
+@measured
+def memory_bandwidth(node: Node) -> Iterator[Result]:
+    """Judge the triad's results, then its rate."""
+    return _of_each(
+        node, "memory", lambda gpu, record: [_correct(record) if record["wrong"] else _rate(node, gpu, MEMORY)]
+    )
+
+
+@check("matmul-rate", proves="PyTorch multiplies matrices on every GPU, as fast as its kind does", source=PROFILES)
+@measured
+def matmul_rate(node: Node) -> Iterator[Result]:
+    """Judge each precision that the board and this PyTorch have."""
+
+    def judge(gpu: Facts, record: Facts) -> Iterator[Result]:
+        if record["wrong"]:
+            yield _correct(record)
+            return
+        for key in sorted(key for key in record.data if key.endswith("_tflops")):
+            yield _rate(node, gpu, Rate("matmul", key, "TFLOPS", key.partition("_")[0], "check_cooling"))
+
+    return _of_each(node, "matmul", judge)
+
+
+@check("all-reduce", proves="the GPUs of the node exchange data, right and fast", source=PROFILES)
+@measured
+def all_reduce(node: Node) -> Iterator[Result]:
+    """Judge bus bandwidth against the boards' floor, where their fabric has one."""
+    record = node.facts["measurements.all_reduce"]
+    kept = _kept(record, "the all_reduce")
+    if kept:
+        yield kept
+    elif record.optional("wrong"):
+        yield _correct(record)
+    elif not rates_mean_something(node.facts):
+        yield SIMULATED
+    else:
+        floors = node.profile(node.facts["measurements.gpus"][0]).get("floors", {})
+        yield _against_floor(ALL_REDUCE, record["all_reduce_gbs"], floors.get(ALL_REDUCE.key))
+
+
+@check("container-gpu", proves="a container sees every GPU", source=CONTAINERS)
+@measured
+def container_gpu(node: Node) -> Iterator[Result]:
+    """Compare what nvidia-smi lists in a container with what NVML lists outside."""
+    record = node.facts["measurements.container"]
+    kept = _kept(record, "docker run", otherwise="configure")
+    if kept:
+        yield kept
+    elif record["seen"] != record["expected"]:
+        seen = {"observed": record["seen"], "expected": record["expected"], "unit": "GPUs"}
+        yield fail(f"a container sees {record['seen']} of {record['expected']} GPUs", "configure", **seen)
+    else:
+        yield ok(f"a container sees {record['seen']} GPUs", record["seen"])
+
+
+@check("dataset-mounts", proves="the directories of data answer, fast enough where that is declared", source=MOUNTS)
+@measured
+def dataset_mounts(node: Node) -> Iterator[Result]:
+    """Compare each directory's latency and throughput with what is declared of it."""
+    if not node.facts["measurements.mounts"]:
+        yield skipped("no directory is named (verify_mounts)")
+    declared = {mount["path"]: mount for mount in node.declared.get("mounts") or ()}
+    for record in node.facts["measurements.mounts"]:
+        yield _mount(record, declared.get(record["path"], {}))
+
+
+def _mount(record: Facts, declared: dict[str, Any]) -> Result:
+    path = record["path"]
+    if record["state"] == "late":
+        return fail(f"{path} does not answer within {record['seconds']:g} s", "check_storage")
+    if record["state"] != "done":
+        return fail(f"{path} cannot be read", "check_storage", reason=record["error.name"])
+    if not record["files"]:
+        return warn(f"{path} holds no files", "check_storage", reason="it may not be mounted")
+    rate, latency = record.get("read_mbs") or 0, record["latency_ms"]
+    least, most = declared.get("least_mbs"), declared.get("most_ms")
+    if least is not None and rate < least:
+        return fail(f"{path} reads {rate} MB/s", "check_storage", observed=rate, expected=least, unit="MB/s")
+    if most is not None and latency > most:
+        return fail(f"{path} takes {latency} ms to open", "check_storage", observed=latency, expected=most, unit="ms")
+    return ok(f"{path}: {rate} MB/s, {latency} ms", rate, unit="MB/s")
+
+
+@check("burn-in", proves="the GPUs stand a long load without wrong results or slowed clocks", source=EVENT_REASONS)
+@measured
+def burn_in(node: Node) -> Iterator[Result]:
+    """Judge what was seen while all GPUs were loaded."""
+    if node.facts["measurements.level"] != "burn-in":
+        yield skipped("only level burn-in loads the GPUs for long")
+        return
+    yield from _of_each(node, "burn_in", _burnt)
+
+
+def _burnt(_gpu: Facts, record: Facts) -> Iterator[Result]:
+    reasons = record["event_reasons"]
+    seen = {"observed": hex(reasons), "expected": "no slowdown"}
+    if record["wrong"]:
+        yield _correct(record)
+    elif reasons & HW_POWER_BRAKE:
+        yield fail("under load the power supply's brake signal slows the clocks", "check_power", **seen)
+    elif reasons & HW_THERMAL:
+        yield fail("under load the hardware slows the clocks for heat", "check_cooling", **seen)
+    elif reasons & HW_SLOWDOWN:
+        yield fail("under load the hardware slows the clocks", "check_power", **seen)
+    elif reasons & SW_THERMAL:
+        yield warn("under load the driver slows the clocks for heat", "check_cooling", **seen)
+    else:
+        load = f"{record['load']} for {record['minutes']:g} min"
+        extremes = f"{record.get('hottest_celsius')} °C, {record.get('slowest_sm_mhz')} MHz at the worst"
+        yield ok(f"{load}, {extremes}", record["runs"])
+
+
+@check("load-errors", proves="no memory error and no XID came under load", source=DRIVER_API)
+@measured
+def load_errors(node: Node) -> Iterator[Result]:
+    """Compare each GPU's counters before the tests with those after them."""
+    for gpu in node.facts["measurements.gpus"]:
+        for result in _came_under_load(gpu):
+            yield replace(result, gpu=gpu.identity())
+
+
+def _came_under_load(gpu: Facts) -> Iterator[Result]:
+    before, after = gpu.get("errors.before"), gpu.get("errors.after")
+    if before is None or after is None:
+        yield unknown("the GPU did not answer before or after the tests")
+        return
+    came = {key: after.get(key, 0) - before.get(key, 0) for key in ERRORS}
+    for key, (what, remedy) in ERRORS.items():
+        if came[key] > 0:
+            yield fail(f"{came[key]} {what} came under load", remedy, observed=came[key], expected=0)
+    if max(came.values()) <= 0:
+        yield ok("none came", 0)
+
+
+SIMULATED = skipped("the GPU is simulated: its rates mean nothing")
+
+
+def rates_mean_something(facts: Facts) -> bool:
+    """Tell whether rates were measured that may be judged."""
+    real = not facts.get("measurements.simulated") or facts.get("measurements.rates_declared")
+    return bool(facts.get("measurements.gpus") and real)
+
+
+def _of_each(node: Node, test: str, judge: Callable[[Facts, Facts], Iterable[Result]]) -> Iterator[Result]:
+    """Yield what judge(gpu, record) says of each GPU on which the test came to its end, else what kept it."""
+    for gpu in node.facts["measurements.gpus"]:
+        record = gpu[f"tests.{test}"]
+        kept = _kept(record, f"the test {test}")
+        for result in [kept] if kept else judge(gpu, record):
+            yield replace(result, gpu=gpu.identity())
+
+
+def _kept(record: Facts, what: str, otherwise: str = "restart_app") -> Result | None:
+    """Return what kept a test from its end; None where it came to it."""
+    state = record["state"]
+    if state == "done":
+        return None
+    if state == "skipped":
+        return skipped(record["reason"])
+    if state == "late":
+        return fail(
+            f"{what} did not end within {record['seconds']:g} s",
+            "reboot",
+            reason="the driver does not answer, or the GPU hangs",
+        )
+    if state == "died":
+        return fail(f"{what} died", "reinstall_driver", reason=record["reason"])
+    return _failed(record["error"], what, otherwise)
+
+
+def _failed(error: Facts, what: str, otherwise: str) -> Result:
+    code, name = error.get("code"), error["name"]
+    if error.get("call") is None:  # a program, not a call
+        remedy = next((remedy for text, remedy in PROGRAM_FAILURES if text in name), otherwise)
+        return fail(f"{what} failed", remedy, reason=name)
+    if code is None:
+        return fail(f"{what} failed: {error['call']}", "install_driver", reason=name)
+    if code in CUDA_MISBEHAVIOUR:
+        reason, remedy = "a kernel that is known to be right does not do this", "contact_support"
+    else:
+        reason, remedy = CUDA_FAILURES.get(code, ("the driver does not say why", "reboot"))
+    return fail(f"{what} failed: {error['call']}: {name} ({code})", remedy, reason=reason, observed=code, expected=0)
+
+
+def _correct(record: Facts) -> Result:
+    """Return ok where no result is wrong; a GPU that computes wrong is not fit for any work."""
+    wrong = record["wrong"]
+    if wrong:
+        return fail(f"{wrong} results are wrong", "contact_support", observed=wrong, expected=0)
+    return ok("all results are right", 0)
+
+
+def _rate(node: Node, gpu: Facts, rate: Rate) -> Result:
+    """Judge one rate of one GPU by its floor, then by its siblings."""
+    if not rates_mean_something(node.facts):
+        return SIMULATED
+    path = f"tests.{rate.test}.{rate.key}"
+    value = gpu[path]
+    result = _against_floor(rate, value, _floor(node, gpu, rate.key))
+    siblings = [other for other in node.facts["measurements.gpus"] if other.get("device") == gpu.get("device")]
+    others = [other.get(path) for other in siblings if other.get("uuid") != gpu.get("uuid")]
+    known = [other for other in others if other is not None]
+    if result.severity == "fail" or not known or value >= SIBLING_SHARE * median(known):
+        return result
+    usual = median(known)
+    summary = f"{rate.label} {value:g} {rate.unit}; its siblings reach {usual:g}"
+    return warn(summary, rate.remedy, observed=value, expected=usual, unit=rate.unit)
+
+
+def _against_floor(rate: Rate, value: float, floor: float | None) -> Result:
+    summary = f"{rate.label} {value:g} {rate.unit}"
+    if floor is None:
+        return ok(summary, value, unit=rate.unit, reason="no floor is known for this board")
+    if value < floor:
+        return fail(f"{summary}, below {floor:g}", rate.remedy, observed=value, expected=floor, unit=rate.unit)
+    return ok(summary, value, expected=floor, unit=rate.unit)
+
+
+def _floor(node: Node, gpu: Facts, key: str) -> float | None:
+    """Return the board's floor; that of a copy follows from the link that board and slot share."""
+    floors: dict[str, float | None] = node.profile(gpu).get("floors", {})
+    if key in floors or key not in {copy.key for copy in COPIES}:
+        return floors.get(key)
+    link = next((each for each in node.gpus if each.get("uuid") == gpu.get("uuid")), None)
+    generation = link.get("pcie.max_generation") if link else None
+    width = node.profile(gpu).get("pcie_width") or (link.get("pcie.width") if link else None)
+    if generation not in LANE_GBS or not width:
+        return None
+    return round(LINK_SHARE * LANE_GBS[generation] * width, 1)

@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Try the idle GPUs of a node out, and measure them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_tests
+short_description: Try the idle GPUs of a node out, and measure them
+version_added: 0.2.0
+author: The gpulab founders (@gpulab)
+description:
+  - Computes on each GPU and compares the results, measures copies between host and GPU, the bandwidth of its memory,
+    matrix products by the node's own PyTorch, an all_reduce over all GPUs, GPUs in a container, directories of data.
+  - Needs nothing but Python and the driver on the node; PyTorch, nccl-tests and Docker are used where they are.
+  - Loads only GPUs that nobody uses; for the others it says who does.
+  - Never hangs. Each test runs in a child process with a deadline, and a driver that does not answer is a result.
+  - Changes nothing, and judges nothing; M(gpulab.node.verify) does that. Reads the node again when it is done.
+options:
+  level:
+    description: What to run. V(burn-in) first does what V(standard) does, then loads all GPUs together for
+      O(burn_in_minutes), by PyTorch where O(python) has it.
+    type: str
+    choices: [standard, burn-in]
+    default: standard
+  python:
+    description: A Python interpreter on the node that has PyTorch, such as that of an environment. Unset leaves the
+      matrix products out.
+    type: path
+  container_image:
+    description: A container image, already on the node, in which Docker runs nvidia-smi. Unset leaves it out.
+    type: str
+  mounts:
+    description: Directories of data whose files are read.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The directory.
+        type: path
+        required: true
+      least_mbs:
+        description: For M(gpulab.node.verify).
+        type: float
+      most_ms:
+        description: For M(gpulab.node.verify).
+        type: float
+  burn_in_minutes:
+    description: How long V(burn-in) loads the GPUs.
+    type: float
+    default: 60
+  timeout:
+    description: Seconds that a test of the driver on one GPU may take, and a directory to answer.
+    type: float
+    default: 60
+  program_timeout:
+    description: Seconds that a test which is a program (PyTorch, nccl-tests, Docker) may take.
+    type: float
+    default: 300
+attributes:
+  check_mode:
+    support: none
+    description: It would load the GPUs all the same, so it is skipped.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+  facts:
+    support: full
+    description: Returns C(ansible_facts).
+  platform:
+    support: full
+    description: Where it runs.
+    platforms: linux
+notes:
+  - Run it as root. Another user does not see whose processes hold a GPU, and then none is tested.
+  - Run it with C(async), as C(playbooks/verify.yml) does. It takes minutes, with V(burn-in) hours.
+seealso:
+  - module: gpulab.node.gpu_facts
+  - module: gpulab.node.verify
+"""
+
+EXAMPLES = r"""
+- name: Try the GPUs out
+  gpulab.node.gpu_tests:
+    python: /opt/environments/train/bin/python
+    mounts:
+      - {path: /data, least_mbs: 800}
+  async: 3600
+  poll: 5
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: What was measured, below the key C(gpulab_measurements), and the facts of M(gpulab.node.gpu_facts), read
+    after it.
+  returned: always
+  type: dict
+  contains:
+    gpulab_measurements:
+      description:
+        - "C(schema) is 1. C(simulated) is V(null), or the simulator's own line where GPUs are simulated; their rates
+          mean nothing unless C(rates_declared)."
+        - "C(gpus) holds for each GPU its C(tests) C(smoke), C(copies), C(memory), C(matmul), C(burn_in), and its
+          C(errors) C(before) and C(after). C(all_reduce), C(container) and C(mounts) are about the node."
+        - "Each test has a C(state): V(done), V(failed), V(late), V(died) or V(skipped) with the C(reason). Rates are
+          GB/s (10^9 bytes), TFLOPS and MB/s."
+      returned: always
+      type: dict
+      sample:
+        schema: 1
+        level: standard
+        simulated: null
+        gpus: [{index: 0, bus_id: "0000:19:00.0", tests: {smoke: {state: done, elements: 1048576, wrong: 0}}}]
+    gpulab:
+      description: As M(gpulab.node.gpu_facts) returns them.
+      returned: always
+      type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
+from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+ANSWER_SECONDS = 5  # as gpu_facts
+
+
+def main() -> None:
+    """Test, read the node again, and return both."""
+    module = AnsibleModule(
+        argument_spec={
+            "level": {"type": "str", "choices": [STANDARD, BURN_IN], "default": STANDARD},
+            "python": {"type": "path"},
+            "container_image": {"type": "str"},
+            "mounts": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "least_mbs": {"type": "float"},
+                    "most_ms": {"type": "float"},
+                },
+            },
+            "burn_in_minutes": {"type": "float", "default": 60},
+            "timeout": {"type": "float", "default": 60},
+            "program_timeout": {"type": "float", "default": 300},
+        }
+    )
+    wanted = module.params
+    node = Node()
+    wishes = Wishes(
+        level=wanted["level"],
+        python=wanted["python"],
+        container_image=wanted["container_image"],
+        mounts=tuple(mount["path"] for mount in wanted["mounts"]),
+        burn_in_minutes=wanted["burn_in_minutes"],
+        seconds=wanted["timeout"],
+        program_seconds=wanted["program_timeout"],
+    )
+    measurements = measure(node, wishes)
+    facts = {"gpulab": collect(node, ANSWER_SECONDS), "gpulab_measurements": measurements}
+    module.exit_json(changed=False, ansible_facts=facts)
+
+
+if __name__ == "__main__":
+    main()
