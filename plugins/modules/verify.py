@@ -40,9 +40,11 @@ options:
     description: What all GPUs of the node together may draw. Unset does not judge it.
     type: int
   profile:
-    description: Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width),
-      C(power_limit_watts), or below C(floors) the least C(memory_gbs), C(to_device_gbs), C(to_host_gbs),
-      C(bf16_tflops), C(all_reduce_gbs); null takes a floor away.
+    description:
+      - Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width) or
+        C(power_limit_watts).
+      - "Below C(floors), the least C(memory_gbs), C(to_device_gbs), C(to_host_gbs), C(bf16_tflops), C(all_reduce_gbs);
+        null takes a floor away."
     type: dict
     default: {}
   mounts:

@@ -50,8 +50,9 @@ def smoke(gpu: Gpu) -> dict[str, Any]:
     return {"elements": ELEMENTS, "wrong": wrong}
 
 
-def copies(gpu: Gpu, size: int = COPY_BYTES) -> dict[str, Any]:
+def copies(gpu: Gpu) -> dict[str, Any]:
     """Copy pinned memory to the GPU, within it and back: best rates, a byte counted once, and if it came back."""
+    size = COPY_BYTES
     source, target = gpu.allocate_pinned(size), gpu.allocate_pinned(size)
     one, other = gpu.allocate(size), gpu.allocate(size)
     block = os.urandom(1 << 20)

@@ -28,13 +28,13 @@ class Program:
     """A started program in a process group of its own, its output kept in files so that it never waits for a reader."""
 
     def __init__(
-        self, argv: list[str], seconds: float, source: str = "", environment: dict[str, str] | None = None
+        self, argv: list[str], seconds: float, source: bytes = b"", environment: dict[str, str] | None = None
     ) -> None:
         """Start it; source is what it reads from its standard input. Raises OSError where it cannot be started."""
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         self._out, self._errors, source_file = (tempfile.TemporaryFile() for _file in range(3))  # noqa: SIM115
-        source_file.write(source.encode())
+        source_file.write(source)
         source_file.seek(0)
         self._process = subprocess.Popen(
             argv,
@@ -138,9 +138,10 @@ def container(image: str, gpus: int, seconds: float) -> dict[str, Any]:
     return {"image": image, "expected": gpus, "seen": seen, **record}
 
 
-def _source(module: Any) -> str:
+def _source(module: Any) -> bytes:
     """Return a module's own text, also where Ansible runs it out of an archive."""
-    return str(module.__loader__.get_source(module.__name__))
+    text: bytes = module.__loader__.get_data(module.__file__)
+    return text
 
 
 def _with_values(record: dict[str, Any]) -> dict[str, Any]:

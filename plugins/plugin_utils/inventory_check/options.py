@@ -91,7 +91,7 @@ def _option(name: str, record: dict[str, Any]) -> Wish:
         record.get("default"),
         tuple(record.get("choices", ())),
         record.get("elements"),
-        fields=_options(record.get("options", {})),
+        fields=_options(record.get("options") or record.get("suboptions") or {}),
     )
 
 

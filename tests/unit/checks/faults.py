@@ -27,10 +27,11 @@ class Fault:
     plan: dict[str, Any] | None = None
     declared: dict[str, Any] = field(default_factory=dict)
     says: str = ""
+    healthy: Callable[[str], dict[str, Any]] = nodes.healthy
 
     def facts(self) -> dict[str, Any]:
         """Return the broken node's facts."""
-        facts = nodes.healthy(self.model)
+        facts = self.healthy(self.model)
         self.inject(facts)
         return facts
 

@@ -8,7 +8,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import RE
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks
 
 CATALOG = Path(__file__).parents[3] / "catalog"
-EXPECTED = {"pcie_width", "nvlink_links"}
+EXPECTED = {"pcie_width", "nvlink_links", "limits", "floors"}
+RATES = {"memory_gbs", "bf16_tflops", "fp16_tflops", "all_reduce_gbs"}
 
 
 def read(name):
@@ -29,6 +30,14 @@ def test_profile_names_what_checks_know(profile):
     assert set(profile["source"]) <= set(read("profiles.yml")["sources"])
     assert (profile["form"] in ("pcie", "sxm", "superchip"), profile["fabric"] in ("none", "nvswitch")) == (True, True)
     assert ("nvlink" in profile["capabilities"]) == ("nvlink_links" in profile)
+
+
+@pytest.mark.parametrize("profile", read("profiles.yml")["profiles"], ids=lambda profile: profile["name"])
+def test_floors_are_loose_and_below_what_the_board_can_do(profile):
+    limits, floors = profile.get("limits", {}), profile.get("floors", {})
+    assert set(limits) | set(floors) <= RATES
+    for key in set(limits) & set(floors):
+        assert 0.35 < floors[key] / limits[key] < 0.75
 
 
 def test_every_board_with_ecc_reports_its_spare_memory():

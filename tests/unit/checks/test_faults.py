@@ -7,9 +7,10 @@ from . import nodes
 from .driver_faults import DRIVER_FAULTS
 from .environment_faults import ENVIRONMENT_FAULTS
 from .hardware_faults import HARDWARE_FAULTS
+from .load_faults import LOAD_FAULTS
 from .software_faults import SOFTWARE_FAULTS
 
-FAULTS = DRIVER_FAULTS + HARDWARE_FAULTS + SOFTWARE_FAULTS + ENVIRONMENT_FAULTS
+FAULTS = DRIVER_FAULTS + HARDWARE_FAULTS + SOFTWARE_FAULTS + ENVIRONMENT_FAULTS + LOAD_FAULTS
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

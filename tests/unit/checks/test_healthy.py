@@ -18,6 +18,35 @@ def test_healthy_node_has_no_finding(model):
     assert {r.severity for r in results} >= {"ok"}
 
 
+@pytest.mark.parametrize("model", nodes.MODELS)
+def test_healthy_node_has_no_finding_under_load_either(model):
+    results = verify(nodes.node(nodes.measured(model), level="burn-in"))
+    assert [r for r in results if r.severity in ("warn", "fail", "unknown")] == []
+    assert {r.severity for r in results if r.id in ("cuda-smoke", "memory-bandwidth", "load-errors")} == {"ok"}
+
+
+@pytest.mark.parametrize(("level", "severity"), [("quick", "skipped"), ("standard", "unknown")])
+def test_without_measurements_nothing_is_claimed(level, severity):
+    results = verify(nodes.node(nodes.healthy("t4"), level=level))
+    assert {r.severity for r in results if r.id in ("cuda-smoke", "copy-rate", "all-reduce")} == {severity}
+
+
+def slow_simulated(**declared):
+    """Return the facts of a simulated GPU whose memory is far too slow for its board."""
+    facts = nodes.measured("l40s")
+    facts["measurements"].update(simulated="simulated NVIDIA L40S", **declared)
+    facts["measurements"]["gpus"][0]["tests"]["memory"]["memory_gbs"] = 1.0
+    return facts
+
+
+@pytest.mark.parametrize(("declared", "severity"), [(False, "skipped"), (True, "fail")])
+def test_rates_of_a_simulated_gpu_are_judged_only_where_the_simulator_means_them(declared, severity):
+    results = verify(nodes.node(slow_simulated(rates_declared=declared), level="standard"))
+    (found,) = [r for r in results if r.id == "memory-bandwidth"]
+    assert found.severity == severity
+    assert declared or "simulated" in found.reason
+
+
 def paths(facts, prefix=()):
     """List the path of every key and list element in the facts."""
     items = facts.items() if isinstance(facts, dict) else enumerate(facts) if isinstance(facts, list) else ()
@@ -28,7 +57,7 @@ def paths(facts, prefix=()):
         yield from paths(value, (*prefix, key))
 
 
-SMALL = nodes.healthy("a100-pcie-bridged")
+SMALL = nodes.measured("a100-pcie-bridged")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -47,7 +47,12 @@ GOOD = {
         "verify_fail_on": "warn",
         "verify_report_directory": "/tmp/report",  # noqa: S108  a name only
         "verify_baseline": "report.json",
-        "verify_profile": {"pcie_width": 8},
+        "verify_profile": {"pcie_width": 8, "floors": {"memory_gbs": 2800, "all_reduce_gbs": None}},
+        "verify_level": "burn-in",
+        "verify_burn_in_minutes": 90,
+        "verify_python": "/opt/environments/train/bin/python",
+        "verify_container_image": "pytorch:25.09-py3",
+        "verify_mounts": [{"path": "/data", "least_mbs": 800, "most_ms": 20}, {"path": "/scratch"}],
     },
     "hosts-as-a-list": {"verify_hosts": ["node1", "node2"]},
     "of-ansible": {"ansible_host": "10.0.0.1", "ansible_user": "admin", "ansible_ssh_common_args": "-o X=y"},

@@ -99,6 +99,38 @@ def test_node_that_stands_out_is_named(check, inject):
     assert outliers == {"a": set(), "b": set(), "c": {check}, "d": set()}
 
 
+def slower(test, key):
+    """Return an injection that makes all GPUs of a node a quarter slower."""
+
+    def inject(measurements):
+        for gpu in measurements["gpus"]:
+            gpu["tests"][test][key] *= 0.75
+
+    return inject
+
+
+@pytest.mark.parametrize(
+    ("check", "inject"),
+    [
+        ("fleet-copy-rate", slower("copies", "to_device_gbs")),
+        ("fleet-memory-bandwidth", slower("memory", "memory_gbs")),
+        ("fleet-matmul-fp16", slower("matmul", "fp16_tflops")),
+        ("fleet-all-reduce", lambda measurements: measurements["all_reduce"].update(all_reduce_gbs=600)),
+    ],
+)
+@pytest.mark.parametrize("simulated", [False, True])
+def test_node_slower_than_the_median_is_named_where_rates_mean_something(check, inject, simulated):
+    hosts = {name: runs.judged(nodes.measured("v100x4")) for name in "abcd"}
+    for host in hosts.values():
+        host["facts"]["measurements"].update(simulated="simulated V100", rates_declared=not simulated)
+    inject(hosts["c"]["facts"]["measurements"])
+    report = document.build(hosts, runs.CREATED)
+    warned = {
+        (entry["name"], r["id"]) for entry in report["hosts"] for r in entry["results"] if r["severity"] == "warn"
+    }
+    assert warned == (set() if simulated else {("c", check)})
+
+
 def test_two_nodes_have_no_majority():
     hosts = {name: runs.judged(nodes.healthy("v100x4")) for name in "ab"}
     hosts["b"]["facts"]["driver"]["library"] = "580.95.05"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.action.report import BEFORE_THE_PROOF
+from sim.build import build
 
 from unit.checks import nodes
 from unit.report import runs
@@ -172,3 +173,18 @@ def test_baseline_is_compared_with(play, tmp_path):
     status, _, _ = play({"here": LOCAL}, verify_baseline=str(tmp_path / "baseline.json"))
     assert status == 2
     assert "Since 2026-11-21 01:00:00 UTC" in (tmp_path / "report/report.html").read_text(encoding="utf-8")
+
+
+def test_level_standard_loads_the_gpus_and_reports(play, monkeypatch, tmp_path):
+    libraries = build(tmp_path / "simulated")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
+    monkeypatch.setenv("GPULAB_SIMULATION", str(ROOT / "tests/sim/models/t4.conf"))
+    _status, output, report = play(
+        {"here": LOCAL}, verify_level="standard", verify_mounts=[{"path": str(ROOT / "docs"), "most_ms": 0}]
+    )
+    assert "simulated GPU" in report["hosts"][0]["simulated"]
+    found = {result["id"]: result for result in report["hosts"][0]["results"]}
+    assert found["cuda-smoke"]["severity"] == "ok"
+    assert "simulated" in found["memory-bandwidth"]["reason"]
+    assert "verify_python" in found["matmul-rate"]["reason"]
+    assert "fail dataset-mounts" in output

@@ -1,0 +1,122 @@
+"""The active tests on simulated GPUs, from the driver's call to the check's finding."""
+
+import time
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+
+from unit.checks import nodes
+
+from .conftest import MODELS
+
+RATES = "rates_declared = 1"
+ACTIVE = {"cuda-smoke", "copy-rate", "memory-bandwidth", "matmul-rate", "all-reduce", "container-gpu", "burn-in"}
+
+
+def findings(measurements):
+    """Return what the checks of measurements find on a healthy T4 that measured this."""
+    facts = {**nodes.healthy("t4"), "measurements": measurements}
+    for gpu in measurements["gpus"]:
+        facts["nvml"]["gpus"][0]["uuid"] = gpu["uuid"]  # whose link the floor of copies follows from
+    found = verify(nodes.node(facts, level="standard"))
+    return {(r.id, r.severity, r.remediation) for r in found if r.severity in ("warn", "fail", "unknown")}
+
+
+@pytest.mark.parametrize("model", sorted(path.stem for path in MODELS.glob("*.conf")))
+def test_every_gpu_of_a_healthy_model_passes(measure, model):
+    measured = measure(model, RATES)
+    assert measured["gpus"]
+    for gpu in measured["gpus"]:
+        assert {name: test["state"] for name, test in gpu["tests"].items()} == {
+            "smoke": "done",
+            "copies": "done",
+            "memory": "done",
+            "matmul": "skipped",
+        }
+    facts = {**nodes.healthy("t4"), "measurements": measured}
+    found = verify(nodes.node(facts, level="standard"))
+    assert {r.severity for r in found if r.id in ACTIVE} == {"ok", "skipped"}
+
+
+def test_rates_are_those_of_the_model(measure):
+    tests = measure("t4")["gpus"][0]["tests"]
+    assert tests["smoke"] == {"state": "done", "elements": 1 << 14, "wrong": 0}
+    assert (tests["copies"]["to_device_gbs"], tests["copies"]["to_host_gbs"]) == (6.2, 6.5)
+    assert tests["copies"]["on_device_gbs"] == 120  # each byte is read and written
+    assert tests["memory"]["memory_gbs"] == 240
+
+
+@pytest.mark.parametrize(("setting", "declared"), [("", False), (RATES, True)])
+def test_measurements_say_that_they_are_simulated(measure, setting, declared):
+    measured = measure("t4", setting)
+    assert measured["simulated"] == "simulated GPU (gpulab tests/sim): Tesla T4 x1"
+    assert measured["rates_declared"] is declared
+    slow = measure("t4", f"{setting}\ngpu.*.memory_gbs = 1")
+    assert bool(findings(slow)) is declared
+
+
+@pytest.mark.parametrize(
+    ("setting", "finding"),
+    [
+        ("gpu.0.cuda_wrong_results = 3", ("cuda-smoke", "fail", "contact_support")),
+        ("gpu.0.cuda_corrupt_copy = 1", ("cuda-smoke", "fail", "contact_support")),
+        ("gpu.0.cuda.cuMemAlloc_v2 = 2", ("cuda-smoke", "fail", "reset_gpu")),
+        ("gpu.0.cuda.cuCtxSynchronize = 710", ("cuda-smoke", "fail", "contact_support")),
+        ("gpu.0.cuda.cuLaunchKernel = 719", ("cuda-smoke", "fail", "contact_support")),
+        ("gpu.0.cuda.cuDevicePrimaryCtxRetain = 46", ("cuda-smoke", "fail", "stop_app")),
+        ("cuda.cuInit = 802", ("cuda-smoke", "fail", "start_fabricmanager")),
+        ("gpu.0.cuda.cuMemHostAlloc = 2", ("copy-rate", "fail", "reset_gpu")),
+        ("gpu.0.copy_to_device_gbs = 2", ("copy-rate", "fail", "check_seating")),
+        ("gpu.0.copy_to_host_gbs = 2", ("copy-rate", "fail", "check_seating")),
+        ("gpu.0.memory_gbs = 100", ("memory-bandwidth", "fail", "contact_support")),
+        ("gpu.0.cuda.cuMemsetD32_v2 = 214", ("memory-bandwidth", "fail", "reset_gpu")),
+    ],
+)
+def test_fault_is_found_by_its_check_with_its_remedy(measure, setting, finding):
+    assert findings(measure("t4", f"{RATES}\n{setting}")) == {finding}
+
+
+def test_hung_launch_is_a_result_and_the_gpu_is_left_alone(measure):
+    begin = time.monotonic()
+    measured = measure("t4", "gpu.0.cuda.cuLaunchKernel = HANG", seconds=1.0)
+    assert time.monotonic() - begin < 5
+    tests = measured["gpus"][0]["tests"]
+    assert tests["smoke"]["state"] == "late"
+    assert {tests[name]["state"] for name in ("copies", "memory", "matmul")} == {"skipped"}
+    assert findings(measured) == {("cuda-smoke", "fail", "reboot")}
+
+
+def test_missing_library_is_a_result(measure):
+    measured = measure("t4", cuda_library="/nonexistent/libcuda.so.1")
+    assert findings(measured) == {("cuda-smoke", "fail", "install_driver")}
+
+
+def test_slow_gpu_is_told_from_its_sibling(measure):
+    measured = measure("rtx4090-2", f"{RATES}\ngpu.1.memory_gbs = 700")
+    assert findings(measured) == {("memory-bandwidth", "warn", "contact_support")}
+
+
+def test_gpu_in_use_is_left_alone_and_its_sibling_is_tested(measure):
+    first, second = measure("rtx4090-2", "gpu.0.processes = 1:512")["gpus"]
+    assert {test["state"] for test in first["tests"].values()} == {"skipped"}
+    assert "PID 1" in first["tests"]["smoke"]["reason"]
+    assert second["tests"]["smoke"]["state"] == "done"
+
+
+def test_node_without_nvml_has_nothing_to_test(measure):
+    measured = measure("t4", nvml_library="/nonexistent/libnvidia-ml.so.1")
+    assert measured["gpus"] == []
+    facts = {**nodes.healthy("t4"), "measurements": measured}
+    found = verify(nodes.node(facts, level="standard"))
+    assert {r.severity for r in found if r.id in ACTIVE} == {"skipped"}
+
+
+def test_burn_in_loads_all_gpus_together_and_watches_them(measure, monkeypatch):
+    monkeypatch.setattr("ansible_collections.gpulab.node.plugins.module_utils.active.session.SAMPLE_SECONDS", 0.3)
+    settings = f"{RATES}\ngpu.1.clock_event_reasons = 0x40\ngpu.1.temp = 91"
+    measured = measure("rtx4090-2", settings, level="burn-in", burn_in_minutes=0.02)
+    cool, hot = (gpu["tests"]["burn_in"] for gpu in measured["gpus"])
+    assert (cool["state"], cool["wrong"], cool["load"]) == ("done", 0, "triad")
+    assert cool["samples"] >= 2
+    assert hot["hottest_celsius"] == 91
+    assert findings(measured) == {("burn-in", "fail", "check_cooling")}
