@@ -10,7 +10,7 @@ TEST_PROGRAMS := chromium:chromium gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf
 LAB := ansible-playbook -i .lab/inventory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm bench \
+.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm test-gpu bench \
         plan-matrix fault-table build
 
 help: ## list the targets
@@ -59,6 +59,9 @@ test-full: test-setup ## the slow scenarios too
 
 test-vm: test-setup ## boot the disk of a provisioned node in QEMU with its own kernel
 	tests/vm/run.sh
+
+test-gpu: ## on a machine with an NVIDIA driver: run facts, proof and active tests for real, record them
+	@python3 tests/gpu/run.py $(GPU_ARGUMENTS)
 
 bench: test-setup ## benchmarks, as ratios within one run
 	tests/bench/run.sh

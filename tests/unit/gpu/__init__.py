@@ -1,0 +1,1 @@
+"""Tests of the run on a real GPU, and of its recordings."""
