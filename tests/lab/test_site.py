@@ -143,6 +143,21 @@ def test_verify_finds_a_hot_gpu_and_says_what_to_do(lab, report):
     assert lab.play("playbooks/verify.yml", *report[0]).rc == 0
 
 
+def test_gpus_compute_when_asked_to_and_wrong_results_are_found(lab, report):
+    standard = ("playbooks/verify.yml", "-e", "verify_level=standard", *report[0])
+    assert lab.play(*standard).rc == 0
+    results = [r for host in json.loads((report[1] / "report.json").read_text())["hosts"] for r in host["results"]]
+    assert [r["severity"] for r in results if r["id"] == "cuda-smoke"] == ["ok"] * 4  # two GPUs each
+    assert all("simulated" in r["reason"] for r in results if r["id"] == "memory-bandwidth")
+    node = lab.node("node13")
+    node.run("gpulab-simulate fault 'gpu.1.cuda_wrong_results = 3'")
+    run = lab.play(*standard)
+    assert run.rc == 2
+    assert "fail cuda-smoke [GPU " in run.said_of("node13")
+    assert run.recap["node12"]["verdict"] == "ok"
+    node.run("gpulab-simulate heal")
+
+
 def make_stale_and_busy(node):
     """Let the kernel hold another driver than the disk, as after an upgrade, while a job runs on GPU 0."""
     version = node.run("cat /sys/module/nvidia/version")

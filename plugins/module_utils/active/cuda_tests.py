@@ -155,6 +155,7 @@ class CudaTest:
 def _serve(emit: Emit, test: Test, gpu: dict[str, Any], library: str) -> None:
     # The other GPUs stay out of it: one of them may hang, or be at work.
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu["uuid"]
+    os.environ["CUDA_CACHE_DISABLE"] = "1"  # or the driver leaves compiled kernels in ~/.nv
     try:
         cuda = Cuda(library)
         emit({"simulation": cuda.simulation()})
