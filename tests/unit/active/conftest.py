@@ -33,6 +33,13 @@ def simulate(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def torch(monkeypatch):
+    """Return a function that lets interpreters find the stub of PyTorch, in a mode."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "stubs"))
+    return lambda mode="": monkeypatch.setenv("STUB_TORCH", mode)
+
+
+@pytest.fixture
 def measure(libraries, simulate, monkeypatch):
     """Return a function that runs all tests on a simulated model and returns the measurements."""
     monkeypatch.setattr(session, "NVML_SECONDS", 2.0)

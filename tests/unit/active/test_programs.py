@@ -2,7 +2,6 @@
 
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.active import matmul_program
@@ -20,13 +19,6 @@ NCCL_OUTPUT = """# nThread 1 nGpus 8 minBytes 1073741824 maxBytes 1073741824
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 464.06
 """
-
-
-@pytest.fixture
-def torch(monkeypatch):
-    """Let interpreters find the stub, in a mode."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "stubs"))
-    return lambda mode="": monkeypatch.setenv("STUB_TORCH", mode)
 
 
 @pytest.fixture
@@ -115,9 +107,10 @@ def test_all_reduce_needs_a_program():
     assert all_reduce(None, GPUS, 5.0)["state"] == "skipped"
 
 
-def test_nccl_tests_are_preferred(program):
-    program("all_reduce_perf", f"echo $CUDA_VISIBLE_DEVICES >&2; cat <<'END'\n{NCCL_OUTPUT}END")
-    record = all_reduce(None, GPUS, 10.0)
+def test_nccl_tests_are_preferred_and_see_the_gpus_named(program, tmp_path):
+    program("all_reduce_perf", f"echo $CUDA_VISIBLE_DEVICES >$0.saw; cat <<'END'\n{NCCL_OUTPUT}END")
+    record = all_reduce(sys.executable, GPUS, 10.0)
+    assert (tmp_path / "all_reduce_perf.saw").read_text() == "GPU-0,GPU-1,GPU-2\n"
     assert (record["state"], record["by"]) == ("done", "nccl-tests")
     assert (record["all_reduce_gbs"], record["wrong"]) == (463.95, 0)
 

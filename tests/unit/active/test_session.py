@@ -1,5 +1,6 @@
 """The active tests on simulated GPUs, from the driver's call to the check's finding."""
 
+import sys
 import time
 
 import pytest
@@ -94,6 +95,18 @@ def test_missing_library_is_a_result(measure):
 def test_slow_gpu_is_told_from_its_sibling(measure):
     measured = measure("rtx4090-2", f"{RATES}\ngpu.1.memory_gbs = 700")
     assert findings(measured) == {("memory-bandwidth", "warn", "contact_support")}
+
+
+def test_burn_in_is_by_pytorch_where_an_interpreter_has_it(measure, torch):
+    torch()
+    measured = measure("t4", level="burn-in", burn_in_minutes=0.01, python=sys.executable, program_seconds=30.0)
+    tests = measured["gpus"][0]["tests"]
+    assert (tests["matmul"]["state"], tests["burn_in"]["load"]) == ("done", "bf16 matmul")
+
+
+def test_interpreter_that_is_not_there_is_a_result(measure):
+    tests = measure("t4", python="/nonexistent/python")["gpus"][0]["tests"]
+    assert tests["matmul"]["error"]["name"] == "/nonexistent/python: No such file or directory"
 
 
 def test_gpu_in_use_is_left_alone_and_its_sibling_is_tested(measure):

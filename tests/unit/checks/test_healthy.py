@@ -3,6 +3,7 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judged_facts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,13 @@ def test_healthy_node_has_no_finding_under_load_either(model):
 def test_without_measurements_nothing_is_claimed(level, severity):
     results = verify(nodes.node(nodes.healthy("t4"), level=level))
     assert {r.severity for r in results if r.id in ("cuda-smoke", "copy-rate", "all-reduce")} == {severity}
+
+
+def test_level_quick_judges_no_measurements_of_an_earlier_run():
+    known = {"gpulab": {"schema": 1}, "gpulab_measurements": {"gpus": []}}
+    assert judged_facts(known, "quick") == known["gpulab"]
+    assert judged_facts(known, "standard") == {"schema": 1, "measurements": {"gpus": []}}
+    assert judged_facts({}, "standard") is None
 
 
 def slow_simulated(**declared):
