@@ -5,7 +5,7 @@
  *   cuda.FUNCTION = 802          that function fails with this CUresult; gpu.3.cuda.FUNCTION for one GPU
  *   cuda.FUNCTION = HANG         that function never returns
  *   gpu.3.cuda_wrong_results     so many elements of a kernel's result are wrong
- *   gpu.3.cuda_corrupt_copy = 1  a byte of what is copied to the host is wrong
+ *   gpu.3.cuda_corrupt_copy      a byte is wrong in copies to the host of at least so many bytes
  *   gpu.*.copy_to_device_gbs, copy_to_host_gbs, memory_gbs
  *   rates_declared = 1           these bandwidths are meant as a GPU's: a proof may judge them
  */
@@ -391,7 +391,8 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
 {
     BEGIN();
     memcpy(to, (const void *)(uintptr_t)from, bytes);
-    if (bytes && gpu_number(current->gpu, "cuda_corrupt_copy", 0) != 0)
+    double corrupt = gpu_number(current->gpu, "cuda_corrupt_copy", 0);
+    if (corrupt > 0 && (double)bytes >= corrupt)
         ((char *)to)[bytes / 2] ^= 1;
     take_time((double)bytes, "copy_to_host_gbs");
     return CUDA_SUCCESS;

@@ -66,6 +66,7 @@ def test_measurements_say_that_they_are_simulated(measure, setting, declared):
         ("gpu.0.cuda.cuLaunchKernel = 719", ("cuda-smoke", "fail", "contact_support")),
         ("gpu.0.cuda.cuDevicePrimaryCtxRetain = 46", ("cuda-smoke", "fail", "stop_app")),
         ("cuda.cuInit = 802", ("cuda-smoke", "fail", "start_fabricmanager")),
+        ("gpu.0.cuda_corrupt_copy = 4000000", ("copy-rate", "fail", "contact_support")),
         ("gpu.0.cuda.cuMemHostAlloc = 2", ("copy-rate", "fail", "reset_gpu")),
         ("gpu.0.copy_to_device_gbs = 2", ("copy-rate", "fail", "check_seating")),
         ("gpu.0.copy_to_host_gbs = 2", ("copy-rate", "fail", "check_seating")),
