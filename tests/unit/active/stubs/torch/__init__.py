@@ -1,6 +1,6 @@
 """A stub in PyTorch's place. It multiplies nothing: tests see how gpulab's programs begin, end and report, no rate.
 
-STUB_TORCH: "" (works), "no-gpu", "wrong" (a result differs), "hang", "old" (compute capability 7.0).
+STUB_TORCH: "" (works), "no-gpu", "hang", "old" (compute capability 7.0), "wrong" (as old, and a result differs).
 """
 
 # ruff: noqa: D102, D105, D107
@@ -79,7 +79,7 @@ def _synchronize():
 
 cuda = SimpleNamespace(
     is_available=lambda: MODE != "no-gpu",
-    get_device_capability=lambda: (7, 0) if MODE == "old" else (8, 0),
+    get_device_capability=lambda: (7, 0) if MODE in {"old", "wrong"} else (8, 0),
     mem_get_info=lambda: (8 << 30, 16 << 30),
     synchronize=_synchronize,
     set_device=lambda _rank: None,
