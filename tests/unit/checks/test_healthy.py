@@ -3,7 +3,7 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
-from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judged_facts
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,9 +34,9 @@ def test_without_measurements_nothing_is_claimed(level, severity):
 
 def test_level_quick_judges_no_measurements_of_an_earlier_run():
     known = {"gpulab": {"schema": 1}, "gpulab_measurements": {"gpus": []}}
-    assert judged_facts(known, "quick") == known["gpulab"]
-    assert judged_facts(known, "standard") == {"schema": 1, "measurements": {"gpus": []}}
-    assert judged_facts({}, "standard") is None
+    assert "measurements" not in facts_of(known, "quick")
+    assert facts_of(known, "standard")["measurements"] == {"gpus": []}
+    assert facts_of({}, "standard") is None
 
 
 def slow_simulated(**declared):
