@@ -120,6 +120,20 @@ WISHES = (
         choices=("docker", "podman", "containerd"),
     ),
     Wish(
+        "container_toolkit_docker_source",
+        "str",
+        "Whose Docker is installed where Docker is wished for and missing; docker is docker.com's.",
+        "distribution",
+        ("distribution", "docker"),
+    ),
+    Wish(
+        "container_toolkit_state",
+        "str",
+        "Whether containers get the GPUs; absent takes the toolkit and its settings away.",
+        "present",
+        ("present", "absent"),
+    ),
+    Wish(
         "gpulab_environments",
         "list",
         "Python environments, each with one framework.",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIA Container Toolkit, for the container engines of the node."""
+"""The NVIDIA Container Toolkit, the container engines of the node, and how each of them gives GPUs to containers."""
 
 from __future__ import annotations
 
@@ -15,27 +15,124 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 ENGINES = ("docker", "podman", "containerd")
+NAMES = {"docker": "Docker", "podman": "Podman", "containerd": "containerd"}
+CDI = {"features": {"cdi": True}}
+RUNTIME = {"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}
+NOTHING: dict[str, Any] = {
+    "engines": [],
+    "version": None,
+    "packages": [],
+    "remove_packages": [],
+    "engine_packages": [],
+    "engine_repository": None,
+    "docker": None,
+}
 
 
 def plan(case: Case) -> dict[str, Any]:
-    """Return {engines, version, floor, packages, repository, because}. Raises Refusal for a version below the floor."""
+    """Return the part for the container toolkit. Raises Refusal for a version below the floor.
+
+    That is {engines, version, floor, packages, remove_packages, repository, engine_packages, engine_repository, docker,
+    because}; docker is {required, settings}, keys of its daemon.json, or None where Docker is not among the engines.
+    """
     record = case.catalog.container_toolkit
     floor = record["security_floors"][-1]
     version = case.wishes["container_toolkit_version"] or record["newest"]
     if not same_or_newer(version, floor["version"]):
         raise refuse("P030", version=version, floor=floor["version"], cves=", ".join(floor["cves"]))
+    nothing = {
+        **NOTHING,
+        "floor": floor["version"],
+        "repository": source.repository(case, record["repositories"][case.platform["family"]]),
+    }
+    if case.wishes["container_toolkit_state"] == "absent":
+        because = ["The container toolkit is wished away."]
+        return {**nothing, "remove_packages": record["packages"], "because": because}
     wished = case.wishes["container_toolkit_engines"]
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
     engines = found if wished is None else list(wished)
     if not engines:
-        because = ["No container engine is wished for or found: no container toolkit."]
-        return {"engines": [], "version": None, "floor": floor["version"], "packages": [], "because": because}
-    why = f"For {', '.join(engines)}; the floor is {floor['version']} ({', '.join(floor['cves'])})."
+        return {**nothing, "because": ["No container engine is wished for or found: no container toolkit."]}
+    versions, missing, why_engines = _engines(case, engines)
+    docker, why_docker = _docker(case, versions["docker"]) if "docker" in engines else (None, [])
+    _warn_of_old_podman(case, versions.get("podman"))
     return {
+        **nothing,
         "engines": engines,
         "version": version,
-        "floor": floor["version"],
         "packages": [packages.pinned(case, name, f"{version}-1") for name in record["packages"]],
-        "repository": source.repository(case, record["repositories"][case.platform["family"]]),
-        "because": [why],
+        **missing,
+        "docker": docker,
+        "because": [
+            f"For {', '.join(engines)}; the floor is {floor['version']} ({', '.join(floor['cves'])}).",
+            *why_engines,
+            *why_docker,
+        ],
     }
+
+
+def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dict[str, Any], list[str]]:
+    """Return each engine's version, {engine_packages, engine_repository} of those that are missing, and why.
+
+    The version is the one on the node, else the one that will come; None where nobody knows.
+    """
+    versions: dict[str, str | None] = {engine: case.facts["engines"].get(engine) for engine in engines}
+    missing: dict[str, Any] = {"engine_packages": [], "engine_repository": None}
+    because = []
+    for engine in (engine for engine in engines if not versions[engine]):
+        vendor = engine == "docker" and case.wishes["container_toolkit_docker_source"] == "docker"
+        origin = _vendor(case) if vendor else _distribution(case, engine)
+        if origin is None:
+            system = case.platform["name"]
+            case.warnings.append(f"{NAMES[engine]} is not on the node, and gpulab has no packages of it for {system}.")
+            continue
+        versions[engine] = origin["version"]
+        missing["engine_packages"] += origin["packages"]
+        if vendor:
+            missing["engine_repository"] = origin["repository"]
+        whose = "docker.com's" if vendor else "the distribution's"
+        because.append(f"{NAMES[engine]} is not on the node; {whose} packages bring {origin['version']} or newer.")
+    return versions, missing, because
+
+
+def _docker(case: Case, version: str | None) -> tuple[dict[str, Any], list[str]]:
+    """Return which keys of daemon.json give GPUs to containers, and why these."""
+    since = case.catalog.container_toolkit["engines"]["docker"]["cdi_since"]
+    if version and same_or_newer(version, since):
+        why = f"Docker {version} takes GPUs by CDI: docker run --device nvidia.com/gpu=all."
+        return {"required": CDI, "settings": {}}, [why]
+    known = f"Docker {version} is" if version else "A Docker of unknown version may be"
+    why = f"{known} older than {since} and without CDI: the runtime nvidia stands in (--runtime nvidia, or --gpus all)."
+    return {"required": {}, "settings": RUNTIME}, [why]
+
+
+def _warn_of_old_podman(case: Case, version: str | None) -> None:
+    since = case.catalog.container_toolkit["engines"]["podman"]["cdi_since"]
+    if version and not same_or_newer(version, since):
+        case.warnings.append(f"Podman {version} has no CDI, so its containers get no GPU; {since} has it.")
+
+
+def _distribution(case: Case, engine: str) -> dict[str, Any] | None:
+    """Return {version, packages} of an engine in the distribution; None where the catalog knows none."""
+    record: dict[str, Any] | None
+    record = case.catalog.container_toolkit["engines"][engine]["distribution"].get(case.platform["id"])
+    return record
+
+
+def _vendor(case: Case) -> dict[str, Any] | None:
+    """Return {version, packages, repository} of docker.com's Docker; None on systems that take no APT packages."""
+    if case.platform["family"] != "debian":
+        return None
+    record = case.catalog.container_toolkit["docker_vendor"]
+    distribution = case.platform["distribution"]
+    repository = {
+        "id": "docker",
+        "format": "deb",
+        "url": record["url"].format(distribution=distribution),
+        "suite": case.platform["codename"],
+        "components": ["stable"],
+        "key_url": record["key_url"].format(distribution=distribution),
+        "key_fingerprint": record["key_fingerprint"],
+        "packages": [],
+    }
+    return {"version": record["version"], "packages": record["packages"], "repository": repository}

@@ -349,6 +349,78 @@ def test_container_toolkit_for_the_engines_found():
     assert part["repository"]["url"].endswith("/stable/deb/amd64")
 
 
+def toolkit(platform="debian-12", engines=None, **given):
+    node = facts(platform)
+    node["engines"].update(engines or {})
+    return plan(node, **{f"container_toolkit_{name}": value for name, value in given.items()})
+
+
+@pytest.mark.parametrize(
+    ("docker", "required", "settings"),
+    [
+        ("20.10.24", [], ["runtimes"]),
+        ("24.0.9", [], ["runtimes"]),
+        ("25.0", ["features"], []),
+        ("29.7.2", ["features"], []),
+    ],
+)
+def test_docker_takes_gpus_by_cdi_as_soon_as_it_can(docker, required, settings):
+    part = toolkit(engines={"docker": docker})["container_toolkit"]
+    assert (list(part["docker"]["required"]), list(part["docker"]["settings"])) == (required, settings)
+    assert part["engine_packages"] == []
+    assert docker in part["because"][-1]
+
+
+MISSING = {
+    "debian 12": (("debian-12", "distribution"), ["docker.io"], ["runtimes"]),
+    "debian 13": (("debian-13", "distribution"), ["docker.io", "docker-cli"], []),
+    "docker.com's": (("debian-12", "docker"), ["docker-ce", "docker-ce-cli", "containerd.io"], []),
+}
+
+
+@pytest.mark.parametrize(("wished", "packages", "settings"), MISSING.values(), ids=MISSING)
+def test_a_missing_docker_is_installed_from_the_wished_source(wished, packages, settings):
+    platform, source = wished
+    part = plan(facts(platform), container_toolkit_engines=["docker"], container_toolkit_docker_source=source)[
+        "container_toolkit"
+    ]
+    assert part["engine_packages"][: len(packages)] == packages
+    assert list(part["docker"]["settings"]) == settings
+    assert (part["engine_repository"] is not None) == (source == "docker")
+
+
+def test_docker_com_has_a_suite_for_each_release():
+    given = {"container_toolkit_engines": ["docker"], "container_toolkit_docker_source": "docker"}
+    repository = plan(facts("ubuntu-24.04"), **given)["container_toolkit"]["engine_repository"]
+    assert (repository["url"], repository["suite"]) == ("https://download.docker.com/linux/ubuntu", "noble")
+
+
+def test_a_docker_that_is_there_stays_whatever_the_source():
+    part = toolkit(engines={"docker": "20.10.24"}, docker_source="docker")["container_toolkit"]
+    assert (part["engine_packages"], part["engine_repository"]) == ([], None)
+
+
+def test_an_engine_nobody_has_packages_for_is_said():
+    given = {"container_toolkit_engines": ["docker"]}
+    planned = plan(facts("rhel-9"), **given)
+    assert planned["container_toolkit"]["engine_packages"] == []
+    assert "Docker is not on the node" in planned["warnings"][-1]
+
+
+@pytest.mark.parametrize(("podman", "said"), [("3.4.4", True), ("4.1.0", False), ("5.4.2", False)])
+def test_a_podman_without_cdi_is_said(podman, said):
+    assert any("Podman" in line for line in toolkit(engines={"podman": podman})["warnings"]) == said
+
+
+def test_a_toolkit_wished_away_leaves_no_package_of_its_own():
+    part = toolkit(engines={"docker": "26.1.5", "nvidia_container_toolkit": "1.20.0"}, state="absent")[
+        "container_toolkit"
+    ]
+    assert (part["engines"], part["packages"], part["docker"]) == ([], [], None)
+    assert "libnvidia-container1" in part["remove_packages"]
+    assert part["repository"]["id"] == "nvidia-container-toolkit-deb"
+
+
 @pytest.mark.parametrize(
     ("node", "given", "expected"),
     [
