@@ -158,6 +158,33 @@ CODES = {
         "this is Windows Subsystem for Linux ({kernel}), whose driver is that of Windows",
         "Take it out of gpu-nodes; install the driver in Windows, and none in here.",
     ),
+    # H110 to H117: container engines
+    "H110": ("{path} is not valid: {detail}", "Correct it there; nothing was changed."),
+    "H111": (
+        "{path} has {settings}, and {wanted} is needed",
+        "Take that out of the file, or give up the wish; gpulab does not overwrite what it did not write.",
+    ),
+    "H112": (
+        "Docker has to be restarted to take its settings over, and containers would notice: {containers}",
+        "Stop them and run again, or restart it all the same: -e container_toolkit_restart_force={host}",
+    ),
+    "H113": (
+        "Docker's data would move from {old} to {new}, and {old} holds {held}, which would be left behind",
+        "Bring it over by hand, or set container_toolkit_docker_leave_data: true; gpulab moves and deletes none of it.",
+    ),
+    "H114": ("Docker does not accept its new settings: {detail}", "Correct them; nothing was changed."),
+    "H115": (
+        "Docker did not come up with its new settings: {detail}. The former ones are back, and Docker {state}",
+        "Correct the settings; journalctl -u docker on the node has the whole story.",
+    ),
+    "H116": (
+        "the CDI specification of the GPUs could not be made: {detail}",
+        "Look at journalctl -u nvidia-cdi-refresh on the node, then run again.",
+    ),
+    "H117": (
+        "the container toolkit's packages would change under containers that have a GPU: {containers}",
+        "Stop them and run again, or do it all the same: -e container_toolkit_restart_force={host}",
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",
@@ -375,7 +402,7 @@ CODES = {
     "I011": ("{variable} holds {value} twice", "Give each a name of its own."),
     "I012": ("{one} and {other} exclude each other: {reason}", "{way}."),
     "I013": ("{variable} cannot be worked out: {detail}", "Define what it refers to, or correct its template."),
-    "I014": ("reboot_force names {value}, which is no host of this run", "{advice}"),
+    "I014": ("{variable} names {value}, which is no host of this run", "{advice}"),
     "I020": ("there is no host to work on: {detail}", "{advice}"),
     "I021": ("no host type claims {hosts}", "Put each under one of {types}, and that under gpu-nodes."),
     "I022": ("{types} both claim {host}", "Leave it under one of them."),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
     from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import Options
 
+NAMES_A_HOST = ("reboot_force", "container_toolkit_restart_force")
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection", "ansible_ssh_common_args")
 
 
@@ -78,9 +79,9 @@ def _of_variable(name: str, value: Any, hosts: list[str], options: Options) -> I
         yield refuse("I013", variable=name, detail=value.detail)
     else:
         yield from values.faults(option, value)
-        if name == "reboot_force" and isinstance(value, str) and value and value not in hosts:
+        if name in NAMES_A_HOST and isinstance(value, str) and value and value not in hosts:
             otherwise = f"Name one of: {structure.listed(hosts)}."
-            yield refuse("I014", value=value, advice=values.did_you_mean(value, hosts, otherwise))
+            yield refuse("I014", variable=name, value=value, advice=values.did_you_mean(value, hosts, otherwise))
 
 
 def _of_unknown(name: str, options: Options) -> str:

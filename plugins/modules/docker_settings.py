@@ -1,0 +1,271 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Merge settings into Docker's daemon.json, and let Docker take them over."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: docker_settings
+short_description: Merge settings into Docker's daemon.json
+version_added: 0.2.0
+description:
+  - Adds settings to C(/etc/docker/daemon.json) and leaves all else in it as it is. A setting of the node's owner is
+    never changed.
+  - Remembers what it added, in C(/var/lib/gpulab/docker-settings.json). What is no longer wanted goes; with no settings
+    wanted, the file is as it was before the first.
+  - The new file is validated by Docker itself where it can (since Docker 23). A daemon that runs takes it over by a
+    reload where that is enough, by a restart otherwise; one that does not run is left alone. When it does not come up,
+    the former file is put back and it is started with that.
+  - Docker is not restarted while containers run that would notice (GPULAB-H112). The setting C(live-restore), which
+    lets containers outlive a restart, is therefore taken over first, by a reload. A container that has a GPU counts
+    even so.
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change, or why it would be refused, and changes nothing.
+    support: full
+  diff_mode:
+    description: Shows each setting of gpulab's before and after, and none of the owner's.
+    support: full
+options:
+  required:
+    description:
+      - Settings that must hold, as in C(daemon.json). Where the owner has set another value, the task is refused
+        (GPULAB-H111).
+    type: dict
+    default: {}
+  preferred:
+    description: Settings that give way to the owner's.
+    type: dict
+    default: {}
+  leave_data:
+    description: Whether C(data-root) may change although the former directory holds images, containers or volumes.
+    type: bool
+    default: false
+  force:
+    description: Whether Docker may be restarted although containers would notice.
+    type: bool
+    default: false
+  host:
+    description: What the operator calls the node, for the messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Let Docker give GPUs to containers
+  gpulab.node.docker_settings:
+    required: {features: {cdi: true}}
+    preferred: {live-restore: true, default-shm-size: 1g}
+    host: "{{ inventory_hostname }}"
+"""
+
+RETURN = r"""
+action:
+  description: What Docker did, or in check mode would do, to take the file over; empty where nothing is to do.
+  returned: success
+  type: str
+  sample: restart
+kept:
+  description: Preferred settings that gave way to the owner's.
+  returned: success
+  type: list
+  elements: str
+  sample: ['default-shm-size is "64m" (wished: "1g")']
+gpu_containers:
+  description: Names of the running containers that may have a GPU.
+  returned: success
+  type: list
+  elements: str
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import docker_engine, docker_settings, files
+from ansible_collections.gpulab.node.plugins.module_utils.docker_settings import PATH, RELOAD, RESTART, Plan, Record
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+RECORD = Path("/var/lib/gpulab/docker-settings.json")
+UNITS = ("docker.socket", "docker.service")
+SECONDS = 120  # for systemctl
+TRIES, PAUSE = 20, 0.5  # for an answer after that, seconds between them
+UNKNOWN = {"name": "unknown, as Docker does not answer", "gpu": True}
+
+
+def main() -> None:
+    """Read, plan, guard, apply."""
+    module = AnsibleModule(
+        argument_spec={
+            "required": {"type": "dict", "default": {}},
+            "preferred": {"type": "dict", "default": {}},
+            "leave_data": {"type": "bool", "default": False},
+            "force": {"type": "bool", "default": False},
+            "host": {"type": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = operate(module, Docker(module))
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**result)
+
+
+def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
+    """Bring the file and the daemon to the wanted state. Raises Refusal."""
+    params, file = module.params, Path(PATH)
+    text = files.read(file) if file.is_file() else None
+    record = docker_settings.read_record(files.read(RECORD))
+    plan = docker_settings.plan(text, record, params["required"], params["preferred"])
+    containers = docker.containers()
+    action = plan.action if docker.is_running() else ""
+    if not params["leave_data"]:
+        docker_settings.check_data_root(plan.before, plan.after, docker.holdings(plan.before))
+    if not params["force"]:
+        docker_settings.check_containers(action, containers, plan.after, params["host"])
+    if plan.changes:
+        docker.validate(plan)
+    if not module.check_mode:
+        apply(module, docker, plan, action, before=(text, record))
+    for line in plan.kept:
+        module.warn(f"{PATH} keeps a setting of its owner's: {line}")
+    return {
+        "changed": bool(plan.changes or action),
+        "action": action,
+        "kept": plan.kept,
+        "gpu_containers": [one["name"] for one in containers if one["gpu"]],
+        "diff": {
+            "before_header": PATH,
+            "after_header": PATH,
+            "before": "".join(f"{change.name}: {change.before}\n" for change in plan.changes if change.before),
+            "after": "".join(f"{change.name}: {change.after}\n" for change in plan.changes if change.after),
+        },
+    }
+
+
+def apply(module: AnsibleModule, docker: Docker, plan: Plan, action: str, before: tuple[str | None, Record]) -> None:
+    """Write the file, let the daemon take it over, or put the former one back. Raises Refusal H115."""
+    text, record = before
+    if plan.record == record and not action:
+        return
+    file = Path(PATH).resolve()
+    keep(module, RECORD, docker_settings.record_text(plan.record), 0o600)
+    if plan.changes:
+        keep(module, file, plan.text)
+    why = docker.take_over(action, plan)
+    if why:
+        keep(module, file, text)
+        keep(module, RECORD, docker_settings.record_text(record), 0o600)
+        state = "runs with them" if docker.revive() else "does not come up with those either"
+        raise refuse("H115", detail=why.rstrip("."), state=state)
+    keep(module, RECORD, docker_settings.record_text(replace(plan.record, pending="")), 0o600)
+
+
+def keep(module: AnsibleModule, path: Path, text: str | None, mode: int = 0o644) -> None:
+    """Let the file hold the text; None means no file."""
+    if text is None:
+        if path.exists():
+            path.unlink()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(module, path, text, mode)
+
+
+class Docker:
+    """The daemon of the node."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        """Take the module, which runs the commands."""
+        self._module = module
+
+    def is_running(self) -> bool:
+        """Tell whether the service is up, so that it has to take new settings over."""
+        return self._run("systemctl", "is-active", "--quiet", "docker.service")[0] == 0
+
+    def containers(self) -> list[dict[str, Any]]:
+        """Return {name, gpu} of each running container; of a daemon that does not answer, one that is unknown."""
+        if not self.is_running():
+            return []
+        try:
+            found = docker_engine.running_containers()
+        except docker_engine.NoAnswerError:
+            return [UNKNOWN]
+        return [{"name": one["Name"].lstrip("/"), "gpu": docker_settings.uses_gpu(one)} for one in found]
+
+    def holdings(self, settings: dict[str, Any]) -> list[str]:
+        """Say what the data-root of these settings holds."""
+        root = Path(settings.get("data-root", docker_settings.DATA_ROOT))
+        volumes = [path for path in root.glob("volumes/*") if path.is_dir()]
+        images = list(root.glob("image/*/imagedb/content/sha256/*"))
+        return docker_settings.holdings(len(list(root.glob("containers/*"))), len(images), len(volumes))
+
+    def validate(self, plan: Plan) -> None:
+        """Let Docker judge the new file, where there is a Docker that can. Raises Refusal H114."""
+        program = self._module.get_bin_path("dockerd")
+        if plan.text is None or program is None or "--validate" not in self._run(program, "--help")[1]:
+            return
+        handle, draft = tempfile.mkstemp(dir=self._module.tmpdir)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(plan.text)
+        status, _output, errors = self._run(program, "--validate", "--config-file", draft)
+        if status != 0:
+            raise refuse("H114", detail=errors.strip().replace(draft, PATH).rstrip("."))
+
+    def take_over(self, action: str, plan: Plan) -> str:
+        """Reload or restart the daemon; return why it did not come up, "" where it did."""
+        if not action:
+            return ""
+        outlive = plan.after.get("live-restore") is True
+        if outlive or action == RELOAD:
+            self._systemctl("reload", "docker.service")
+        if action == RESTART and outlive and not self._answers(live_restore=True):
+            return (
+                f"it did not take live-restore over, and its containers would not outlive a restart ({self._journal()})"
+            )
+        if action == RESTART and not self._systemctl("restart", "docker.service"):
+            return self._journal()
+        return "" if self._answers() else self._journal()
+
+    def revive(self) -> bool:
+        """Start the daemon after it failed; tell whether it runs."""
+        self._systemctl("reset-failed", *UNITS)
+        return self._systemctl("restart", *UNITS) and self._answers()
+
+    def _answers(self, *, live_restore: bool = False) -> bool:
+        """Wait until the daemon answers, and if so wanted says that containers outlive it."""
+        for _try in range(TRIES):
+            with contextlib.suppress(docker_engine.NoAnswerError):
+                info = docker_engine.ask("/info")
+                if info["LiveRestoreEnabled"] or not live_restore:
+                    return True
+            time.sleep(PAUSE)
+        return False
+
+    def _journal(self) -> str:
+        argv = ["journalctl", "--unit=docker.service", "--lines=30", "--output=cat", "--no-pager"]
+        return docker_settings.reason(self._run(*argv)[1])
+
+    def _systemctl(self, *words: str) -> bool:
+        return self._run("timeout", str(SECONDS), "systemctl", *words)[0] == 0
+
+    def _run(self, *argv: str) -> tuple[int, str, str]:
+        answer: tuple[int, str, str] = self._module.run_command(list(argv))
+        return answer
+
+
+if __name__ == "__main__":
+    main()

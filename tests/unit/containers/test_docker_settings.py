@@ -1,0 +1,233 @@
+"""Docker's daemon.json keeps what is its owner's, takes gpulab's settings in, and gives them back."""
+
+import json
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import docker_settings
+from ansible_collections.gpulab.node.plugins.module_utils.docker_settings import RELOAD, RESTART, Record
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from hypothesis import given
+from hypothesis import strategies as st
+
+CDI = {"features": {"cdi": True}}
+MEMLOCK = {"Name": "memlock", "Hard": -1, "Soft": -1}
+PREFERRED = {
+    "live-restore": True,
+    "default-shm-size": "1g",
+    "default-ulimits": {"memlock": MEMLOCK},
+    "log-driver": "json-file",
+    "log-opts": {"max-size": "100m", "max-file": "3"},
+}
+OWNERS = '{\n  "bridge": "none",\n  "log-opts": {"max-size": "10m"},\n  "features": {}\n}'
+
+
+def merge(text, required=None, preferred=None, record=None):
+    return docker_settings.plan(text, record or Record(), required or {}, preferred or {})
+
+
+def refusal(*args, **kwargs):
+    with pytest.raises(Refusal) as refused:
+        merge(*args, **kwargs)
+    return refused.value
+
+
+def test_without_a_file_all_settings_are_written():
+    plan = merge(None, CDI, PREFERRED)
+    assert json.loads(plan.text) == {**PREFERRED, **CDI}
+    assert plan.action == RESTART
+    assert plan.record.original is None
+
+
+def test_what_the_owner_wrote_stays_and_a_conflict_is_named():
+    plan = merge(OWNERS, CDI, PREFERRED)
+    assert plan.after["bridge"] == "none"
+    assert plan.after["log-opts"] == {"max-size": "10m", "max-file": "3"}
+    assert plan.kept == ['log-opts.max-size is "10m" (wished: "100m")']
+    assert "log-opts.max-size" not in plan.record.made
+    assert plan.text.startswith('{\n  "bridge"')
+
+
+def test_the_diff_shows_nothing_of_the_owners():
+    plan = merge('{"http-proxy": "http://user:secret@proxy"}', CDI)
+    assert [(change.name, change.before, change.after) for change in plan.changes] == [("features.cdi", "", "true")]
+
+
+def test_a_second_run_changes_nothing():
+    first = merge(OWNERS, CDI, PREFERRED)
+    second = merge(first.text, CDI, PREFERRED, Record(first.record.original, first.record.made))
+    assert (second.text, second.changes, second.action) == (first.text, [], "")
+    assert second.record.made == first.record.made
+
+
+def test_an_interrupted_run_is_taken_up():
+    first = merge(OWNERS, CDI, PREFERRED)
+    assert first.record.pending == RESTART
+    second = merge(first.text, CDI, PREFERRED, first.record)
+    assert (second.changes, second.action) == ([], RESTART)
+
+
+@pytest.mark.parametrize("owners", [None, "", "{}\n", OWNERS, '{"features": {"buildkit": true}}'])
+def test_absent_leaves_the_file_as_it_was_to_the_letter(owners):
+    first = merge(owners, CDI, PREFERRED)
+    last = merge(first.text, record=first.record)
+    assert last.text == owners
+    assert last.record.made == {}
+    assert last.action == RESTART
+
+
+def test_absent_keeps_what_the_owner_added_or_changed_since():
+    first = merge(OWNERS, CDI, PREFERRED)
+    edited = {**json.loads(first.text), "debug": True, "default-shm-size": "8g"}
+    last = merge(json.dumps(edited), record=first.record)
+    assert json.loads(last.text) == {**json.loads(OWNERS), "debug": True, "default-shm-size": "8g"}
+
+
+def test_what_the_owner_changed_since_is_the_owners():
+    first = merge(None, {}, PREFERRED)
+    edited = {**json.loads(first.text), "default-shm-size": "8g"}
+    second = merge(json.dumps(edited), {}, PREFERRED, Record(None, first.record.made))
+    assert second.changes == []
+    assert second.kept == ['default-shm-size is "8g" (wished: "1g")']
+
+
+def test_a_changed_wish_changes_what_gpulab_made():
+    first = merge(None, {}, PREFERRED)
+    second = merge(first.text, {}, {**PREFERRED, "default-shm-size": "8g"}, Record(None, first.record.made))
+    assert [(change.before, change.after) for change in second.changes] == [('"1g"', '"8g"')]
+    assert second.action == RELOAD
+
+
+def test_a_required_setting_of_the_owners_is_refused_and_named():
+    refused = refusal('{"features": {"cdi": false}}', CDI)
+    assert refused.code == "H111"
+    assert "features.cdi: false" in refused.cause
+    assert "features.cdi: true" in refused.cause
+
+
+def test_a_required_setting_below_something_else_is_refused():
+    assert refusal('{"features": []}', CDI).code == "H111"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1,}', "nonsense", "3"])
+def test_what_is_no_daemon_json_is_refused_before_anything(text):
+    assert refusal(text, CDI).code == "H110"
+
+
+@pytest.mark.parametrize("driver", ["journald", "local", "syslog"])
+def test_options_of_a_log_driver_are_not_given_to_another(driver):
+    plan = merge(json.dumps({"log-driver": driver}), {}, PREFERRED)
+    assert "log-opts" not in plan.after
+    assert plan.after["log-driver"] == driver
+
+
+ACTIONS = {
+    "shm": ({"default-shm-size": "1g"}, RELOAD),
+    "live restore": ({"live-restore": True}, RELOAD),
+    "runtimes": ({"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}, RELOAD),
+    "cdi": (CDI, RESTART),
+    "ulimits": ({"default-ulimits": {"memlock": MEMLOCK}}, RESTART),
+    "both": ({**CDI, "live-restore": True}, RESTART),
+    "nothing": ({}, ""),
+}
+
+
+@pytest.mark.parametrize(("settings", "action"), ACTIONS.values(), ids=ACTIONS)
+def test_docker_is_restarted_only_where_a_reload_is_not_enough(settings, action):
+    assert merge(None, {}, settings).action == action
+
+
+def test_docker_forgets_a_setting_at_a_restart_only():
+    first = merge(None, {}, {"live-restore": True})
+    assert merge(first.text, record=Record(None, first.record.made)).action == RESTART
+
+
+VALUES = st.one_of(st.booleans(), st.integers(), st.sampled_from(["", "1g", "journald"]), st.lists(st.integers(), max_size=2))
+FILES = st.dictionaries(
+    st.sampled_from(["live-restore", "features", "log-opts", "log-driver", "default-ulimits", "debug", "hosts"]),
+    st.one_of(VALUES, st.dictionaries(st.sampled_from(["cdi", "memlock", "max-size", "x"]), VALUES, max_size=2)),
+)
+
+
+@given(FILES)
+def test_nothing_of_the_owners_is_ever_lost(settings):
+    text = json.dumps(settings)
+    first = merge(text, {}, {**PREFERRED, **CDI})
+    for key, value in settings.items():
+        inner = value if isinstance(value, dict) else None
+        assert first.after[key] == value if inner is None else inner.items() <= first.after[key].items()
+    assert merge(first.text, record=first.record).text == text
+
+
+def container(name="job", **host):
+    return {"Name": f"/{name}", "HostConfig": host}
+
+
+GPU = {
+    "cdi": ({"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}]}, True),
+    "gpus all": ({"DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]}, True),
+    "runtime": ({"Runtime": "nvidia", "DeviceRequests": None}, True),
+    "device": ({"Devices": [{"PathOnHost": "/dev/nvidia0"}], "Runtime": "runc"}, True),
+    "privileged": ({"Privileged": True}, True),
+    "plain": ({"Runtime": "runc", "Devices": [{"PathOnHost": "/dev/fuse"}], "DeviceRequests": None}, False),
+    "nothing known": ({}, False),
+}
+
+
+@pytest.mark.parametrize(("host", "gpu"), GPU.values(), ids=GPU)
+def test_a_container_with_a_gpu_is_recognised(host, gpu):
+    assert docker_settings.uses_gpu(container(**host)) is gpu
+
+
+GUARDED = {
+    "restart, none runs": (RESTART, [], False, None),
+    "restart, one runs": (RESTART, [("job", False)], False, "job"),
+    "restart, one runs and outlives it": (RESTART, [("job", False)], True, None),
+    "restart, one has a GPU": (RESTART, [("web", False), ("train", True)], True, "train"),
+    "reload, one has a GPU": (RELOAD, [("train", True)], False, None),
+    "nothing": ("", [("train", True)], False, None),
+}
+
+
+@pytest.mark.parametrize(("action", "running", "live", "named"), GUARDED.values(), ids=GUARDED)
+def test_no_container_notices_a_restart(action, running, live, named):
+    containers = [{"name": name, "gpu": gpu} for name, gpu in running]
+    if named is None:
+        docker_settings.check_containers(action, containers, {"live-restore": live}, "node1")
+        return
+    with pytest.raises(Refusal) as refused:
+        docker_settings.check_containers(action, containers, {"live-restore": live}, "node1")
+    assert refused.value.code == "H112"
+    assert refused.value.cause.endswith(f": {named}.")
+    assert "container_toolkit_restart_force=node1" in refused.value.remedy
+
+
+def test_data_is_not_left_behind():
+    held = docker_settings.holdings(containers=1, images=2, volumes=0)
+    assert held == ["1 container", "2 images"]
+    with pytest.raises(Refusal) as refused:
+        docker_settings.check_data_root({}, {"data-root": "/data/docker"}, held)
+    assert refused.value.code == "H113"
+    assert "/var/lib/docker holds 1 container and 2 images" in refused.value.cause
+    docker_settings.check_data_root({}, {"data-root": "/data/docker"}, [])
+    docker_settings.check_data_root({"data-root": "/data/docker"}, {"data-root": "/data/docker"}, held)
+
+
+JOURNAL = """
+time="2026-11-21T19:29:10Z" level=info msg="Starting up"
+failed to start daemon: Error initializing network controller: bridge must be created
+docker.service: Main process exited, code=exited, status=1/FAILURE
+Failed to start docker.service - Docker Application Container Engine.
+"""
+
+
+def test_the_line_that_says_why_is_found():
+    assert docker_settings.reason(JOURNAL).startswith("failed to start daemon: Error initializing network")
+    assert docker_settings.reason("a\nb\n") == "b"
+    assert docker_settings.reason("") == "its journal says nothing"
+
+
+def test_a_record_survives_being_written():
+    record = merge(OWNERS, CDI, PREFERRED).record
+    assert docker_settings.read_record(docker_settings.record_text(record)) == record
+    assert docker_settings.record_text(Record("{}")) is None
+    assert docker_settings.read_record("") == Record()
