@@ -158,7 +158,7 @@ CODES = {
         "this is Windows Subsystem for Linux ({kernel}), whose driver is that of Windows",
         "Take it out of gpu-nodes; install the driver in Windows, and none in here.",
     ),
-    # H110 to H117: container engines
+    # H110 to H118: container engines
     "H110": ("{path} is not valid: {detail}", "Correct it there; nothing was changed."),
     "H111": (
         "{path} has {settings}, and {wanted} is needed",
@@ -185,6 +185,10 @@ CODES = {
         "the container toolkit's packages would change under containers that have a GPU: {containers}",
         "Stop them and run again, or do it all the same: -e container_toolkit_restart_force={host}",
     ),
+    "H118": (
+        "{user} is no user of this node, so {group} cannot take it in",
+        "Correct the name, or make the user first.",
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",
@@ -196,8 +200,8 @@ CODES = {
     ),
     "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
     "D010": (
-        "the plan takes the driver from {source} on {system}, and this version carries out APT plans only",
-        "Use Debian or Ubuntu, with nvidia_driver_source: nvidia or distribution. Nothing was changed.",
+        "the plan takes {what} from {source} on {system}, and this version carries out APT plans only",
+        "Use Debian or Ubuntu, and no .run file (nvidia_driver_source). Nothing was changed.",
     ),
     "H020": (
         "{path} exists and gpulab did not write it",

@@ -42,13 +42,17 @@ def build(package: Package) -> bytes:
     members = {
         "debian-binary": b"2.0\n",
         "control.tar.gz": _tar(control),
-        "data.tar.gz": _tar({path.lstrip("/"): (text, 0o644) for path, text in package.files.items()}),
+        "data.tar.gz": _tar({path.lstrip("/"): (text, _mode(path)) for path, text in package.files.items()}),
     }
     archive = b"!<arch>\n"
     for name, content in members.items():
         header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n"
         archive += header.encode() + content + b"\n" * (len(content) % 2)
     return archive
+
+
+def _mode(path: str) -> int:
+    return 0o755 if "/bin/" in path else 0o644
 
 
 def _tar(files: dict[str, tuple[str, int]]) -> bytes:

@@ -23,6 +23,7 @@ TRANSACTIONS = (
 )
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
+DOCKER = "__container_toolkit_docker"
 
 
 def certificates(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -77,6 +78,21 @@ def environments(result: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+def settings(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of docker_settings or cdi_specification: lines of what is set, and names of what goes."""
+    diff = result.get("diff", {"before": "", "after": ""})
+    before, after = (dict(line.partition(": ")[::2] for line in diff[side].splitlines()) for side in ("before", "after"))
+    return {
+        "set": [f"{name}: {value}" for name, value in after.items()],
+        "unset": [name for name in before if name not in after],
+    }
+
+
+def members(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of group_members: users."""
+    return {"admit": result.get("added", [])}
+
+
 # By the variable that registers each task, in the order in which they run: its role, and how it is read.
 TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | None]] = {
     READING: ("plan", None),
@@ -105,6 +121,14 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nccl_files": ("nccl", files),
     "__environments_packages": ("environments", packages),
     "__environments_build": ("environments", environments),
+    "__container_toolkit_foreseen": ("container_toolkit", None),
+    "__container_toolkit_engine_repository": ("container_toolkit", files),
+    "__container_toolkit_engines": ("container_toolkit", packages),
+    "__container_toolkit_repository": ("container_toolkit", files),
+    "__container_toolkit_packages": ("container_toolkit", packages),
+    "__container_toolkit_cdi": ("container_toolkit", settings),
+    DOCKER: ("container_toolkit", settings),
+    "__container_toolkit_users": ("container_toolkit", members),
 }
 
 

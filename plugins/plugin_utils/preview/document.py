@@ -127,7 +127,4 @@ def not_carried_out(plan: dict[str, Any]) -> list[str]:
     """Return what is planned for a node and has no role in playbooks/provision.yml yet."""
     parts = [f"CUDA toolkit {toolkit['version']}" for toolkit in plan["cuda"]["toolkits"]]
     parts += [f"{name} {part['version']}" for name, part in plan["libraries"].items() if isinstance(part, dict)]
-    toolkit = plan["container_toolkit"]
-    if toolkit["engines"]:
-        parts.append(f"NVIDIA Container Toolkit {toolkit['version']} for {', '.join(toolkit['engines'])}")
     return parts

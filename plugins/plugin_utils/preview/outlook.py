@@ -22,7 +22,13 @@ _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's ver
 
 
 def services(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
-    """Return {name, action, because} for each service that would be started or restarted."""
+    """Return {name, action, because} for each service that would be started, restarted or told to reload."""
+    action = results.get(changes.DOCKER, {}).get("action")
+    docker = [{"name": "docker", "action": action, "because": "its settings change"}] if action else []
+    return [*_persistence_daemon(facts, plan, results), *docker]
+
+
+def _persistence_daemon(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
     packages = changes.transaction(results)
     if not plan["driver"]["persistence"]:
         return []

@@ -21,7 +21,12 @@ STATES = {
     "failed": "FAILED",
     "unreachable": "UNREACHABLE",
 }
-ACTIONS = {"change": "change the version of", "build": "build the kernel module for", "make": "make the environment"}
+ACTIONS = {
+    "change": "change the version of",
+    "build": "build the kernel module for",
+    "make": "make the environment",
+    "admit": "let into the group docker",
+}
 SHOWN = 6  # objects of one change; the JSON has all
 LABEL = 10
 

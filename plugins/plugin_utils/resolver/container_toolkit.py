@@ -23,6 +23,7 @@ NOTHING: dict[str, Any] = {
     "version": None,
     "packages": [],
     "remove_packages": [],
+    "packages_change": False,
     "engine_packages": [],
     "engine_repository": None,
     "docker": None,
@@ -32,8 +33,9 @@ NOTHING: dict[str, Any] = {
 def plan(case: Case) -> dict[str, Any]:
     """Return the part for the container toolkit. Raises Refusal for a version below the floor.
 
-    That is {engines, version, floor, packages, remove_packages, repository, engine_packages, engine_repository, docker,
-    because}; docker is {required, settings}, keys of its daemon.json, or None where Docker is not among the engines.
+    That is {engines, version, floor, packages, remove_packages, packages_change, repository, engine_packages,
+    engine_repository, docker, because}; docker is {required, settings}, keys of its daemon.json, and None where Docker
+    is not among the engines.
     """
     record = case.catalog.container_toolkit
     floor = record["security_floors"][-1]
@@ -45,9 +47,11 @@ def plan(case: Case) -> dict[str, Any]:
         "floor": floor["version"],
         "repository": source.repository(case, record["repositories"][case.platform["family"]]),
     }
+    present = case.facts["engines"].get("nvidia_container_toolkit")
     if case.wishes["container_toolkit_state"] == "absent":
         because = ["The container toolkit is wished away."]
-        return {**nothing, "remove_packages": record["packages"], "because": because}
+        gone = {"remove_packages": record["packages"], "packages_change": present is not None}
+        return {**nothing, **gone, "because": because}
     wished = case.wishes["container_toolkit_engines"]
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
     engines = found if wished is None else list(wished)
@@ -61,6 +65,7 @@ def plan(case: Case) -> dict[str, Any]:
         "engines": engines,
         "version": version,
         "packages": [packages.pinned(case, name, f"{version}-1") for name in record["packages"]],
+        "packages_change": present != version,
         **missing,
         "docker": docker,
         "because": [

@@ -141,7 +141,9 @@ def test_docker_forgets_a_setting_at_a_restart_only():
     assert merge(first.text, record=Record(None, first.record.made)).action == RESTART
 
 
-VALUES = st.one_of(st.booleans(), st.integers(), st.sampled_from(["", "1g", "journald"]), st.lists(st.integers(), max_size=2))
+VALUES = st.one_of(
+    st.booleans(), st.integers(), st.sampled_from(["", "1g", "journald"]), st.lists(st.integers(), max_size=2)
+)
 FILES = st.dictionaries(
     st.sampled_from(["live-restore", "features", "log-opts", "log-driver", "default-ulimits", "debug", "hosts"]),
     st.one_of(VALUES, st.dictionaries(st.sampled_from(["cdi", "memlock", "max-size", "x"]), VALUES, max_size=2)),

@@ -200,6 +200,28 @@ def test_hosts_without_a_preview_say_why():
 def test_what_is_planned_and_nothing_installs_is_named():
     one = hosts.provisioned()
     one["plan"]["cuda"]["toolkits"] = [{"version": "12.9"}]
-    parts = ["CUDA toolkit 12.9", "NVIDIA Container Toolkit"]
-    said = hosts.preview(one)["not_carried_out"]
-    assert [text.startswith(part) for text, part in zip(said, parts)] == [True] * 2
+    assert hosts.preview(one)["not_carried_out"] == ["CUDA toolkit 12.9"]
+
+
+def test_what_docker_would_get_is_shown_beside_the_driver():
+    one = hosts.virgin()
+    one["results"].update(
+        {
+            "__container_toolkit_engines": hosts.foreseen(install={"docker.io": "26.1.5"}, downloads={"d.deb": 1000}),
+            "__container_toolkit_docker": {
+                "changed": True,
+                "action": "restart",
+                "diff": {"before": 'x: 1\ndefault-shm-size: "8g"\n', "after": 'default-shm-size: "1g"\n'},
+            },
+            "__container_toolkit_users": {"changed": True, "added": ["ann"]},
+        }
+    )
+    entry = hosts.preview(one)
+    shown = actions(entry)
+    assert shown["container_toolkit", "install"] == ["docker.io 26.1.5"]
+    assert shown["container_toolkit", "set"] == ['default-shm-size: "1g"']
+    assert shown["container_toolkit", "unset"] == ["x"]
+    assert shown["container_toolkit", "admit"] == ["ann"]
+    assert not any("docker" in package for package in shown["nvidia_driver", "install"])
+    assert {"name": "docker", "action": "restart", "because": "its settings change"} in entry["services"]
+    jsonschema.validate(document.build({"node": one}, hosts.CREATED), SCHEMA)

@@ -1,0 +1,297 @@
+"""Containers with GPUs, seen from the node. Docker and Podman are real; the toolkit, driver and GPUs are stand-ins."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DRIVER = "580.178.04"
+DAEMON_JSON = "/etc/docker/daemon.json"
+SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+IMAGE = "tiny"
+OWNERS = {"bridge": "none", "iptables": False, "storage-driver": "vfs", "default-shm-size": "256m"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(host):
+    """Make an image of little more than a shell, for both engines."""
+    host.check_output("apt-get install --yes --no-install-recommends busybox-static")
+    host.check_output("mkdir -p /tmp/tiny/bin && cp /bin/busybox /tmp/tiny/bin && ln -sf busybox /tmp/tiny/bin/sh")
+    for engine in ("docker", "podman"):
+        host.check_output("tar -C /tmp/tiny -c . | %s import - tiny", engine)
+
+
+@pytest.fixture
+def by_cdi(host):
+    """Tell whether the node's Docker takes GPUs by CDI; Debian 12's does not."""
+    return settings(host).get("features") == {"cdi": True}
+
+
+@pytest.fixture
+def container(host):
+    """Start a container that is removed after the test; return its name and a function that says how it is."""
+    host.check_output("docker run --detach --name job %s /bin/busybox sleep 3600", IMAGE)
+    yield "job", lambda: host.check_output("docker inspect --format '{{.State.Running}} {{.State.StartedAt}}' job")
+    host.check_output("docker rm --force job")
+
+
+@pytest.fixture
+def untouched(host):
+    """Hold that a test leaves Docker's file, gpulab's record and the daemon as they are."""
+
+    def state():
+        files = host.run(f"cat {DAEMON_JSON} /var/lib/gpulab/docker-settings.json").stdout
+        return files, host.check_output("systemctl show --property=MainPID,ActiveState docker")
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def settings(host):
+    return json.loads(host.file(DAEMON_JSON).content_string)
+
+
+def merge(host, **options):
+    """Run the module on the node; return its result, failed or not."""
+    given = json.dumps({"host": "node", **options})
+    try:
+        return host.ansible("gpulab.node.docker_settings", given, check=False, become=True)
+    except host.ansible.AnsibleException as error:
+        return error.result
+
+
+def converge(host, *options, **variables):
+    """Apply the role to this node once more; return the exit status and what was printed."""
+    run = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+    argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", run / "inventory", "-i", run / "lab/inventory"]
+    argv += [Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "molecule/resources/converge.yml")]
+    argv += ["--limit", host.backend.host, "-e", json.dumps(variables), *options]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def wanted(host):
+    """Return what the role asks of docker_settings here, as it is remembered."""
+    made = json.loads(host.file("/var/lib/gpulab/docker-settings.json").content_string)["made"]
+    nested = {}
+    for name, value in made.items():
+        key, _dot, subkey = name.partition(".")
+        if subkey:
+            nested.setdefault(key, {})[subkey] = value
+        else:
+            nested[key] = value
+    return nested
+
+
+def devices(host, engine, *options):
+    """Return NVIDIA's device files in a container."""
+    listing = host.check_output(f"{engine} run --rm {' '.join(options)} {IMAGE} /bin/busybox ls /dev")
+    return {name for name in listing.split() if name.startswith("nvidia")}
+
+
+def test_the_owners_settings_are_all_there_and_gpulabs_beside_them(host):
+    found = settings(host)
+    assert OWNERS.items() <= found.items()
+    assert found["live-restore"] is True
+    assert found["log-opts"] == {"max-size": "100m", "max-file": "3"}
+    assert found["default-ulimits"]["memlock"] == {"Name": "memlock", "Hard": -1, "Soft": -1}
+    assert "live-restore" in wanted(host)
+    assert "default-shm-size" not in wanted(host)
+
+
+def test_docker_lives_by_them(host):
+    info = json.loads(host.check_output("docker info --format '{{json .}}'"))
+    assert info["LiveRestoreEnabled"]
+    limits = host.check_output("docker run --rm %s /bin/sh -c 'ulimit -l; ulimit -s'", IMAGE).split()
+    assert limits == ["unlimited", "65536"]
+    shm = host.check_output("docker run --rm %s /bin/busybox df -m /dev/shm", IMAGE)
+    assert " 256 " in shm
+
+
+def test_docker_gives_a_container_the_gpus(host, by_cdi):
+    options = ["--device nvidia.com/gpu=all"] if by_cdi else ["--runtime nvidia", "--env NVIDIA_VISIBLE_DEVICES=all"]
+    assert devices(host, "docker", *options) >= {"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"}
+    assert devices(host, "docker") == set()
+
+
+def test_docker_gives_a_container_one_gpu(host, by_cdi):
+    if not by_cdi:
+        pytest.skip("the stand-in for the runtime gives all")
+    assert {"nvidia0", "nvidia1"} & devices(host, "docker", "--device nvidia.com/gpu=1") == {"nvidia1"}
+
+
+def test_podman_gives_a_container_the_gpus(host):
+    found = devices(host, "podman", "--network none", "--device nvidia.com/gpu=all")
+    assert found >= {"nvidia0", "nvidia1", "nvidiactl"}
+
+
+def test_the_planned_toolkit_is_installed_and_no_newer_or_older(host):
+    for name in ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1"):
+        assert host.package(name).version == "1.20.0-1"
+
+
+def test_the_specification_is_for_the_driver_that_runs(host):
+    assert f"libcuda.so.{DRIVER}" in host.file(SPECIFICATION).content_string
+    assert host.service("nvidia-cdi-refresh.path").is_running
+    assert host.check_output("systemctl is-enabled nvidia-cdi-refresh.service nvidia-cdi-refresh.path").split() == [
+        "enabled",
+        "enabled",
+    ]
+
+
+def test_the_specification_is_made_anew_when_modules_change(host):
+    old = host.file(SPECIFICATION).content_string
+    host.check_output("echo '{}' > %s", SPECIFICATION)
+    host.check_output("systemctl reset-failed nvidia-cdi-refresh.service; systemctl stop nvidia-cdi-refresh.service")
+    host.check_output("touch /usr/bin/nvidia-ctk")
+    for _second in range(20):
+        if host.file(SPECIFICATION).content_string == old:
+            return
+        time.sleep(1)
+    pytest.fail("nothing happened")
+
+
+def test_a_stale_specification_is_renewed_by_the_module(host):
+    stale = host.file(SPECIFICATION).content_string.replace(DRIVER, "535.261.03")
+    host.check_output("cp %s /tmp/fresh && sed -i s/%s/535.261.03/g %s", SPECIFICATION, DRIVER, SPECIFICATION)
+    assert host.file(SPECIFICATION).content_string == stale
+    foreseen = host.ansible("gpulab.node.cdi_specification", check=True, become=True)
+    assert foreseen["changed"]
+    assert "made for driver 535.261.03" in foreseen["diff"]["before"]
+    assert host.file(SPECIFICATION).content_string == stale
+    assert host.ansible("gpulab.node.cdi_specification", check=False, become=True)["changed"]
+    assert host.check_output("cmp %s /tmp/fresh && echo same", SPECIFICATION) == "same"
+    assert not host.ansible("gpulab.node.cdi_specification", check=False, become=True)["changed"]
+
+
+def test_nobody_is_in_the_docker_group_unasked(host):
+    assert host.group("docker").members == []
+
+
+def test_a_user_who_is_asked_for_is_let_in_and_nobody_is_made(host):
+    module = "gpulab.node.group_members"
+    given = json.dumps({"group": "docker", "users": ["admin"]})
+    assert host.ansible(module, given, check=True, become=True)["added"] == ["admin"]
+    assert host.group("docker").members == []
+    assert host.ansible(module, given, check=False, become=True)["changed"]
+    assert not host.ansible(module, given, check=False, become=True)["changed"]
+    assert host.group("docker").members == ["admin"]
+    host.check_output("gpasswd --delete admin docker")
+    with pytest.raises(host.ansible.AnsibleException) as refused:
+        host.ansible(module, json.dumps({"group": "docker", "users": ["nobody-here"]}), check=False, become=True)
+    assert refused.value.result["refusal"]["code"] == "H118"
+    assert not host.user("nobody-here").exists
+
+
+@pytest.mark.usefixtures("untouched")
+def test_settings_that_docker_does_not_know_are_refused_before_anything(host):
+    if "--validate" not in host.check_output("dockerd --help"):
+        pytest.skip("this Docker cannot judge a file without starting on it")
+    result = merge(host, preferred={**wanted(host), "nonsense": 1})
+    assert result["refusal"]["code"] == "H114"
+    assert "nonsense" in result["msg"]
+
+
+def test_docker_that_does_not_come_up_gets_its_former_settings_back(host):
+    """Docker accepts the name of a bridge that there is not, and does not start with it."""
+    before = host.file(DAEMON_JSON).content_string
+    host.check_output("sed -i '/bridge/d' %s", DAEMON_JSON)
+    kept = host.file(DAEMON_JSON).content_string
+    result = merge(host, preferred={**wanted(host), "bridge": "missing0"})
+    assert result["refusal"]["code"] == "H115"
+    assert "missing0" in result["msg"]
+    assert "Docker runs with them" in result["msg"]
+    assert host.file(DAEMON_JSON).content_string == kept
+    assert "bridge" not in wanted(host)
+    assert host.service("docker").is_running
+    assert host.service("docker.socket").is_running
+    host.check_output("cat > %s <<'END'\n%s\nEND", DAEMON_JSON, before.strip())
+    host.check_output("systemctl restart docker")
+
+
+def test_a_broken_file_is_refused_before_anything(host):
+    before = host.file(DAEMON_JSON).content_string
+    host.check_output("sed -i '$ d' %s", DAEMON_JSON)
+    status, output = converge(host)
+    host.check_output("echo '}' >> %s", DAEMON_JSON)
+    assert status == 2
+    assert "GPULAB-H110" in output
+    assert host.file(DAEMON_JSON).content_string.strip() == before.strip()
+    assert host.service("docker").is_running
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_needed_setting_of_the_owners_is_not_overwritten(host):
+    result = merge(host, preferred=wanted(host), required={"storage-driver": "overlay2"})
+    assert result["refusal"]["code"] == "H111"
+    assert 'storage-driver: "vfs"' in result["msg"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_data_is_not_left_behind(host):
+    result = merge(host, preferred=wanted(host), required={"data-root": "/srv/docker"})
+    assert result["refusal"]["code"] == "H113"
+    assert "1 image" in result["msg"]
+    assert not host.file("/srv/docker").exists
+
+
+def test_a_running_container_survives_a_restart_of_docker(host, container):
+    """The size of logs needs a restart; the container does not notice it, and the next run changes nothing."""
+    _name, state = container
+    daemon = host.check_output("systemctl show --property=MainPID docker")
+    before = state()
+    status, output = converge(host, container_toolkit_docker_log_size="50m")
+    assert status == 0, output
+    assert state() == before
+    assert before.startswith("true ")
+    assert host.check_output("systemctl show --property=MainPID docker") != daemon
+    assert settings(host)["log-opts"]["max-size"] == "50m"
+
+
+def test_a_reload_is_enough_for_the_shared_memory(host):
+    """The owner's own size gives way here, so that gpulab's is taken."""
+    host.check_output("sed -i /default-shm-size/d %s", DAEMON_JSON)
+    host.check_output('sed -i \'s/"vfs",$/"vfs",/\' %s', DAEMON_JSON)
+    daemon = host.check_output("systemctl show --property=MainPID docker")
+    result = merge(host, preferred={**wanted(host), "default-shm-size": "512m"})
+    assert (result["changed"], result["action"]) == (True, "reload")
+    assert host.check_output("systemctl show --property=MainPID docker") == daemon
+    assert " 512 " in host.check_output("docker run --rm %s /bin/busybox df -m /dev/shm", IMAGE)
+
+
+def test_docker_is_not_restarted_under_a_container_with_a_gpu(host, by_cdi):
+    options = "--device nvidia.com/gpu=all" if by_cdi else "--runtime nvidia --env NVIDIA_VISIBLE_DEVICES=all"
+    host.check_output(f"docker run --detach --name train {options} {IMAGE} /bin/busybox sleep 3600")
+    daemon = host.check_output("systemctl show --property=MainPID docker")
+    before = host.file(DAEMON_JSON).content_string
+    status, output = converge(host, container_toolkit_docker_log_size="60m")
+    assert status == 2
+    assert "GPULAB-H112" in output
+    assert "train" in output
+    assert host.file(DAEMON_JSON).content_string == before
+    assert host.check_output("systemctl show --property=MainPID docker") == daemon
+    status, output = converge(host, container_toolkit_version="1.19.1")
+    assert status == 2
+    assert "GPULAB-H117" in output
+    assert host.package("nvidia-container-toolkit").version == "1.20.0-1"
+    host.check_output("docker rm --force train")
+
+
+def test_absent_leaves_the_node_as_it_was(host):
+    """The last test: only what the owner wrote is left of Docker's file, and no toolkit."""
+    status, output = converge(host, "--check", container_toolkit_state="absent")
+    assert status == 0, output
+    assert host.package("nvidia-container-toolkit").is_installed
+    status, output = converge(host, container_toolkit_state="absent")
+    assert status == 0, output
+    assert settings(host) == {key: value for key, value in OWNERS.items() if key != "default-shm-size"}
+    assert not host.package("nvidia-container-toolkit-base").is_installed
+    assert not host.file(SPECIFICATION).exists
+    assert host.run("ls /etc/apt/*/*nvidia-container-toolkit* /var/lib/gpulab/docker-settings.json").stdout == ""
+    assert host.service("docker").is_running
+    assert "changed=0" in converge(host, container_toolkit_state="absent")[1]

@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep the CDI specification of the GPUs, with the units of NVIDIA's container toolkit."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cdi_specification
+short_description: Keep the CDI specification of NVIDIA GPUs fit for the driver that runs
+version_added: 0.2.0
+description:
+  - Enables the units of NVIDIA's container toolkit that make the specification at boot and when the driver changes.
+    systemd is not told to reload, for which running containers may lose their GPUs.
+  - Where a driver runs and no specification fits it, those units make one now. Where none does, nothing is to do yet.
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change and changes nothing.
+    support: full
+  diff_mode:
+    description: Shows the units, and what the specification is for, before and after.
+    support: full
+options:
+  state:
+    description: V(absent) removes what those units have made; specifications in C(/etc/cdi) stay.
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
+EXAMPLES = r"""
+- name: Keep the CDI specification of the GPUs
+  gpulab.node.cdi_specification:
+"""
+
+RETURN = r"""
+paths:
+  description: The specifications of NVIDIA GPUs that are there afterwards.
+  returned: success
+  type: list
+  elements: str
+  sample: [/var/run/cdi/nvidia.yaml]
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import cdi, facts_containers, facts_modprobe
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+
+def main() -> None:
+    """Read, decide, let the units work."""
+    module = AnsibleModule(
+        argument_spec={"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}},
+        supports_check_mode=True,
+    )
+    try:
+        result = take_away(module) if module.params["state"] == "absent" else keep(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**result)
+
+
+def keep(module: AnsibleModule) -> dict[str, Any]:
+    """Enable the units, and let them make what is missing. Raises Refusal H116."""
+    node = Node()
+    disabled = [unit for unit in (cdi.WATCH, cdi.REFRESH) if _systemctl(module, "is-enabled", "--quiet", unit)]
+    driver = facts_modprobe.driver_version(node.text("/proc/driver/nvidia/version"))
+    stale = cdi.why_stale(facts_containers.cdi(node), driver)
+    if not module.check_mode:
+        for unit in disabled:
+            module.run_command(["systemctl", "enable", "--no-reload", unit], check_rc=True)
+        if cdi.WATCH in disabled:
+            module.run_command(["systemctl", "start", cdi.WATCH], check_rc=True)
+        if stale:
+            refresh(module, node, driver)
+    lines = [(f"{unit}: disabled", f"{unit}: enabled") for unit in disabled]
+    if stale:
+        lines.append((f"specification: {stale}", f"specification: for driver {driver}"))
+    return {
+        "changed": bool(lines),
+        "paths": [one["path"] for one in facts_containers.cdi(node) if one["kind"] == cdi.KIND],
+        "diff": {
+            "before": "".join(f"{before}\n" for before, _after in lines),
+            "after": "".join(f"{after}\n" for _before, after in lines),
+        },
+    }
+
+
+def refresh(module: AnsibleModule, node: Node, driver: str | None) -> None:
+    """Let the unit make the specification. Raises Refusal H116 where it is not there afterwards."""
+    _systemctl(module, "restart", cdi.REFRESH)
+    stale = cdi.why_stale(facts_containers.cdi(node), driver)
+    if stale:
+        argv = ["journalctl", f"--unit={cdi.REFRESH}", "--lines=3", "--output=cat", "--no-pager"]
+        said = " ".join(module.run_command(argv)[1].split())
+        raise refuse("H116", detail=f"{stale} ({said})")
+
+
+def take_away(module: AnsibleModule) -> dict[str, Any]:
+    """Remove what the units have made."""
+    paths = cdi.generated(facts_containers.cdi(Node()))
+    if not module.check_mode:
+        for path in paths:
+            Path(path).unlink()
+    return {
+        "changed": bool(paths),
+        "paths": [],
+        "diff": {"before": "".join(f"{path}\n" for path in paths), "after": ""},
+    }
+
+
+def _systemctl(module: AnsibleModule, *words: str) -> bool:
+    """Return whether systemctl says no."""
+    status: int = module.run_command(["systemctl", *words])[0]
+    return status != 0
+
+
+if __name__ == "__main__":
+    main()
