@@ -21,6 +21,7 @@ RELOAD, RESTART = "reload", "restart"
 # Of the settings that roles make, those that Docker takes over at SIGHUP; it forgets none of them before a restart.
 RELOADABLE = frozenset({"default-shm-size", "live-restore", "runtimes"})
 _MISSING = object()
+_NO_OBJECT = object()  # of a subkey: its key holds a plain value
 _DEFAULT_INDENT = 4
 
 
@@ -196,7 +197,7 @@ def _get(settings: dict[str, Any], name: str) -> Any:
     value = settings.get(key, _MISSING)
     if not subkey or value is _MISSING:
         return value
-    return value.get(subkey, _MISSING) if isinstance(value, dict) else value
+    return value.get(subkey, _MISSING) if isinstance(value, dict) else _NO_OBJECT
 
 
 def _set(settings: dict[str, Any], name: str, value: Any) -> None:
@@ -238,7 +239,9 @@ def _text(settings: dict[str, Any], current: str | None, original: str | None) -
 
 
 def _shown(value: Any) -> str:
-    return "" if value is _MISSING else json.dumps(value, ensure_ascii=False)
+    if value in (_MISSING, _NO_OBJECT):
+        return "" if value is _MISSING else "in no object"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _listed(settings: dict[str, Any]) -> str:

@@ -104,8 +104,9 @@ def test_a_required_setting_of_the_owners_is_refused_and_named():
     assert "features.cdi: true" in refused.cause
 
 
-def test_a_required_setting_below_something_else_is_refused():
-    assert refusal('{"features": []}', CDI).code == "H111"
+@pytest.mark.parametrize("value", ["[]", "true", "null", '"cdi"'])
+def test_a_required_setting_below_something_else_is_refused(value):
+    assert refusal(f'{{"features": {value}}}', CDI).code == "H111"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1,}', "nonsense", "3"])
