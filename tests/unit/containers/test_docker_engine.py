@@ -24,7 +24,8 @@ class Daemon(http.server.BaseHTTPRequestHandler):
         known = self.path in ANSWERS
         self.send_response(500 if self.path == "/broken" else 200 if known else 404)
         self.end_headers()
-        self.wfile.write(json.dumps(ANSWERS.get(self.path, {"message": "no"})).encode())
+        if known:
+            self.wfile.write(json.dumps(ANSWERS[self.path]).encode())
 
     def address_string(self):
         """Return whose request it is; a Unix socket has no names."""
