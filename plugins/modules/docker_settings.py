@@ -236,14 +236,18 @@ class Docker:
             return (
                 f"it did not take live-restore over, and its containers would not outlive a restart ({self._journal()})"
             )
-        if action == RESTART and not self._systemctl("restart", "docker.service"):
+        if action == RESTART and not self._restart("docker.service"):
             return self._journal()
         return "" if self._answers() else self._journal()
 
     def revive(self) -> bool:
         """Start the daemon after it failed; tell whether it runs."""
+        return self._restart(*UNITS) and self._answers()
+
+    def _restart(self, *units: str) -> bool:
+        """Restart units, whose earlier starts do not count: systemd allows Docker three in a minute."""
         self._systemctl("reset-failed", *UNITS)
-        return self._systemctl("restart", *UNITS) and self._answers()
+        return self._systemctl("restart", *units)
 
     def _answers(self, *, live_restore: bool = False) -> bool:
         """Wait until the daemon answers, and if so wanted says that containers outlive it."""
