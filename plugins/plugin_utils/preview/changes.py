@@ -81,7 +81,8 @@ def environments(result: dict[str, Any]) -> dict[str, list[str]]:
 def settings(result: dict[str, Any]) -> dict[str, list[str]]:
     """Read a task of docker_settings or cdi_specification: lines of what is set, and names of what goes."""
     diff = result.get("diff", {"before": "", "after": ""})
-    before, after = (dict(line.partition(": ")[::2] for line in diff[side].splitlines()) for side in ("before", "after"))
+    sides = (diff[side].splitlines() for side in ("before", "after"))
+    before, after = (dict(line.partition(": ")[::2] for line in side) for side in sides)
     return {
         "set": [f"{name}: {value}" for name, value in after.items()],
         "unset": [name for name in before if name not in after],
