@@ -9,6 +9,10 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 QUERY = (
     "dpkg-query",
@@ -17,6 +21,8 @@ QUERY = (
 )
 # Touched after the lists were refreshed; the name by which other tools know it, too.
 UPDATED = "/var/lib/apt/periodic/update-success-stamp"
+# Where APT keeps which packages only came as dependencies.
+EXTENDED_STATES = "/var/lib/apt/extended_states"
 # What apt-get and the packages' scripts see: no questions, no restarts, messages that can be read here.
 ENVIRONMENT = {
     "APT_LISTCHANGES_FRONTEND": "none",
@@ -49,12 +55,13 @@ class Package:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is wanted: names to be present (name or name=version) and absent; names and globs on hold and off hold."""
+    """What is wanted: names to be present (name or name=version), absent and given up; names and globs to be (un)held."""
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     unhold: tuple[str, ...] = ()
+    retire: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,7 @@ def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
         absent=tuple(name for name in wishes.absent if is_on_disk(packages, name)),
         hold=tuple(name for name in _on_disk(wishes.hold, packages) if name not in held),
         unhold=tuple(name for name in _on_disk(wishes.unhold, packages) if name in held),
+        retire=tuple(name for name in wishes.retire if is_on_disk(packages, name)),
     )
 
 
@@ -126,6 +134,7 @@ def install_command(
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
     # Without the second, apt keeps a held package back although one that was asked for depends on its new version.
     held = ["--allow-change-held-packages", "--option=APT::Ignore-Hold=true"] if changes_held else []
+    purge = ["--purge"] if todo.retire else []
     return [
         "apt-get",
         "--yes",
@@ -133,6 +142,7 @@ def install_command(
         *([simulate, *(f"--option={option}" for option in _WRITE_NOTHING)] if simulate else []),
         *downgrade,
         *held,
+        *purge,
         *options(lock_timeout),
         "--option=Dpkg::Options::=--force-confdef",
         "--option=Dpkg::Options::=--force-confold",
@@ -140,8 +150,27 @@ def install_command(
         f"--option=APT::Install-Recommends={str(recommends).lower()}",
         "install",
         *todo.present,
-        *(f"{name}-" for name in todo.absent),
+        *(f"{name}-" for name in (*todo.absent, *todo.retire)),
     ]
+
+
+def autoremove_command(todo: Wishes, states: str) -> list[str]:
+    """Return the call that says what nothing would need any more beside the wishes, and changes nothing.
+
+    states is the file that says which packages only came as dependencies, as EXTENDED_STATES does. A package that
+    another one merely suggests is needed by none.
+    """
+    return [
+        *install_command(todo, recommends=False, lock_timeout=0, changes_held=False, simulate="--simulate"),
+        "--auto-remove",
+        f"--option=Dir::State::extended_states={states}",
+        "--option=APT::AutoRemove::SuggestsImportant=false",
+    ]
+
+
+def mark_automatic(states: str, names: Iterable[str]) -> str:
+    """Return a text of EXTENDED_STATES in which these packages, too, only came as dependencies."""
+    return states + "".join(f"\nPackage: {name}\nAuto-Installed: 1\n" for name in names)
 
 
 def update_command(lock_timeout: int) -> list[str]:

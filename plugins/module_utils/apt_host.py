@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 LISTS = Path("/var/lib/apt/lists/partial")  # there since the first update, gone with the lists
 UPDATED = Path(apt.UPDATED)
+STATES = Path(apt.EXTENDED_STATES)
+BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's transactions brought
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
@@ -47,8 +50,9 @@ class Apt:
         return apt.parse_packages(self._call(list(apt.QUERY))[1])
 
     def todo(self) -> apt.Wishes:
-        """Return the wishes that do not hold yet."""
-        return apt.open_wishes(self._wishes, self.packages())
+        """Return the wishes that do not hold yet; to be given up is then all that goes with the retired packages."""
+        todo = apt.open_wishes(self._wishes, self.packages())
+        return replace(todo, retire=self._retirable(todo))
 
     def interrupted_transaction(self) -> dict[str, Any] | None:
         """Return the transaction of these wishes that a former run left running or unheard; None when there is none.
@@ -106,7 +110,7 @@ class Apt:
         plan, _out, errors = self.simulate(todo)
         if errors:
             raise apt_failure.classify(errors, str(self._step.log))
-        unasked = sorted(set(plan.remove) - set(self._wishes.absent))
+        unasked = sorted(set(plan.remove) - {*self._wishes.absent, *todo.retire})
         if unasked:
             raise refuse("H051", names=", ".join(unasked))
         foreign = apt.foreign_holds(plan, self._wishes, known)
@@ -130,13 +134,14 @@ class Apt:
     def finish(self) -> None:
         """Put on hold what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
         todo = self.todo()
-        unmet = [*todo.present, *todo.absent]
+        unmet = [*todo.present, *todo.absent, *todo.retire]
         if unmet:
             raise refuse("H053", names=", ".join(unmet), log=self._step.log)
         if todo.hold:
             self._call(["apt-mark", "hold", *todo.hold])
         if todo.unhold:
             self._call(["apt-mark", "unhold", *todo.unhold])
+        self._remember_brought()
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
@@ -185,6 +190,37 @@ class Apt:
             free = system.f_bavail * system.f_frsize
             if free < need:
                 raise refuse("H050", mount=path, free=free // MEBIBYTE, need=need // MEBIBYTE)
+
+    def _retirable(self, todo: apt.Wishes) -> tuple[str, ...]:
+        """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs."""
+        brought = self._brought()
+        retired = brought & set(todo.retire)
+        if not retired:
+            return ()
+        rest = replace(todo, retire=())
+        needless = self._autoremovable(rest, retired) - self._autoremovable(rest, set())
+        return tuple(sorted(needless & brought))
+
+    def _autoremovable(self, todo: apt.Wishes, retired: set[str]) -> set[str]:
+        """Return what nothing needs once the wishes hold, and the retired packages are nobody's wish any more."""
+        states = STATES.read_text() if STATES.exists() else ""
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(apt.mark_automatic(states, retired))
+            file.flush()
+            rc, out, _errors = self._call(apt.autoremove_command(todo, file.name))
+            if rc != 0:  # a package that is in no list yet: what is there already decides
+                _rc, out, _errors = self._call(apt.autoremove_command(replace(todo, present=()), file.name))
+        return set(apt.parse_plan(out).remove)
+
+    def _brought(self) -> set[str]:
+        return set(json.loads(BROUGHT.read_text())) if BROUGHT.exists() else set()
+
+    def _remember_brought(self) -> None:
+        """Note what the transaction brought; forget what is gone."""
+        packages, before = self.packages(), self._brought()
+        after = {name for name in before.union(self._read_transaction()["new"]) if apt.is_on_disk(packages, name)}
+        if after != before:
+            BROUGHT.write_text(json.dumps(sorted(after), indent=1) + "\n")
 
     def _install(self, todo: apt.Wishes, simulate: str = "") -> list[str]:
         return apt.install_command(

@@ -44,6 +44,14 @@ options:
     type: list
     elements: str
     default: []
+  retire:
+    description:
+      - Packages that are no longer wanted. Those that a transaction of this module brought are purged, and with them
+        what came along, as far as nothing else on the node needs it. Packages that somebody else installed stay.
+      - In such a transaction, the configuration files of O(absent) go, too.
+    type: list
+    elements: str
+    default: []
   recommends:
     description: Whether to install what the packages recommend, too.
     type: bool
@@ -172,7 +180,7 @@ def look(host: Apt, params: dict[str, Any], *, check_mode: bool) -> dict[str, An
         return {"changed": False}
     if check_mode:
         return {"changed": True, **foresee(host, todo)}
-    if not (todo.present or todo.absent):
+    if not (todo.present or todo.absent or todo.retire):
         host.finish()
         return {"changed": True, "diff": apt.diff(apt.Plan(), todo)}
     host.check_not_interrupted()
@@ -212,7 +220,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     if module.get_bin_path("apt-get") is None:
         raise refuse("H055")
-    wishes = apt.Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold")))
+    wishes = apt.Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold", "retire")))
     step = Step(params["transaction"], module.run_command, running_boot())
     host = Apt(module.run_command, step, wishes, recommends=params["recommends"], lock_timeout=params["lock_timeout"])
     if params["operation"] == "wait":
@@ -240,6 +248,7 @@ def main() -> None:
             "absent": names,
             "hold": names,
             "unhold": names,
+            "retire": names,
             "recommends": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},
             "cache_valid_time": {"type": "int", "default": 3600},

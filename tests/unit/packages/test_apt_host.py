@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +26,7 @@ class Node:
         self.simulation_rc, self.errors = 0, ""
         self.uris = URIS.format("1 kB", 1000)
         self.no_act_rc = 0
+        self.needless, self.let_go = set(), {}
         self.unit = "active"
         self.called = []
 
@@ -35,7 +37,8 @@ class Node:
             wanted = {name: "hold" if name in self.holds else "install" for name in self.packages}
             return 0, "".join(ROW.format(name, wanted[name], status) for name, status in self.packages.items()), ""
         if "--simulate" in argv:
-            return self.simulation_rc, self.simulation, self.errors
+            played = self.simulation_rc, self.simulation, self.errors
+            return self.autoremove(argv) if "--auto-remove" in argv else played
         if "--print-uris" in argv:
             return 0, self.uris, ""
         if "--no-act" in argv:
@@ -43,6 +46,13 @@ class Node:
         if "--property=ActiveState" in argv:
             return 0, self.unit, ""
         return 0, "", ""
+
+    def autoremove(self, argv):
+        """Name what is needless, and what each package that is nobody's wish any more would let go with it."""
+        (states,) = [word.partition("states=")[2] for word in argv if "extended_states" in word]
+        unwished = [line.split()[1] for line in Path(states).read_text().splitlines() if line.startswith("Package")]
+        names = self.needless.union(*(self.let_go.get(name, set()) for name in unwished))
+        return 0, "".join(f"Remv {name} [1]\n" for name in names), ""
 
 
 @pytest.fixture
@@ -60,6 +70,8 @@ def make(node, step, tmp_path, monkeypatch):
     """Return a function from wishes to the node's apt."""
     monkeypatch.setattr(apt_host, "SYSTEM", tmp_path)
     monkeypatch.setattr(apt_host, "ARCHIVES", tmp_path)
+    monkeypatch.setattr(apt_host, "BROUGHT", tmp_path / "packages.json")
+    monkeypatch.setattr(apt_host, "STATES", tmp_path / "extended_states")
     return lambda *present, **others: Apt(node, step, Wishes(present, **others), recommends=False, lock_timeout=1)
 
 
@@ -234,6 +246,69 @@ def test_an_interrupted_dpkg_is_refused(host, tmp_path, monkeypatch):
     with pytest.raises(Refusal) as refused:
         host.check_not_interrupted()
     assert refused.value.code == "H047"
+
+
+@pytest.fixture
+def brought(host, node, step, tmp_path):
+    """Have a transaction bring x and lib, beside a package that was there."""
+    node.packages["older"] = "installed"
+    start(host, step)
+    node.packages.update({"x": "installed", "lib": "installed"})
+    host.finish()
+    node.let_go = {"x": {"x", "lib", "older"}, "older": {"older"}}
+    return lambda: json.loads((tmp_path / "packages.json").read_text())
+
+
+def test_what_a_transaction_brought_is_remembered_until_it_is_gone(brought, node, make):
+    assert brought() == ["lib", "x"]
+    del node.packages["lib"]
+    make("x").finish()
+    assert brought() == ["x"]
+
+
+def test_a_failed_transaction_brought_nothing(host, step, tmp_path):
+    start(host, step)
+    host.audit()
+    assert not (tmp_path / "packages.json").exists()
+
+
+def test_what_is_retired_goes_with_what_came_along_and_nothing_else(brought, make):
+    retiring = make(retire=("x", "older", "unknown"))
+    assert retiring.todo() == Wishes(retire=("lib", "x"))
+    assert brought() == ["lib", "x"]
+
+
+@pytest.mark.usefixtures("brought")
+def test_what_was_needless_before_stays(make, node):
+    node.needless = {"lib"}
+    assert make(retire=("x",)).todo().retire == ("x",)
+
+
+@pytest.mark.usefixtures("brought")
+def test_what_others_need_stays(make, node):
+    node.let_go = {"x": set()}
+    assert make(retire=("x",)).todo() == Wishes()
+
+
+@pytest.mark.usefixtures("brought")
+def test_what_somebody_else_installed_is_not_retired(make):
+    assert make(retire=("older",)).todo() == Wishes()
+
+
+@pytest.mark.usefixtures("brought")
+def test_what_is_retired_is_purged_by_name(make, node):
+    node.simulation = "Purg x [1]\nPurg lib [1]\n"
+    argv = make(retire=("x",)).prepare()["argv"]
+    assert "--purge" in argv
+    assert argv[-3:] == ["install", "lib-", "x-"]
+
+
+@pytest.mark.usefixtures("brought")
+def test_a_retirement_that_takes_more_is_refused(make, node):
+    node.simulation = "Purg x [1]\nPurg lib [1]\nPurg mine [1]\n"
+    with pytest.raises(Refusal) as refused:
+        make(retire=("x",)).prepare()
+    assert refused.value.code == "H051"
 
 
 NOW = 1_700_000_000.0
