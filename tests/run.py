@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 LOGS = ROOT / ".ansible" / "test"
 HEARTBEAT = 30  # seconds
 TAIL = 80  # lines shown of a gate that failed
-SLOW_SCENARIOS = {"nvidia_driver"}  # lab-test builds the same driver on the same systems
+# lab-test builds the driver of the first on the same systems; the second downloads 2 GB.
+SLOW_SCENARIOS = {"nvidia_driver", "cuda_distribution"}
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 

@@ -55,7 +55,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is wanted: names to be present (name or name=version), absent and given up; names and globs to be (un)held."""
+    """What is wanted: names to be present (or name=version), absent and given up; names and globs on and off hold."""
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -88,6 +88,22 @@ def split(wish: str) -> tuple[str, str]:
     """Return the name and the version pattern ("*" for any) of name or name=version."""
     name, _equals, version = wish.partition("=")
     return name, version or "*"
+
+
+def has_inner_wildcard(wish: str) -> bool:
+    """Say whether a wish has a version pattern that apt-get does not read: it knows a * at the end, and no other."""
+    return any(sign in split(wish)[1][:-1] for sign in "*?[")
+
+
+def exact(wish: str, report: str) -> str:
+    """Return the wish with the newest version that meets its pattern; as it is where none does.
+
+    report is the output of apt-cache madison for its package: name | version | source, newest first.
+    """
+    name, pattern = split(wish)
+    versions = (line.split("|")[1].strip() for line in report.splitlines() if line.count("|") > 1)
+    found = next((version for version in versions if fnmatchcase(version, pattern)), pattern)
+    return f"{name}={found}"
 
 
 def is_installed(packages: dict[str, Package], wish: str) -> bool:

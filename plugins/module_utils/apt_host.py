@@ -224,12 +224,18 @@ class Apt:
 
     def _install(self, todo: apt.Wishes, simulate: str = "") -> list[str]:
         return apt.install_command(
-            todo,
+            replace(todo, present=tuple(map(self._exact, todo.present))),
             recommends=self._recommends,
             lock_timeout=self._lock_timeout,
             changes_held=bool(self._wishes.hold or self._wishes.unhold),
             simulate=simulate,
         )
+
+    def _exact(self, wish: str) -> str:
+        """Return a wish in a form that apt-get reads."""
+        if not apt.has_inner_wildcard(wish):
+            return wish
+        return apt.exact(wish, self._call(["apt-cache", "madison", apt.split(wish)[0]])[1])
 
     def _close_transaction(self) -> None:
         (self._step.directory / TRANSACTION).unlink(missing_ok=True)

@@ -46,11 +46,15 @@ def missing(sources: list[Source], components: list[str]) -> dict[tuple[str, str
     enabled: dict[tuple[str, str], set[str]] = {}
     signed_by: dict[tuple[str, str], str] = {}
     for source in sources:
+        key = (source.uri.rstrip("/"), source.suite)
+        enabled.setdefault(key, set()).update(source.components)  # whoever declares them: twice makes apt complain
         if source.is_distribution:
-            key = (source.uri.rstrip("/"), source.suite)
-            enabled.setdefault(key, set()).update(source.components)
             signed_by.setdefault(key, source.signed_by)
-    lacks = {(*key, signed_by[key]): [name for name in components if name not in have] for key, have in enabled.items()}
+    lacks = {
+        (*key, signed_by[key]): [name for name in components if name not in have]
+        for key, have in enabled.items()
+        if key in signed_by
+    }
     return {key: names for key, names in lacks.items() if names}
 
 

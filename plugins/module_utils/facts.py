@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_containers,
+    facts_cuda,
     facts_driver,
     facts_host,
     facts_infiniband,
@@ -73,6 +74,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "modules": facts_modprobe.loaded(node),
         "nouveau": facts_modprobe.nouveau(modprobe_files, node.text("/proc/cmdline"), pci["gpus"]),
         "driver": driver_query.facts(next_boot["nvidia_module"] if next_boot else None),
+        "cuda": facts_cuda.read(node),
         "libraries": facts_libraries.read(node, driver_query.linked),
         "nvml": answers,
         "users_of_gpus": facts_users.read(node, answers["gpus"], os.getpid()),

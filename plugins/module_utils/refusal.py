@@ -4,7 +4,8 @@
 """Every way in which gpulab says no: a stable code, one line of cause, one line of remedy.
 
 The codes live in this file and nowhere else. A code is never given another meaning.
-Families: H host and connection, I inventory and input, P plan, D driver, E Python environment, S long step, V proof.
+Families: H host and connection, I inventory and input, P plan, D driver, C CUDA, E Python environment, S long step,
+V proof.
 """
 
 from __future__ import annotations
@@ -203,6 +204,11 @@ CODES = {
         "the plan takes {what} from {source} on {system}, and this version carries out APT plans only",
         "Use Debian or Ubuntu, and no .run file (nvidia_driver_source). Nothing was changed.",
     ),
+    # what nvcc says of a node
+    "C001": (
+        "nvcc of CUDA {version} does not compile for compute capability {capabilities}: {error}",
+        "Choose a CUDA that knows the GPU and the host compiler, or repair what the message names.",
+    ),
     "H020": (
         "{path} exists and gpulab did not write it",
         "Move what you need of it into your inventory, then move the file away.",
@@ -299,8 +305,8 @@ CODES = {
     ),
     "P024": ("nvcc of CUDA {version} does not compile for {gpu}", "For this GPU, use CUDA {right}."),
     "P025": (
-        "NVIDIA's repository for {system} carries no CUDA {version}",
-        "Use a newer CUDA, or leave the toolkit to the Python environments.",
+        "{source} carries no CUDA {version}",
+        "It carries: {carried}; or leave the toolkit to the Python environments.",
     ),
     "P026": (
         "cuda_default {default} is not among cuda_toolkits ({toolkits})",
@@ -339,6 +345,15 @@ CODES = {
             " nvidia_driver_source and nvidia_driver_branch."
         ),
     ),
+    "P039": (
+        "the CUDA toolkit of {system} itself comes with that system's libcuda, and the driver is planned from {source}",
+        "Set cuda_source: nvidia, or nvidia_driver_source: distribution.",
+    ),
+    "P040": (
+        "{library} {version} is wished for, and {system} itself has none that is tied to its CUDA toolkit",
+        "Set cuda_source: nvidia, or leave {library}_version out: frameworks bring their own.",
+    ),
+    "P041": ("{system} itself has no CUDA toolkit that gpulab knows", "Set cuda_source: nvidia."),
     # P050 to P059: the host around the GPUs
     "P050": (
         "tuning_overrides has {name}, which gpulab does not tune",

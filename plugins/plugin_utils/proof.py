@@ -23,7 +23,11 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     """
     if not known.get("gpulab"):
         return None
-    facts = {**known["gpulab"], "environments": known.get("gpulab_environments", [])}
+    facts = {
+        **known["gpulab"],
+        "environments": known.get("gpulab_environments", []),
+        "cuda_compiled": known.get("gpulab_cuda_compiled"),
+    }
     measured = level != "quick" and "gpulab_measurements" in known
     return {**facts, "measurements": known["gpulab_measurements"]} if measured else facts
 

@@ -89,6 +89,35 @@ WISHES = (
         "gpulab_without_gpu", "bool", "Plan a driver although the node has no GPU (to build an image).", default=False
     ),
     Wish(
+        "gpulab_nvidia_repository_url",
+        "str",
+        "Mirror of NVIDIA's repository for the node's system, on a host of its own; unset takes NVIDIA's.",
+    ),
+    Wish(
+        "gpulab_nvidia_repository_key",
+        "path",
+        "File on the controller with the armored key that signs the mirror; unset fetches the one beside the packages.",
+    ),
+    Wish(
+        "gpulab_nvidia_repository_fingerprint",
+        "str",
+        "Whole fingerprint of that key, in hexadecimal; unset takes that of NVIDIA's key.",
+    ),
+    Wish(
+        "cuda_state",
+        "str",
+        "Whether CUDA shall be there; absent takes away what gpulab brought, toolkits and libraries.",
+        "present",
+        ("present", "absent"),
+    ),
+    Wish(
+        "cuda_source",
+        "str",
+        "Where the toolkits come from: NVIDIA's repository, or the distribution's own archive, which has one version.",
+        "nvidia",
+        ("nvidia", "distribution"),
+    ),
+    Wish(
         "cuda_toolkits",
         "list",
         "CUDA toolkits to install side by side, such as 12.9; unset lets the plan choose, an empty list means none.",

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Make a stand-in for NVIDIA's APT repositories: their layout, package names and signing, and next to nothing inside.
 
-    tests/stubs/nvidia_repository.py DIRECTORY VERSION...
+    tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER...
 
-The driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. Beside
-the driver there are two packages that no node may take: a libc6 newer than any, and one altered after it was indexed.
-The key is made on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-agent.
+The driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
+toolkits are those of cuda.py. Beside these are two packages that no node may take: a libc6 newer than any, and one that
+was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-agent.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 from pathlib import Path
 
+import cuda
 from deb import Package
 from repository import fingerprint, public_key, signing_key, write_packages, write_release
 
@@ -107,13 +108,22 @@ def driver(version: str, system: str) -> list[Package]:
 
 def main() -> None:
     """Write the repository of every system, signed by one key."""
-    root = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("drivers", nargs="*")
+    parser.add_argument("--cuda", action="append", default=[])
+    arguments = parser.parse_intermixed_args()
+    root = arguments.directory
+    shutil.rmtree(root, ignore_errors=True)
     altered = Package("nvidia-altered", "1.0-1", {})
+    toolkits = [package for version in arguments.cuda for package in cuda.toolkit(version) + cuda.libraries(version)]
+    # cuDNN is one for all toolkits of a CUDA major
+    toolkits = list({package.file_name: package for package in [*cuda.common(), *toolkits]}.values())
     with signing_key("Stub of NVIDIA") as home:
         for system, key in KEYS.items():
             repository = root / "compute/cuda/repos" / system / "x86_64"
-            packages = [package for version in sys.argv[2:] for package in driver(version, system)]
-            packages += [altered, Package("libc6", "99.0-1", {})]
+            packages = [package for version in arguments.drivers for package in driver(version, system)]
+            packages += [*toolkits, altered, Package("libc6", "99.0-1", {})]
             index = write_packages(repository, ".", packages)
             write_release(repository, ORIGIN, {"Packages": index}, home)
             deb = repository / altered.file_name
@@ -123,5 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    shutil.rmtree(sys.argv[1], ignore_errors=True)
     main()

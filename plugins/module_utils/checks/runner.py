@@ -10,6 +10,7 @@ from dataclasses import replace
 from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     board,
     containers,
+    cuda,
     driver,
     environments,
     host,
@@ -43,6 +44,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 SUBJECTS = (
     driver,
     software,
+    cuda,
     libraries,
     services,
     containers,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 MODULES = "ansible_collections.gpulab.node.plugins.modules"
 NEAR = 0.6  # of difflib, for a name with one of our prefixes
-NEARER = 0.9  # for any other name: cuda_tookits is meant for us, cuda_home is not
+NEARER = 0.9  # for any other name: cudnn_verison is meant for us, cudnn_home is not
 
 
 class Options:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,13 +15,18 @@ Results = dict[str, dict[str, Any]]
 Change = dict[str, Any]
 
 READING = "__plan_facts"
-INSTALL = "__nvidia_driver_install"
-TRANSACTIONS = (
-    "__nvidia_driver_headers",
-    "__nvidia_driver_conflicts",
-    "__nvidia_driver_pinning",
-    INSTALL,
-)
+# The package transactions of each role, in the order in which they run.
+TRANSACTIONS = {
+    "nvidia_driver": (
+        "__nvidia_driver_headers",
+        "__nvidia_driver_conflicts",
+        "__nvidia_driver_pinning",
+        "__nvidia_driver_install",
+    ),
+    "cuda": ("__cuda_packages",),
+    "environments": ("__environments_packages",),
+    "container_toolkit": ("__container_toolkit_engines", "__container_toolkit_packages"),
+}
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 DOCKER = "__container_toolkit_docker"
@@ -61,9 +67,9 @@ def unit(result: dict[str, Any]) -> dict[str, list[str]]:
     return {"enable": [result["name"]] if result.get("changed") else []}
 
 
-def packages(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Read a task of packages whose transaction is none of the driver's."""
-    return Transaction([result["foreseen"]] if "foreseen" in result else []).actions()
+def alternative(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of alternatives: what a link will lead to."""
+    return {"select": re.findall(r"Set alternative '([^']+)'", result.get("msg", ""))}
 
 
 def environments(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -107,38 +113,45 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nouveau_files": ("nouveau", files),
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),
-    TRANSACTIONS[0]: ("nvidia_driver", None),
-    TRANSACTIONS[1]: ("nvidia_driver", None),
+    "__nvidia_driver_headers": ("nvidia_driver", None),
+    "__nvidia_driver_conflicts": ("nvidia_driver", None),
     "__nvidia_driver_no_repository": ("nvidia_driver", files),
     "__nvidia_driver_repository": ("nvidia_driver", files),
-    TRANSACTIONS[2]: ("nvidia_driver", None),
+    "__nvidia_driver_pinning": ("nvidia_driver", None),
     "__nvidia_driver_upgrades": ("nvidia_driver", files),
-    INSTALL: ("nvidia_driver", None),
+    "__nvidia_driver_install": ("nvidia_driver", None),
     MODULES: ("nvidia_driver", modules),
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),
     "__nvidia_driver_fabric_unit": ("nvidia_driver", unit),
+    "__cuda_components": ("cuda", files),
+    "__cuda_repository": ("cuda", files),
+    "__cuda_packages": ("cuda", None),
+    "__cuda_repository_gone": ("cuda", files),
+    "__cuda_alternative": ("cuda", alternative),
+    "__cuda_files": ("cuda", files),
     "__nccl_settings": ("nccl", files),
     "__nccl_files": ("nccl", files),
-    "__environments_packages": ("environments", packages),
+    "__environments_packages": ("environments", None),
     "__environments_build": ("environments", environments),
     "__container_toolkit_foreseen": ("container_toolkit", None),
     "__container_toolkit_engine_repository": ("container_toolkit", files),
-    "__container_toolkit_engines": ("container_toolkit", packages),
+    "__container_toolkit_engines": ("container_toolkit", None),
     "__container_toolkit_repository": ("container_toolkit", files),
-    "__container_toolkit_packages": ("container_toolkit", packages),
+    "__container_toolkit_packages": ("container_toolkit", None),
     "__container_toolkit_cdi": ("container_toolkit", settings),
     DOCKER: ("container_toolkit", settings),
     "__container_toolkit_users": ("container_toolkit", members),
 }
+LAST = list(TASKS)[-1]
 
 
 def changes(results: Results) -> list[Change]:
     """Return {role, action, objects} for each kind of change, in the order in which the roles run."""
     found: list[Change] = []
     for name, (role, read) in TASKS.items():
-        if name == INSTALL:
-            found += _changes(role, transaction(results).actions())
+        if name in TRANSACTIONS.get(role, ())[-1:]:
+            found += _changes(role, _transaction_of(role, results).actions())
         result = results.get(name, {})
         if read and not result.get("skipped") and not result.get("failed"):
             found += _changes(role, read(result))
@@ -186,4 +199,17 @@ class Transaction:
 
 def transaction(results: Results) -> Transaction:
     """Return what all package tasks of a node foresee."""
-    return Transaction([foreseen for name in TRANSACTIONS if (foreseen := results.get(name, {}).get("foreseen"))])
+    return _foreseen(results, list(TRANSACTIONS))
+
+
+def _transaction_of(role: str, results: Results) -> Transaction:
+    """Return what a role's own package tasks foresee beyond what those of the roles before it bring."""
+    roles = list(TRANSACTIONS)
+    own, before = _foreseen(results, [role]), _foreseen(results, roles[: roles.index(role)])
+    own.install = {name: version for name, version in own.install.items() if name not in before.install}
+    return own
+
+
+def _foreseen(results: Results, roles: list[str]) -> Transaction:
+    names = [name for role in roles for name in TRANSACTIONS[role]]
+    return Transaction([foreseen for name in names if (foreseen := results.get(name, {}).get("foreseen"))])

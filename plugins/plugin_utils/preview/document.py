@@ -49,7 +49,6 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
         "planned": None,
         "because": reasons(plan) if plan else [],
         "warnings": plan["warnings"] if plan else [],
-        "not_carried_out": not_carried_out(plan) if plan else [],
         "changes": changes.changes(results),
         "download": packages.download(),
         "disk": _disk(facts, plan) if facts and plan and packages else [],
@@ -78,7 +77,7 @@ def _ending(results: Results, failure: dict[str, Any] | None) -> dict[str, Any]:
         if results.get(changes.READING, {}).get("unreachable"):
             state = "unreachable"
         return {"state": state, "refusal": refusal, "detail": detail}
-    if changes.MODULES not in results:
+    if changes.LAST not in results:
         return {"state": "failed", "refusal": None, "detail": EARLIER}
     return {"state": "unchanged", "refusal": None, "detail": None}
 
@@ -121,10 +120,3 @@ def _disk(facts: dict[str, Any], plan: dict[str, Any]) -> list[dict[str, Any]]:
         {"mount": mount, "needed_mib": needed, "free_mib": free.get(mount), "enough": free.get(mount, needed) >= needed}
         for mount, needed in sorted(plan["disk"].items(), key=lambda item: PurePosixPath(item[0]))
     ]
-
-
-def not_carried_out(plan: dict[str, Any]) -> list[str]:
-    """Return what is planned for a node and has no role in playbooks/provision.yml yet."""
-    parts = [f"CUDA toolkit {toolkit['version']}" for toolkit in plan["cuda"]["toolkits"]]
-    parts += [f"{name} {part['version']}" for name, part in plan["libraries"].items() if isinstance(part, dict)]
-    return parts

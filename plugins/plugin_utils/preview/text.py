@@ -24,6 +24,7 @@ STATES = {
 ACTIONS = {
     "change": "change the version of",
     "build": "build the kernel module for",
+    "select": "make the default",
     "make": "make the environment",
     "admit": "let into the group docker",
 }
@@ -121,7 +122,6 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "logged in", [f"{one['user']} since {one['since']}" for one in host["users"]["sessions"]]
     yield "why", host["because"]
     yield "note", host["warnings"]
-    yield "later", [f"{part}: planned, and site.yml does not install it yet" for part in host["not_carried_out"]]
 
 
 def _present(present: dict[str, Any]) -> list[str]:

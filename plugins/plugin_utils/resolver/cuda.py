@@ -8,32 +8,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import source
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.gpus import Gpu
 
-NONE: dict[str, Any] = {"toolkits": [], "default": None, "repository": None}
+LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
+PREFIX = LINK + "-{version}"
+DISTRIBUTION_PREFIX = "/usr"
+COMPILER = "g++"
 
 
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
-    """Return {toolkits, default, repository, because}. Raises Refusal for a toolkit that cannot serve the node."""
-    wished = case.wishes["cuda_toolkits"]
-    versions, because = (list(wished), ["The toolkits are wished for."]) if wished else _default(case, driver)
-    if wished is not None and not wished:
-        versions, because = [], ["cuda_toolkits is empty: no toolkit; frameworks bring their own CUDA."]
+    """Return the CUDA part. Raises Refusal for a toolkit that cannot serve the node.
+
+    {source, toolkits, default, home, compute_capabilities, apt_components, repository, retire_packages, because}: home
+    is the CUDA_HOME of login sessions, compute_capabilities what nvcc has to compile for, retire_packages what an
+    earlier plan may have brought and this one does not want.
+    """
+    own = case.wishes["cuda_source"] == "distribution"
+    versions, because = _versions(case, driver)
     for version in versions:
         _check(case, driver, version)
+    if versions and own and driver["source"] != "distribution":
+        raise refuse("P039", system=case.platform["name"], source=driver["source"])
     default = case.wishes["cuda_default"] or (newest(versions) if versions else None)
-    if default and default not in versions:
+    if default and default not in versions and case.wishes["cuda_state"] == "present":
         raise refuse("P026", default=default, toolkits=", ".join(versions) or "none")
-    if not versions:
-        return {**NONE, "because": because}
-    repository = source.repository(case, _repository_name(case), driver=driver["source"] == "nvidia")
-    toolkits = [_toolkit(case, driver, version) for version in versions]
-    return {"toolkits": toolkits, "default": default, "repository": repository, "because": because}
+    toolkits = [(_of_distribution if own else _of_nvidia)(case, driver, version) for version in versions]
+    return {
+        "source": case.wishes["cuda_source"],
+        "toolkits": toolkits,
+        "default": default if versions else None,
+        "home": (DISTRIBUTION_PREFIX if own else LINK) if versions else None,
+        "compute_capabilities": _compute_capabilities(case),
+        "apt_components": case.platform["cuda_toolkit"]["components"] if versions and own else [],
+        "repository": _repository(case, driver) if versions and not own else None,
+        "retire_packages": _retired(case, {name for toolkit in toolkits for name in toolkit["packages"]}),
+        "because": because,
+    }
 
 
 def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
@@ -42,6 +57,20 @@ def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
         return gpu.compute_capability in toolkit["nvcc_targets"]
     first_fits = same_or_newer(toolkit["cuda"], gpu.first_cuda)
     return first_fits and (gpu.last_cuda is None or same_or_newer(gpu.last_cuda, toolkit["cuda"]))
+
+
+def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
+    wished = case.wishes["cuda_toolkits"]
+    if case.wishes["cuda_state"] == "absent":
+        return [], ["cuda_state is absent: no toolkit, and none of the libraries that are tied to one."]
+    if wished:
+        return list(wished), ["The toolkits are wished for."]
+    if wished is not None:
+        return [], ["cuda_toolkits is empty: no toolkit; frameworks bring their own CUDA."]
+    if case.wishes["cuda_source"] == "distribution":
+        carried = _carried_by_distribution(case)
+        return carried, [f"CUDA {version} is what {case.platform['name']} itself carries." for version in carried]
+    return _default(case, driver)
 
 
 def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -71,40 +100,89 @@ def _check(case: Case, driver: dict[str, Any], version: str) -> None:
     if not same_or_newer(driver["newest_known"], toolkit["min_driver"]):
         raise refuse("P023", version=version, floor=toolkit["min_driver"], driver=driver["newest_known"])
     if not _carried(case, version):
-        raise refuse("P025", version=version, system=f"{case.platform['name']} on {case.architecture}")
+        system = f"{case.platform['name']} on {case.architecture}"
+        own = case.wishes["cuda_source"] == "distribution"
+        origin = f"{case.platform['name']} itself" if own else f"NVIDIA's repository for {system}"
+        has = [name for name in case.catalog.toolkits if _carried(case, name)]
+        raise refuse("P025", source=origin, version=version, carried=", ".join(has) or "none")
 
 
 def _serves_all(case: Case, toolkit: dict[str, Any]) -> bool:
     return all(compiles_for(toolkit, gpu) for gpu in case.gpus)
 
 
-def _repository_name(case: Case) -> str:
-    return case.platform["driver_sources"]["nvidia"]["repository"]
+def _compute_capabilities(case: Case) -> list[str]:
+    return sorted({gpu.compute_capability for gpu in case.gpus if gpu.compute_capability}, key=version_key)
+
+
+def _repository(case: Case, driver: dict[str, Any]) -> dict[str, Any] | None:
+    """Return NVIDIA's repository; it may replace packages of the driver only where the driver comes from there."""
+    name = case.platform["driver_sources"]["nvidia"]["repository"]
+    return source.repository(case, name, driver=driver["source"] == "nvidia")
 
 
 def _carried(case: Case, version: str) -> bool:
-    record = case.catalog.repositories[_repository_name(case)]
+    if case.wishes["cuda_source"] == "distribution":
+        return version in _carried_by_distribution(case)
+    record = case.catalog.repositories[case.platform["driver_sources"]["nvidia"]["repository"]]
     return case.architecture in record["architectures"] and same_or_newer(version, record.get("first_cuda", "0"))
 
 
-def _toolkit(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+def _carried_by_distribution(case: Case) -> list[str]:
+    record = case.platform.get("cuda_toolkit")
+    if record is None:
+        raise refuse("P041", system=case.platform["name"])
+    return [record["version"]]
+
+
+def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+    """Return the distribution's toolkit: its nvcc finds the host compiler that its package depends on."""
+    return {
+        "version": version,
+        "packages": case.platform["cuda_toolkit"]["packages"],
+        "prefix": DISTRIBUTION_PREFIX,
+        "full_features": _full_features(case, driver, version),
+        "host_compiler": None,
+    }
+
+
+def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+    """Return a toolkit of NVIDIA's; host_compiler is None where the platform's own compiler fits."""
     record = case.catalog.toolkits[version]
-    full = same_or_newer(driver["newest_known"], record["paired_driver"])
-    if not full:
-        case.warnings.append(
-            f"CUDA {version} on driver {driver['newest_known']} runs by minor-version compatibility: its PTX"
-            f" needs driver {record['paired_driver']}."
-        )
     if record["max_glibc"] and not same_or_newer(record["max_glibc"], case.platform["glibc"]):
         case.warnings.append(
             f"nvcc {version} does not compile C++ against glibc {case.platform['glibc']} of {case.platform['name']}"
             " (cospi, sinpi): take CUDA 13 to compile."
         )
     too_new = case.platform["gcc"] > record["gcc"]["max"]
+    host_compiler = f"{COMPILER}-{record['gcc']['max']}" if too_new else None
+    compiler_package = [host_compiler or COMPILER] if packages.package_format(case) == "deb" else []
     return {
         "version": version,
-        "packages": [f"cuda-toolkit-{version.replace('.', '-')}"],
-        "prefix": f"/usr/local/cuda-{version}",
-        "full_features": full,
-        "host_compiler": f"g++-{record['gcc']['max']}" if too_new else "g++",
+        "packages": [_package(version), *compiler_package],
+        "prefix": PREFIX.format(version=version),
+        "full_features": _full_features(case, driver, version),
+        "host_compiler": host_compiler,
     }
+
+
+def _full_features(case: Case, driver: dict[str, Any], version: str) -> bool:
+    paired = case.catalog.toolkits[version]["paired_driver"]
+    full = same_or_newer(driver["newest_known"], paired)
+    if not full:
+        case.warnings.append(
+            f"CUDA {version} on driver {driver['newest_known']} runs by minor-version compatibility: its PTX"
+            f" needs driver {paired}."
+        )
+    return full
+
+
+def _package(version: str) -> str:
+    return f"cuda-toolkit-{version.replace('.', '-')}"
+
+
+def _retired(case: Case, wanted: set[str]) -> list[str]:
+    """Return every package that a plan could name for CUDA on this platform, and this one does not."""
+    compilers = {f"{COMPILER}-{record['gcc']['max']}" for record in case.catalog.toolkits.values()}
+    own = case.platform.get("cuda_toolkit", {}).get("packages", [])
+    return sorted({*map(_package, case.catalog.toolkits), *compilers, COMPILER, *own} - wanted)

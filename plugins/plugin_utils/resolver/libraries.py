@@ -18,29 +18,36 @@ LIBRARIES = ("cudnn", "nccl", "tensorrt")
 
 
 def plan(case: Case, cuda: dict[str, Any]) -> dict[str, Any]:
-    """Return {cudnn, nccl, tensorrt, because}, None for one not wished for.
+    """Return {cudnn, nccl, tensorrt, retire_packages, because}, None for one not wished for.
 
-    Raises Refusal for a version that is unknown or serves neither the toolkit nor a GPU.
+    retire_packages is what an earlier plan may have brought and this one does not want. Raises Refusal for a version
+    that is unknown, or serves neither the toolkit nor a GPU.
     """
-    chosen = {library: _library(case, library, cuda["default"]) for library in LIBRARIES}
+    chosen = {library: _library(case, library, cuda) for library in LIBRARIES}
     because = [
         f"{library} {part['version']} is built for CUDA {part['cuda']}." for library, part in chosen.items() if part
     ]
-    return {**chosen, "because": because or ["None is wished for: frameworks bring their own cuDNN and NCCL."]}
+    return {
+        **chosen,
+        "retire_packages": _retired(case, chosen),
+        "because": because or ["None is wished for: frameworks bring their own cuDNN and NCCL."],
+    }
 
 
-def _library(case: Case, library: str, cuda: str | None) -> dict[str, Any] | None:
-    version = case.wishes[f"{library}_version"]
-    if version is None:
+def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, Any] | None:
+    version, cuda = case.wishes[f"{library}_version"], toolkits["default"]
+    if version is None or case.wishes["cuda_state"] == "absent":
         return None
     if cuda is None:
         raise refuse("P027", library=library, version=version)
+    if toolkits["source"] == "distribution":
+        raise refuse("P040", library=library, version=version, system=case.platform["name"])
     record = case.catalog.libraries[library]
     release = next((known for known in record["releases"] if _within(version, known)), None)
     if release is None:
         first, last = record["releases"][0]["from"], record["releases"][-1]["to"]
         raise refuse("P028", library=library, version=version, first=first, last=last)
-    major = cuda.partition(".")[0]
+    major = _major(cuda)
     if int(major) not in release.get("cuda_majors", [int(major)]):
         right = ", ".join(_ranges(record, lambda known: int(major) in known.get("cuda_majors", ())))
         raise refuse("P029", library=library, version=version, target=f"CUDA {cuda}", right=right)
@@ -50,10 +57,37 @@ def _library(case: Case, library: str, cuda: str | None) -> dict[str, Any] | Non
             raise refuse("P029", library=library, version=version, target=gpu.name, right=right or "none")
     if case.platform["id"] in record["doubts"]:
         case.warnings.append(f"{library}: {record['doubts'][case.platform['id']]}.")
-    values = {"version": version, "cuda": cuda, "major": major, "library_major": version.partition(".")[0]}
-    pin = record["pin"].format(**values)
-    names = [name.format(**values) for name in record["packages"][packages.package_format(case)]]
+    pin = record["pin"].format(version=version, cuda=cuda, major=major)
+    names = _names(case, record, major, _major(version))
     return {"version": version, "cuda": cuda, "packages": [packages.pinned(case, name, pin) for name in names]}
+
+
+def _names(case: Case, record: dict[str, Any], major: str, library_major: str) -> list[str]:
+    patterns = record["packages"][packages.package_format(case)]
+    return [name.format(major=major, library_major=library_major) for name in patterns]
+
+
+def _retired(case: Case, chosen: dict[str, dict[str, Any] | None]) -> list[str]:
+    """Return every package that a plan could name for a library, whatever its majors, and this one does not."""
+    names = {
+        name
+        for record in case.catalog.libraries.values()
+        for release in record["releases"]
+        for library_major in (_major(release["from"]), _major(release["to"]))
+        for major in case.catalog.min_drivers
+        for name in _names(case, record, major, library_major)
+    }
+    wanted = {
+        name
+        for library, part in chosen.items()
+        if part
+        for name in _names(case, case.catalog.libraries[library], _major(part["cuda"]), _major(part["version"]))
+    }
+    return sorted(names - wanted)
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]
 
 
 def _within(version: str, release: dict[str, Any]) -> bool:

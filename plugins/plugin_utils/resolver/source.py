@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
@@ -137,23 +138,33 @@ def check_secure_boot(case: Case, source: Source) -> None:
 
 
 def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[str, Any] | None:
-    """Return {id, url, suite, key_url, key_fingerprint, packages} of a repository for the node's architecture.
+    """Return {id, url, suite, key_url, key_file, key_fingerprint, packages} of a repository for the architecture.
 
-    driver: the driver comes from there; otherwise its packages never replace those of the distribution.
+    packages are those that it may replace; the driver's are among them where the driver comes from it. Of NVIDIA's
+    repository it is the mirror that is wished for, which has the key beside the packages as NVIDIA has.
     """
     if name is None:
         return None
     record = case.catalog.repositories[name]
-    return {
+    found = {
         "id": record["id"],
         "format": record["format"],
         "url": record["url"].format(architecture=record["architectures"][case.architecture]),
         "suite": record["suite"],
         "key_url": record["key_url"],
+        "key_file": None,
         "key_fingerprint": record["key_fingerprint"],
         "keyring_package_sha256": record["keyring_package_sha256"],
         "packages": [*(record.get("driver_packages", ()) if driver else ()), *record.get("packages", ())],
     }
+    if name == case.platform["driver_sources"]["nvidia"]["repository"]:
+        mirror = case.wishes["gpulab_nvidia_repository_url"]
+        if mirror:
+            key_name = PurePosixPath(record["key_url"]).name
+            found.update(url=mirror, key_url=f"{mirror.rstrip('/')}/{key_name}")
+        found["key_file"] = case.wishes["gpulab_nvidia_repository_key"]
+        found["key_fingerprint"] = case.wishes["gpulab_nvidia_repository_fingerprint"] or record["key_fingerprint"]
+    return found
 
 
 def _default(case: Case) -> tuple[str, str]:

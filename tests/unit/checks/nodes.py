@@ -265,6 +265,8 @@ def healthy(model: str) -> dict[str, Any]:
                     "type": "ext4",
                 }
             ],
+            "cuda": {"toolkits": [], "default": None},
+            "cuda_compiled": None,
             "engines": {
                 "docker": "28.0.1",
                 "podman": None,

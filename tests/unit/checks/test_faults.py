@@ -4,13 +4,14 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
 
 from . import nodes
+from .cuda_faults import CUDA_FAULTS
 from .driver_faults import DRIVER_FAULTS
 from .environment_faults import ENVIRONMENT_FAULTS
 from .hardware_faults import HARDWARE_FAULTS
 from .load_faults import LOAD_FAULTS
 from .software_faults import SOFTWARE_FAULTS
 
-FAULTS = DRIVER_FAULTS + HARDWARE_FAULTS + SOFTWARE_FAULTS + ENVIRONMENT_FAULTS + LOAD_FAULTS
+FAULTS = DRIVER_FAULTS + CUDA_FAULTS + HARDWARE_FAULTS + SOFTWARE_FAULTS + ENVIRONMENT_FAULTS + LOAD_FAULTS
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

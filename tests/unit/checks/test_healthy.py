@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from . import nodes
+from .cuda_faults import NEW, OLD, PLAN, compiled
 from .driver_faults import SECURE_BOOT
 
 
@@ -90,6 +91,22 @@ def test_missing_facts_give_results_and_no_traceback(removed, null):
 @pytest.mark.parametrize("facts", [{}, {"pci": {"gpus": []}}, {"nvml": {"state": "absent", "gpus": []}}])
 def test_bare_facts_are_judged(facts):
     assert {r.id for r in verify(nodes.node(facts))} == {c.id for c in checks()}
+
+
+def test_toolkits_as_planned_are_no_finding():
+    facts = nodes.healthy("rtx4090x2")
+    facts["cuda"] = {"toolkits": [OLD, NEW], "default": OLD["prefix"]}
+    facts["cuda_compiled"] = [compiled(None)]
+    found = {r.id: r.severity for r in verify(nodes.node(facts, PLAN)) if r.id in ("cuda-plan", "cuda-compiler")}
+    assert found == {"cuda-plan": "ok", "cuda-compiler": "ok"}
+
+
+def test_the_distributions_toolkit_has_no_link():
+    own = {"version": "12.4", "prefix": "/usr"}
+    facts = nodes.healthy("rtx4090x2")
+    facts["cuda"] = {"toolkits": [own], "default": None}
+    plan = {"cuda": {"toolkits": [own], "default": "12.4", "home": "/usr"}}
+    assert {r.severity for r in verify(nodes.node(facts, plan)) if r.id == "cuda-plan"} == {"ok"}
 
 
 def test_container_is_not_blamed_for_its_hosts_kernel():

@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import facts_node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
 
 KEYS = [
-    "schema", "simulated", "system", "pci", "kernels", "modules", "nouveau", "driver", "libraries", "nvml",
+    "schema", "simulated", "system", "pci", "kernels", "modules", "nouveau", "driver", "cuda", "libraries", "nvml",
     "users_of_gpus", "filesystems", "engines", "containers", "network", "infiniband", "nccl", "nccl_own", "limits",
     "services", "kernel_log", "tuning", "reboot",
 ]  # fmt: skip

@@ -55,6 +55,17 @@ def test_what_each_suite_lacks():
     }
 
 
+def test_components_that_gpulab_declares_for_another_role_count():
+    """Without Signed-By, a file of gpulab's own does not look like the distribution's; twice makes apt complain."""
+    sources = [
+        Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("main",), ""),
+        Source(
+            "/etc/apt/sources.list.d/gpulab-x.sources", "http://mirror.example/debian/", "bookworm", ("contrib",), ""
+        ),
+    ]
+    assert missing(sources, ["contrib", "non-free"]) == {("http://mirror.example/debian", "bookworm", ""): ["non-free"]}
+
+
 def test_components_may_stand_in_several_files():
     sources = [
         Source("/etc/apt/sources.list", "http://mirror.example/debian/", "bookworm", ("main",), ""),

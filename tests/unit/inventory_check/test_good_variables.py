@@ -58,7 +58,7 @@ GOOD = {
     "of-ansible": {"ansible_host": "10.0.0.1", "ansible_user": "admin", "ansible_ssh_common_args": "-o X=y"},
     "of-others": {
         "ntp_server": "10.0.0.1",
-        "cuda_home": "/usr/local/cuda",
+        "nvcc_home": "/usr/local/cuda",
         "nvidia_dcgm_port": 9400,
         "docker_version": 28.1,
         "users": ["ann"],

@@ -67,6 +67,28 @@ def test_a_package_is_installed_when_configured_in_the_wanted_version(packages, 
     assert apt.is_installed(packages, wish) is holds
 
 
+MADISON = """\
+libnvinfer10 | 10.16.2.10-1+cuda13.2 | http://m  Packages
+libnvinfer10 | 10.16.1.11-1+cuda13.2 | http://m  Packages
+libnvinfer10 | 10.16.1.11-1+cuda12.9 | http://m  Packages
+"""
+
+
+@pytest.mark.parametrize(
+    ("wish", "inner", "exact"),
+    [
+        ("libnvinfer10=10.16.1*+cuda12.*", True, "libnvinfer10=10.16.1.11-1+cuda12.9"),
+        ("libnvinfer10=10.16.*+cuda13.*", True, "libnvinfer10=10.16.2.10-1+cuda13.2"),
+        ("libnvinfer10=10.17.*+cuda13.*", True, "libnvinfer10=10.17.*+cuda13.*"),
+        ("libnvinfer10=10.16.1*", False, "libnvinfer10=10.16.1.11-1+cuda13.2"),
+        ("libnvinfer10", False, "libnvinfer10=10.16.2.10-1+cuda13.2"),
+    ],
+)
+def test_a_pattern_that_apt_get_does_not_read_becomes_a_version(wish, inner, exact):
+    assert apt.has_inner_wildcard(wish) is inner
+    assert apt.exact(wish, MADISON) == exact
+
+
 def test_open_wishes_are_those_that_do_not_hold(packages):
     wishes = Wishes(
         present=("libc6", "hello", "nvidia-driver"),

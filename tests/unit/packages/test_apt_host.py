@@ -39,13 +39,13 @@ class Node:
         if "--simulate" in argv:
             played = self.simulation_rc, self.simulation, self.errors
             return self.autoremove(argv) if "--auto-remove" in argv else played
-        if "--print-uris" in argv:
-            return 0, self.uris, ""
-        if "--no-act" in argv:
-            return self.no_act_rc, "", ""
-        if "--property=ActiveState" in argv:
-            return 0, self.unit, ""
-        return 0, "", ""
+        answers = {
+            "--print-uris": (0, self.uris, ""),
+            "madison": (0, f"{argv[-1]} | 2.5-1+a | m\n{argv[-1]} | 2.4-1+b | m\n", ""),
+            "--no-act": (self.no_act_rc, "", ""),
+            "--property=ActiveState": (0, self.unit, ""),
+        }
+        return next((answer for word, answer in answers.items() if word in argv), (0, "", ""))
 
     def autoremove(self, argv):
         """Name what is needless, and what each package that is nobody's wish any more would let go with it."""
@@ -86,6 +86,10 @@ def test_a_transaction_is_recorded_with_what_it_brings(host, node, step):
     assert transaction["argv"][-2:] == ["install", "x"]
     assert (transaction["new"], transaction["residual"]) == (["lib", "x"], ["lib"])
     assert json.loads((step.directory / "transaction.json").read_text()) == transaction
+
+
+def test_a_version_is_named_as_apt_get_reads_it(make):
+    assert make("x=2.*+b", "y=2.*").prepare()["argv"][-2:] == ["x=2.4-1+b", "y=2.*"]
 
 
 def test_what_nobody_asked_to_remove_stays(make, node):

@@ -190,7 +190,8 @@ DEB = [record for record in catalog.load().repositories.values() if record["form
 
 @pytest.mark.parametrize("record", DEB, ids=lambda record: record["id"])
 def test_no_pattern_of_the_catalog_reaches_the_distributions_packages(record):
-    reached = [name for name in NOT_NVIDIAS for pattern in record["packages"] if fnmatch.fnmatchcase(name, pattern)]
+    patterns = record["packages"] + record.get("driver_packages", [])
+    reached = [name for name in NOT_NVIDIAS for pattern in patterns if fnmatch.fnmatchcase(name, pattern)]
     assert reached == []
 
 

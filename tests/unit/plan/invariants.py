@@ -95,7 +95,21 @@ def arm_servers_take_sbsa(p):
 
 def toolkits_come_without_driver(p):
     names = [name for toolkit in p.plan["cuda"]["toolkits"] for name in toolkit["packages"]]
-    return all(re.fullmatch(r"cuda-toolkit-\d+-\d+", name) for name in names)
+    return all(re.fullmatch(r"cuda-toolkit-\d+-\d+|nvidia-cuda-toolkit|g\+\+(-\d+)?", name) for name in names)
+
+
+def what_is_wanted_is_not_retired(p):
+    wanted = {name.partition("=")[0] for toolkit in p.plan["cuda"]["toolkits"] for name in toolkit["packages"]}
+    libraries = [part for part in p.plan["libraries"].values() if isinstance(part, dict)]
+    wanted |= {name.partition("=")[0] for part in libraries for name in part["packages"]}
+    retired = p.plan["cuda"]["retire_packages"] + p.plan["libraries"]["retire_packages"]
+    return not wanted & set(retired) and not any(set(name) & set("*?[{") for name in retired)
+
+
+def a_repository_replaces_the_driver_only_where_it_brings_it(p):
+    repository = p.plan["cuda"]["repository"]
+    from_nvidia = p.driver["source"] == "nvidia"
+    return repository is None or repository["format"] == "rpm" or ("libcuda1" in repository["packages"]) == from_nvidia
 
 
 def nccl_is_pinned_to_its_cuda(p):

@@ -177,7 +177,7 @@ def test_a_kernel_is_held_with_the_modules_that_fit_no_other():
 
 def test_cuda_beside_the_distributions_driver_takes_no_driver_of_nvidia():
     """Both have packages of the same names."""
-    beside = plan(facts(), **ALLOWED, cuda_toolkits=["12.2"])
+    beside = plan(facts(), **ALLOWED, cuda_toolkits=["12.4"])
     assert "libnccl2" in beside["cuda"]["repository"]["packages"]
     assert not {"nvidia-*", "libcuda1"} & set(beside["cuda"]["repository"]["packages"])
     alone = plan(facts())
@@ -305,8 +305,62 @@ def test_cuda(node, given, toolkits, default):
     assert [toolkit["version"] for toolkit in cuda["toolkits"]] == toolkits
     assert cuda["default"] == default
     assert [toolkit["packages"] for toolkit in cuda["toolkits"]] == [
-        [f"cuda-toolkit-{version.replace('.', '-')}"] for version in toolkits
+        [f"cuda-toolkit-{version.replace('.', '-')}", "g++"] for version in toolkits
     ]
+
+
+def test_the_distributions_toolkit_is_the_one_it_carries():
+    made = plan(facts("debian-13"), **ALLOWED, cuda_source="distribution")
+    cuda = made["cuda"]
+    assert [(toolkit["version"], toolkit["packages"]) for toolkit in cuda["toolkits"]] == [
+        ("12.4", ["nvidia-cuda-toolkit"])
+    ]
+    assert (cuda["home"], cuda["repository"], cuda["apt_components"]) == ("/usr", None, ["contrib", "non-free"])
+    assert not any("glibc" in warning for warning in made["warnings"])  # Debian's own package has it repaired
+
+
+def test_the_default_toolkit_is_reached_by_nvidias_link():
+    cuda = plan(facts(), cuda_toolkits=["12.9", "13.0"])["cuda"]
+    assert (cuda["home"], cuda["apt_components"]) == ("/usr/local/cuda", [])
+    assert [toolkit["prefix"] for toolkit in cuda["toolkits"]] == ["/usr/local/cuda-12.9", "/usr/local/cuda-13.0"]
+
+
+def test_nvcc_compiles_for_each_gpu_once():
+    assert plan(facts(gpus=[RTX_5090, T4, T4]))["cuda"]["compute_capabilities"] == ["7.5", "12.0"]
+
+
+def test_absent_takes_everything_back_whatever_else_is_wished():
+    wished = {"cuda_toolkits": ["13.0"], "cuda_default": "13.0", "cudnn_version": "9.20.0"}
+    made = plan(facts(), **wished, cuda_state="absent")
+    assert (made["cuda"]["toolkits"], made["cuda"]["default"], made["cuda"]["home"]) == ([], None, None)
+    assert made["cuda"]["repository"] is None
+    assert made["libraries"]["cudnn"] is None
+    assert {"cuda-toolkit-13-0", "g++", "g++-11"} <= set(made["cuda"]["retire_packages"])
+    assert {"libcudnn9-cuda-12", "libnccl2", "libnvinfer11"} <= set(made["libraries"]["retire_packages"])
+
+
+def test_another_toolkit_is_retired_and_so_is_the_library_of_another_major():
+    made = plan(facts(), cuda_toolkits=["12.9"], cudnn_version="9.20.0")
+    assert "cuda-toolkit-12-9" not in made["cuda"]["retire_packages"]
+    assert {"cuda-toolkit-12-8", "cuda-toolkit-13-0"} <= set(made["cuda"]["retire_packages"])
+    assert "libcudnn9-cuda-12" not in made["libraries"]["retire_packages"]
+    assert "libcudnn9-cuda-13" in made["libraries"]["retire_packages"]
+
+
+def test_a_mirror_of_nvidias_repository_stands_for_it_everywhere():
+    url = "https://mirror.example/debian13/"
+    mirrored = {
+        "gpulab_nvidia_repository_url": url,
+        "gpulab_nvidia_repository_key": "files/mirror.asc",
+        "gpulab_nvidia_repository_fingerprint": "A" * 40,
+        "container_toolkit_engines": ["docker"],
+    }
+    made = plan(facts("debian-13"), **mirrored)
+    for part in ("driver", "cuda"):
+        repository = made[part]["repository"]
+        assert (repository["url"], repository["key_url"]) == (url, url + "8793F200.pub")
+        assert (repository["key_file"], repository["key_fingerprint"]) == ("files/mirror.asc", "A" * 40)
+    assert made["container_toolkit"]["repository"]["url"].startswith("https://nvidia.github.io")
 
 
 def test_a_toolkit_newer_than_the_driver_warns_of_ptx():
@@ -658,7 +712,22 @@ REFUSALS = {
     "CUDA 13 on volta": (facts(gpus=[V100]), {"cuda_toolkits": ["13.0"]}, "P024", "11.8 to 12.9"),
     "CUDA 12.6 on blackwell": (facts(gpus=[RTX_5090]), {"cuda_toolkits": ["12.6"]}, "P024", "12.8 to 13.4"),
     "CUDA 13 on an unlisted pascal": (facts(gpus=["10de:1b38"]), {"cuda_toolkits": ["13.0"]}, "P024", "12.9"),
-    "CUDA 12 on debian 13": (facts("debian-13"), {"cuda_toolkits": ["12.9"]}, "P025", "Debian 13"),
+    "CUDA 12 on debian 13": (facts("debian-13"), {"cuda_toolkits": ["12.9"]}, "P025", "13.1, 13.2"),
+    "CUDA that debian 12 came too late for": (facts(), {"cuda_toolkits": ["12.2"]}, "P025", "Debian 12"),
+    "CUDA that debian itself has not": (
+        facts("debian-13"),
+        {**ALLOWED, "cuda_source": "distribution", "cuda_toolkits": ["12.6"]},
+        "P025",
+        "Debian 13 itself carries no CUDA 12.6",
+    ),
+    "debian's CUDA with nvidia's driver": (facts(), {"cuda_source": "distribution"}, "P039", "from nvidia"),
+    "cuDNN for debian's CUDA": (
+        facts("debian-13"),
+        {**ALLOWED, "cuda_source": "distribution", "cudnn_version": "9.5.1"},
+        "P040",
+        "cudnn_version",
+    ),
+    "no CUDA of red hat": (facts("rhel-9"), {"cuda_source": "distribution"}, "P041", "cuda_source: nvidia"),
     "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),
     "library without toolkit": (facts(), {"cuda_toolkits": [], "nccl_version": "2.27.5"}, "P027", "nccl 2.27.5"),
     "unknown library": (facts(), {"cudnn_version": "8.9.7"}, "P028", "9.0.0 to 9.28.0"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
-from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from unit.checks import nodes
@@ -28,6 +28,7 @@ NOTHING: dict[str, Any] = {"facts": None, "plan": None, "results": {}, "failure"
 def quiet() -> dict[str, Any]:
     """Return the results of tasks that have nothing to do."""
     return {
+        **{name: {"changed": False} for name in changes.TASKS},
         "__plan_facts": {"changed": False},
         "__base_certificates": {"changed": False, "added": [], "removed": []},
         "__base_files": {"changed": False, "paths": [], "diff": []},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
 
 from unit.checks import nodes
 from unit.preview import hosts
@@ -170,7 +170,7 @@ def test_a_task_that_names_several_refusals_refuses_the_host():
 
 def test_a_host_that_was_lost_on_the_way_is_not_called_unchanged():
     one = hosts.provisioned()
-    del one["results"]["__nvidia_driver_modules"]
+    del one["results"][changes.LAST]
     assert hosts.preview(one)["state"] == "failed"
 
 
@@ -197,12 +197,6 @@ def test_hosts_without_a_preview_say_why():
     assert entries["lab"]["simulated"] == "made up"
 
 
-def test_what_is_planned_and_nothing_installs_is_named():
-    one = hosts.provisioned()
-    one["plan"]["cuda"]["toolkits"] = [{"version": "12.9"}]
-    assert hosts.preview(one)["not_carried_out"] == ["CUDA toolkit 12.9"]
-
-
 def test_what_docker_would_get_is_shown_beside_the_driver():
     one = hosts.virgin()
     one["results"].update(
@@ -225,3 +219,19 @@ def test_what_docker_would_get_is_shown_beside_the_driver():
     assert not any("docker" in package for package in shown["nvidia_driver", "install"])
     assert {"name": "docker", "action": "restart", "because": "its settings change"} in entry["services"]
     jsonschema.validate(document.build({"node": one}, hosts.CREATED), SCHEMA)
+
+
+def test_each_role_names_its_own_packages_once():
+    one = hosts.virgin()
+    one["results"]["__cuda_packages"] = hosts.foreseen(
+        install={"gcc-12": "12.2.0-14", "cuda-toolkit-13-2": "13.2.1-1"}, remove={"cuda-toolkit-12-9": "12.9.1-1"}
+    )
+    one["results"]["__cuda_alternative"] = {
+        "changed": True,
+        "msg": "Set alternative '/usr/local/cuda-13.2' for 'cuda'.",
+    }
+    found = {(change["role"], change["action"]): change["objects"] for change in hosts.preview(one)["changes"]}
+    assert "gcc-12 12.2.0-14" in found["nvidia_driver", "install"]
+    assert found["cuda", "install"] == ["cuda-toolkit-13-2 13.2.1-1"]
+    assert found["cuda", "remove"] == ["cuda-toolkit-12-9 12.9.1-1"]
+    assert found["cuda", "select"] == ["/usr/local/cuda-13.2"]

@@ -1,0 +1,55 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of the CUDA toolkits: those of the plan, and whether they compile for the node's GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+NVCC_GUIDE = "https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/"
+
+
+@check("cuda-plan", proves="the plan's CUDA toolkits are there, and its default is the node's", source="the plan")
+def cuda_plan(node: Node) -> Iterator[Result]:
+    """Look for the prefix of each planned toolkit, and compare where /usr/local/cuda leads."""
+    if node.plan is None or not node.plan["cuda.toolkits"]:
+        yield skipped("no CUDA toolkit is planned")
+        return
+    found = {toolkit["prefix"]: toolkit.get("version") for toolkit in node.facts["cuda.toolkits"]}
+    missing = [toolkit for toolkit in node.plan["cuda.toolkits"] if toolkit["prefix"] not in found]
+    for toolkit in missing:
+        yield fail(f"CUDA {toolkit['version']} is not installed", "install_software", expected=toolkit["prefix"])
+    home, default = node.plan["cuda.home"], node.facts.optional("cuda.default")
+    (wanted,) = [tool for tool in node.plan["cuda.toolkits"] if tool["version"] == node.plan["cuda.default"]]
+    if home != wanted["prefix"] and default != wanted["prefix"] and wanted not in missing:
+        yield fail(f"{home} leads to another toolkit", "configure", observed=default, expected=wanted["prefix"])
+    elif not missing:
+        yield ok(f"CUDA {', '.join(str(version) for version in found.values())}", default)
+
+
+@check("cuda-compiler", proves="each CUDA toolkit compiles and links for the node's GPUs", source=NVCC_GUIDE)
+def cuda_compiler(node: Node) -> Iterator[Result]:
+    """Judge what nvcc made of a small program; it ran when the role cuda, or this proof, asked it to."""
+    compiled = node.facts.optional("cuda_compiled")
+    if not compiled:
+        yield skipped("no CUDA toolkit was tried")
+        return
+    for toolkit in compiled:
+        targets = ", ".join(toolkit["compute_capabilities"]) or "nvcc's default"
+        if toolkit.optional("problem"):
+            yield fail(
+                f"nvcc of CUDA {toolkit['version']} does not compile for {targets}",
+                "configure",
+                observed=toolkit["problem"],
+                reason=toolkit["problem"],
+            )
+        else:
+            yield ok(f"nvcc of CUDA {toolkit['version']} compiles for {targets}", toolkit["seconds"], unit="s")

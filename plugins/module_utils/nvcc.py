@@ -1,0 +1,59 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nvcc is asked to compile and link, and what it made of it. No I/O happens here, and no GPU is touched."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Headers of the host's C++ and C libraries come in, for it is there that an nvcc and a system do not fit together.
+PROGRAM = """\
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+__global__ void square(float *values, int count) {
+    int index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < count) values[index] *= values[index];
+}
+
+int main() {
+    std::vector<float> host(256, std::sqrt(2.0f));
+    float *device = nullptr;
+    size_t size = host.size() * sizeof(float);
+    if (cudaMalloc(&device, size) != cudaSuccess) return 1;
+    cudaMemcpy(device, host.data(), size, cudaMemcpyHostToDevice);
+    square<<<1, 256>>>(device, 256);
+    cudaMemcpy(host.data(), device, size, cudaMemcpyDeviceToHost);
+    std::printf("%f\\n", host[0]);
+    return cudaFree(device) != cudaSuccess;
+}
+"""
+_ERROR = re.compile(r"^.*(?:\berror\b|nvcc fatal|undefined reference).*$", re.MULTILINE | re.IGNORECASE)
+
+
+def command(
+    prefix: str, host_compiler: str | None, compute_capabilities: Iterable[str], source: str, program: str
+) -> list[str]:
+    """Return the call that compiles source into program, with code for each compute capability, such as "8.9"."""
+    numbers = [capability.replace(".", "") for capability in compute_capabilities]
+    return [
+        f"{prefix}/bin/nvcc",
+        *(["-ccbin", host_compiler] if host_compiler else []),
+        *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers),
+        "-o",
+        program,
+        source,
+    ]
+
+
+def first_error(report: str) -> str:
+    """Return the line of nvcc's output that says what is wrong."""
+    match = _ERROR.search(report)
+    lines = report.strip().splitlines()
+    return match.group().strip() if match else (lines[-1].strip() if lines else "it said nothing")

@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Have each CUDA toolkit of a node compile and link a small program."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cuda_compile
+short_description: Compile and link a small program with each CUDA toolkit
+version_added: 0.2.0
+author: The gpulab founders (@gpulab)
+description:
+  - Runs nvcc of each toolkit over a small C++ program with one kernel, for the compute capabilities of the node's GPUs,
+    and returns what came of it as the fact C(gpulab_cuda_compiled), which M(gpulab.node.verify) judges.
+  - The program is not run, and no GPU is touched. Nothing is left on the node.
+  - Does not fail where a toolkit does.
+options:
+  toolkits:
+    description:
+      - The toolkits, as C(cuda.toolkits) of the plan or of the facts has them, C(version) and C(prefix) each;
+        C(host_compiler) names the compiler that nvcc shall take, unset leaves it to nvcc.
+    type: list
+    elements: dict
+    required: true
+  compute_capabilities:
+    description: What to compile for, such as V(8.9). Empty means nvcc's own default.
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: Seconds that each nvcc may take.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+    description: The same with and without, since nothing is changed.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+  facts:
+    support: full
+    description: Returns C(ansible_facts).
+"""
+
+EXAMPLES = r"""
+- name: Compile for the GPUs with every planned toolkit
+  gpulab.node.cuda_compile:
+    toolkits: "{{ ansible_facts['gpulab_plan'].cuda.toolkits }}"
+    compute_capabilities: "{{ ansible_facts['gpulab_plan'].cuda.compute_capabilities }}"
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: What came of it.
+  returned: always
+  type: dict
+  contains:
+    gpulab_cuda_compiled:
+      description: One record for each toolkit; C(problem) is null where it compiled and linked.
+      returned: always
+      type: list
+      elements: dict
+      sample:
+        - {version: "12.4", prefix: /usr, compute_capabilities: ["8.0"], seconds: 2.6, problem: null}
+"""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import nvcc
+
+
+def compile_with(
+    toolkit: dict[str, Any], compute_capabilities: list[str], directory: Path, timeout: int
+) -> dict[str, Any]:
+    """Run a toolkit's nvcc in a directory; return its record."""
+    source, program, log = directory / "program.cu", directory / "program", directory / "log"
+    source.write_text(nvcc.PROGRAM, encoding="utf-8")
+    program.unlink(missing_ok=True)
+    argv = nvcc.command(
+        toolkit["prefix"], toolkit.get("host_compiler"), compute_capabilities, str(source), str(program)
+    )
+    started = time.monotonic()
+    problem = run(argv, directory, log, timeout)
+    if problem is None and not program.is_file():
+        problem = "nvcc ended well and left no program"
+    return {
+        "version": toolkit["version"],
+        "prefix": toolkit["prefix"],
+        "compute_capabilities": compute_capabilities,
+        "seconds": round(time.monotonic() - started, 1),
+        "problem": problem,
+    }
+
+
+def run(argv: list[str], directory: Path, log: Path, timeout: int) -> str | None:
+    """Run a command with its output in a file; return what went wrong."""
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"{argv[0]} cannot be run: {error.strerror}"
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # nvcc and the compilers that it started
+            process.wait()
+            return f"it did not end within {timeout} s"
+    return nvcc.first_error(log.read_text(encoding="utf-8", errors="replace")) if status else None
+
+
+def main() -> None:
+    """Compile with one toolkit after the other, and return what came of it."""
+    module = AnsibleModule(
+        argument_spec={
+            "toolkits": {"type": "list", "elements": "dict", "required": True},
+            "compute_capabilities": {"type": "list", "elements": "str", "default": []},
+            "timeout": {"type": "int", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    compiled = [
+        compile_with(toolkit, params["compute_capabilities"], Path(module.tmpdir), params["timeout"])
+        for toolkit in params["toolkits"]
+    ]
+    module.exit_json(changed=False, ansible_facts={"gpulab_cuda_compiled": compiled})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""CUDA toolkits as NVIDIA's and Debian's packages leave them."""
+
+from ansible_collections.gpulab.node.plugins.module_utils import facts_cuda
+
+
+def toolkit(tree, version, json=None):
+    prefix = f"/usr/local/cuda-{version}"
+    tree.file(f"{prefix}/bin/nvcc")
+    return tree.file(f"{prefix}/version.json", json) if json else tree
+
+
+def test_a_bare_node_has_none(tree):
+    assert facts_cuda.read(tree.node()) == {"toolkits": [], "default": None}
+
+
+def test_toolkits_side_by_side_and_the_default(tree):
+    toolkit(tree, "12.9", '{"cuda": {"name": "CUDA SDK", "version": "12.9.1"}}')
+    toolkit(tree, "13.2", "damaged")
+    tree.link("/etc/alternatives/cuda", "/usr/local/cuda-12.9").link("/usr/local/cuda", "/etc/alternatives/cuda")
+    tree.link("/usr/local/cuda-12", "/etc/alternatives/cuda-12")
+    assert facts_cuda.read(tree.node()) == {
+        "toolkits": [
+            {"prefix": "/usr/local/cuda-12.9", "version": "12.9.1"},
+            {"prefix": "/usr/local/cuda-13.2", "version": "13.2"},
+        ],
+        "default": "/usr/local/cuda-12.9",
+    }
+
+
+def test_what_a_removed_toolkit_leaves_is_none(tree):
+    tree.file("/usr/local/cuda-12.9/lib64/mine.so").link("/usr/local/cuda", "/usr/local/cuda-12.8")
+    assert facts_cuda.read(tree.node()) == {"toolkits": [], "default": None}
+
+
+def test_debians_own(tree):
+    tree.file("/usr/bin/nvcc").file("/usr/lib/cuda/version.txt", "CUDA Version 12.4.131\n")
+    assert facts_cuda.read(tree.node())["toolkits"] == [{"prefix": "/usr", "version": "12.4.131"}]
