@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from fnmatch import fnmatchcase
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
@@ -173,6 +174,31 @@ def test_a_kernel_is_held_with_the_modules_that_fit_no_other():
     driver = plan(facts("ubuntu-24.04"), nvidia_driver_source="distribution")["driver"]
     assert driver["hold"][-3:] == ["linux-generic", "linux-image-generic", "linux-headers-generic"]
     assert "upgraded with it by gpulab" in " ".join(driver["because"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nvidia-utils", "nvidia-utils-595-server", "nvidia-compute-utils", "nvidia-dkms-open", "libnvidia-compute"),
+        *(
+            "libcuda1",
+            "libnvidia-cfg1",
+            "libnvidia-nscq",
+            "nvidia-kernel-open-dkms",
+            "nvidia-fabricmanager",
+            "cuda-drivers",
+        ),
+    ],
+)
+def test_the_held_packages_are_those_of_a_driver(name):
+    assert any(fnmatchcase(name, pattern) for pattern in catalog.load().driver_packages)
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia-container-toolkit", "libnvidia-container1", "nvidia-cuda-toolkit", "libcudnn9"]
+)
+def test_packages_of_other_roles_are_not_held_by_the_driver(name):
+    assert not any(fnmatchcase(name, pattern) for pattern in catalog.load().driver_packages)
 
 
 def test_cuda_beside_the_distributions_driver_takes_no_driver_of_nvidia():
