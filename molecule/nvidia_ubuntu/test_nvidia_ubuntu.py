@@ -18,9 +18,10 @@ OF_UBUNTU = {
     "libnvidia-compute-595-server",
     "nvidia-compute-utils-595-server",
     "nvidia-kernel-common-595-server",
-    f"{SIGNED}-generic",
     f"{SIGNED}-6.8.0-51-generic",
 }
+# The kernel is 24.04's own, and that of a newer system on 22.04.
+SERIES = {"ubuntu2204": {f"{SIGNED}-generic-hwe-22.04"}, "ubuntu2404": {f"{SIGNED}-generic"}}
 OF_NVIDIA = {
     f"nvidia-driver-pinning-{VERSION}",
     "nvidia-dkms-open",
@@ -30,7 +31,7 @@ OF_NVIDIA = {
     "nvidia-compute-utils",
 }
 FABRIC = {"nvidia-fabricmanager", "libnvidia-nscq"}
-EXPECTED = {"ubuntu2204": OF_NVIDIA, "ubuntu2404": OF_UBUNTU, "ubuntu2604": OF_NVIDIA | FABRIC}
+EXPECTED = {"ubuntu2204": OF_NVIDIA, "ubuntu2404": OF_UBUNTU | SERIES["ubuntu2404"], "ubuntu2604": OF_NVIDIA | FABRIC}
 REPOSITORY_FILES = [
     "/etc/apt/keyrings/gpulab-nvidia-cuda.asc",
     "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources",
@@ -127,7 +128,7 @@ def test_the_source_is_changed_and_leaves_nothing_of_the_other(host, only):
     }
     status, output = converge("ubuntu2204", **wishes)
     assert status == 0, output
-    assert driver(host) == OF_UBUNTU
+    assert driver(host) == OF_UBUNTU | SERIES["ubuntu2204"]
     assert not any(host.file(path).exists for path in REPOSITORY_FILES)
     assert "gpulab-nvidia-cuda" not in host.check_output("apt-cache policy")
     status, output = converge("ubuntu2204", **wishes)

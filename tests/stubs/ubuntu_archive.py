@@ -35,7 +35,10 @@ def driver(system: str) -> list[Package]:
         package(own("libnvidia-compute"), own("nvidia-kernel-common")),
         package(own("nvidia-kernel-common")),
         package(own("nvidia-compute-utils"), files={"/lib/systemd/system/nvidia-persistenced.service": UNIT}),
-        package(f"{modules}-generic", f"{modules}-{KERNEL}-generic", version=f"{KERNEL}.52"),
+        *(
+            package(f"{modules}-{series}", f"{modules}-{KERNEL}-generic", version=f"{KERNEL}.52")
+            for series in ("generic", f"generic-hwe-{system}")
+        ),
         package(
             f"{modules}-{KERNEL}-generic",
             f"{own('nvidia-kernel-common')} (>= 595.91.07)",
