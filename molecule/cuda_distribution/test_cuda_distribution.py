@@ -43,8 +43,8 @@ def test_no_repository_of_nvidia_is_declared(host):
 
 
 def test_the_facts_have_it(host):
-    facts = host.ansible("gpulab.node.gpu_facts", "{}", check=False, become=True)["ansible_facts"]["gpulab"]
-    assert facts["cuda"] == {"toolkits": [{"prefix": "/usr", "version": "12.4.131"}], "default": None}
+    facts = host.ansible("gpulab.node.gpu_facts", "timeout=5", check=False, become=True)["ansible_facts"]["gpulab"]
+    assert facts["cuda"] == {"toolkits": [{"prefix": "/usr", "version": "12.4"}], "default": None}
 
 
 @pytest.mark.parametrize("name", ["xserver-xorg-core", "nvidia-visual-profiler", "nsight-systems", "default-jre"])

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 PARENT = "/usr/local"
 LINK = "/usr/local/cuda"
 DISTRIBUTION = "/usr"
-DISTRIBUTION_VERSION = "/usr/lib/cuda/version.txt"
+HEADER = "/usr/include/cuda.h"
 _NAME = re.compile(r"cuda-(\d+\.\d+)")
-_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")
+_HEADER_VERSION = re.compile(r"^#define CUDA_VERSION (\d+)(\d\d)\d$", re.MULTILINE)  # 12040 is 12.4
 
 
 def read(node: Node) -> dict[str, Any]:
@@ -25,8 +25,9 @@ def read(node: Node) -> dict[str, Any]:
     prefixes = [f"{PARENT}/{name}" for name in node.names(PARENT) if _NAME.fullmatch(name)]
     toolkits = [{"prefix": prefix, "version": _version(node, prefix)} for prefix in prefixes if _has_nvcc(node, prefix)]
     if _has_nvcc(node, DISTRIBUTION):
-        found = _VERSION.search(node.text(DISTRIBUTION_VERSION))
-        toolkits.append({"prefix": DISTRIBUTION, "version": found.group() if found else None})
+        found = _HEADER_VERSION.search(node.text(HEADER))
+        version = f"{found.group(1)}.{int(found.group(2))}" if found else None
+        toolkits.append({"prefix": DISTRIBUTION, "version": version})
     default = node.resolve(LINK)
     return {"toolkits": toolkits, "default": default if default != LINK and node.is_dir(default) else None}
 

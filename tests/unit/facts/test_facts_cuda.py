@@ -33,5 +33,5 @@ def test_what_a_removed_toolkit_leaves_is_none(tree):
 
 
 def test_debians_own(tree):
-    tree.file("/usr/bin/nvcc").file("/usr/lib/cuda/version.txt", "CUDA Version 12.4.131\n")
-    assert facts_cuda.read(tree.node())["toolkits"] == [{"prefix": "/usr", "version": "12.4.131"}]
+    tree.file("/usr/bin/nvcc").file("/usr/include/cuda.h", "/* a */\n#define CUDA_VERSION 12040\n#define B\n")
+    assert facts_cuda.read(tree.node())["toolkits"] == [{"prefix": "/usr", "version": "12.4"}]
