@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _VERSION = re.compile(r"(?:\d+:)?\d{3}\.\d+")
 _BRANCH = re.compile(r"-(\d{3})(?=-|\Z)")
 _PINNING = "nvidia-driver-pinning-"
+# They have the version of a kernel.
+_SIGNED_MODULES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
 # They depend on every package of a driver in their own version.
 _METAPACKAGES = ("cuda-drivers", "nvidia-open")
 
@@ -34,7 +36,8 @@ def find(case: Case, source: str, branch: str, version: str) -> list[str]:
 
 
 def _is_of_a_driver(package: dict[str, str]) -> bool:
-    return package["name"].startswith(_PINNING) or _VERSION.match(package["version"]) is not None
+    named = package["name"].startswith((_PINNING, *_SIGNED_MODULES))
+    return named or _VERSION.match(package["version"]) is not None
 
 
 def _is_other(package: dict[str, str], branch: str, version: str) -> bool:

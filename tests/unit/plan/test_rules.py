@@ -142,6 +142,7 @@ CONFLICTS = {
         UBUNTU_595,
         [("nvidia-utils-580-server", "580.95.05-0ubuntu1", "distribution")],
     ),
+    "signed modules": (NVIDIA_595, [("linux-modules-nvidia-595-server-generic", "6.8.0-51.52", "distribution")]),
     "a PPA": (UBUNTU_595, [("nvidia-utils-595", "595.71.05-0ubuntu0~gpu24.04.1", "other")]),
     "a metapackage of another version": (NVIDIA_595, [("cuda-drivers", "615.71.09-1", "nvidia")]),
     "the pin of another source": (UBUNTU_595, [PINNED_580]),
