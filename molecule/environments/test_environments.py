@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 LOCKS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "locks")
-UV = {"uv_version": "0.13.9", "uv_sha256": "d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19"}
+UV = yaml.safe_load(Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "catalog/uv.yml").read_text())
 FRAMEWORKS = {"debian12": ("vision", "pytorch", "2.13.0"), "debian13": ("grads", "jax", "0.9.2")}
 
 
@@ -21,7 +22,8 @@ def task(host, module, **options):
 
 def environments(host, *wanted, **more):
     """Have these environments in a directory of the tests."""
-    given = {"directory": "/srv/venvs", "environments": list(wanted), **UV, **more}
+    tool = {"uv_version": UV["version"], "uv_sha256": UV["sha256"][host.check_output("uname -m")]}
+    given = {"directory": "/srv/venvs", "environments": list(wanted), **tool, **more}
     return task(host, "gpulab.node.venv_environments", **given)
 
 

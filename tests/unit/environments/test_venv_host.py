@@ -150,17 +150,6 @@ def test_a_lock_with_another_version_than_the_plan_is_refused(lab):
     assert former_works(lab)
 
 
-def test_a_full_disk_is_refused(lab):
-    lab.make("alpha<2")
-    argv = lab.venvs.lock(lab.wish("gamma"))
-    lab.run(argv)
-    script = lab.venvs.make(lab.wish("gamma"))
-    limited = ["sh", "-c", f"ulimit -f 0; trap '' XFSZ; exec sh {script[1]}"]
-    done = subprocess.run(limited, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert former_works(lab)
-
-
 def test_a_build_that_was_cut_off_is_done_over(lab):
     lab.make("alpha<2")
     wish = lab.wish("gamma")

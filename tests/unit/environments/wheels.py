@@ -9,13 +9,14 @@ import threading
 import zipfile
 from functools import partial
 
-# A stand-in for PyTorch: what the proof asks of it, over plain lists.
+# A stand-in for PyTorch: what the proof asks of it, over plain lists; a product's rows are all the first one.
 TORCH = """
 __version__ = "{version}"
 class version: cuda = {cuda!r}
 class tensor(list):
     def __matmul__(self, other):
-        return tensor([[sum(a * b for a, b in zip(row, column)) for column in zip(*other)] for row in self])
+        first = list.__getitem__(self, 0)
+        return tensor([[sum(a * b for a, b in zip(first, column)) for column in zip(*other)]] * len(self))
     def __getitem__(self, n): return tensor(list.__getitem__(self, n))
     def tolist(self): return list(self)
 class cuda:
