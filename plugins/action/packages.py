@@ -62,7 +62,7 @@ class ActionModule(LongStepAction):
             why = replace(why, cause=f"{why.cause} The {len(found['undo'])} packages that it brought {done}.")
         audit = self._ask_packages("audit")["audit"]
         if audit:
-            why = replace(why, cause=f"{why.cause} dpkg --audit: {' '.join(audit.split())}")
+            why = replace(why, cause=f"{why.cause} What is inconsistent: {' '.join(audit.split())}")
         return {"failed": True, "msg": str(why), "refusal": asdict(why), "undone": found["undo"], "audit": audit}
 
     def _wait_for_lock(self, holder: str | None) -> None:

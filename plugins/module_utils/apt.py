@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes, matches, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,26 +55,6 @@ class Package:
     held: bool
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What is wanted: names to be present (or name=version), absent and given up; names and globs on and off hold."""
-
-    present: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    hold: tuple[str, ...] = ()
-    unhold: tuple[str, ...] = ()
-    retire: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One transaction: what is new, what changes its version (before, after), what goes (version before)."""
-
-    install: dict[str, str] = field(default_factory=dict)
-    change: dict[str, tuple[str, str]] = field(default_factory=dict)
-    remove: dict[str, str] = field(default_factory=dict)
-
-
 def parse_packages(report: str) -> dict[str, Package]:
     """Read the output of QUERY. A package of a foreign architecture is called name:architecture, as by dpkg."""
     rows = [line.split("\t") for line in report.splitlines() if line]
@@ -82,12 +64,6 @@ def parse_packages(report: str) -> dict[str, Package]:
         full_name = name if architecture in {native, "all", ""} else f"{name}:{architecture}"
         packages[full_name] = Package(version, status, want == "hold")
     return packages
-
-
-def split(wish: str) -> tuple[str, str]:
-    """Return the name and the version pattern ("*" for any) of name or name=version."""
-    name, _equals, version = wish.partition("=")
-    return name, version or "*"
 
 
 def has_inner_wildcard(wish: str) -> bool:
@@ -128,11 +104,6 @@ def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
         unhold=tuple(name for name in _on_disk(wishes.unhold, packages) if name in held),
         retire=tuple(name for name in wishes.retire if is_on_disk(packages, name)),
     )
-
-
-def matches(name: str, patterns: tuple[str, ...]) -> bool:
-    """Say whether any of these names and globs names a package."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _on_disk(patterns: tuple[str, ...], packages: dict[str, Package]) -> list[str]:
@@ -246,20 +217,3 @@ def parse_downloads(report: str) -> dict[str, int]:
 def parse_unknown(report: str) -> set[str]:
     """Return the names that the package lists do not have, from the errors of apt-get."""
     return {name for pattern in _UNKNOWN for name in pattern.findall(report)}
-
-
-def diff(plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return what changes, for people: one package a line, before and after."""
-    before = {name: f"{name} {version}" for name, version in plan.remove.items()}
-    before.update({name: f"{name} {old}" for name, (old, _new) in plan.change.items()})
-    after = {name: f"{name} {version}" for name, version in plan.install.items()}
-    after.update({name: f"{name} {new}" for name, (_old, new) in plan.change.items()})
-    after.update({wish: f"would install {wish} (not yet in the package lists)" for wish in not_listed})
-    after.update({f"{name} hold": f"{name} on hold" for name in todo.hold})
-    before.update({f"{name} hold": f"{name} on hold" for name in todo.unhold})
-    return {
-        "before_header": "packages",
-        "after_header": "packages",
-        "before": "".join(f"{line}\n" for _name, line in sorted(before.items())),
-        "after": "".join(f"{line}\n" for _name, line in sorted(after.items())),
-    }

@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure, dkms
+from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure, dkms, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
+from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.steps import Call, Step
+    from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
 
 LISTS = Path("/var/lib/apt/lists/partial")  # there since the first update, gone with the lists
 UPDATED = Path(apt.UPDATED)
@@ -27,47 +27,19 @@ BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's tr
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
-SYSTEM = Path("/usr")
-RESERVE = 100 * 2**20  # bytes that maintainer scripts and dpkg itself may need on top
-MEBIBYTE = 2**20
-LOG_LIMIT = 2**20
-TRANSACTION = "transaction.json"
 
 
-class Apt:
-    """Package transactions by apt-get on this node. call runs an argument list: (rc, output, errors)."""
-
-    def __init__(self, call: Call, step: Step, wishes: apt.Wishes, *, recommends: bool, lock_timeout: int) -> None:
-        """Remember what is wanted and how to call apt-get; nothing is read yet."""
-        self._call = call
-        self._step = step
-        self._wishes = wishes
-        self._recommends = recommends
-        self._lock_timeout = lock_timeout
+class Apt(PackageHost):
+    """Package transactions by apt-get on this node."""
 
     def packages(self) -> dict[str, apt.Package]:
         """Return what dpkg knows."""
         return apt.parse_packages(self._call(list(apt.QUERY))[1])
 
-    def todo(self) -> apt.Wishes:
+    def todo(self) -> Wishes:
         """Return the wishes that do not hold yet; to be given up is then all that goes with the retired packages."""
         todo = apt.open_wishes(self._wishes, self.packages())
         return replace(todo, retire=self._retirable(todo))
-
-    def interrupted_transaction(self) -> dict[str, Any] | None:
-        """Return the transaction of these wishes that a former run left running or unheard; None when there is none.
-
-        Raises Refusal S003 when a transaction with other wishes runs under this name.
-        """
-        status = self._step.status()
-        if status.state not in {"running", "finished"} or self._step.acknowledged():
-            return None
-        transaction = self._read_transaction()
-        if transaction["wishes"] == _plain(self._wishes):
-            return transaction
-        if status.state == "running":
-            raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
-        return None
 
     def lock_holder(self) -> str | None:
         """Return who holds a lock of the package system, in one line; None when it is free."""
@@ -86,19 +58,27 @@ class Apt:
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)
 
-    def simulate(self, todo: apt.Wishes) -> tuple[apt.Plan, str, str]:
+    def simulate(self, todo: Wishes) -> tuple[Plan, str, str]:
         """Return what apt-get would do, what it printed, and its errors (empty when it could)."""
         rc, out, err = self._call(self._install(todo, "--simulate"))
         return apt.parse_plan(out), out, (out + err if rc else "")
 
-    def downloads(self, todo: apt.Wishes) -> dict[str, int]:
+    def unknown(self, errors: str) -> set[str]:
+        """Return the names that the package lists do not have, from the errors of a simulation."""
+        return apt.parse_unknown(errors)
+
+    def refusal(self, errors: str) -> Refusal:
+        """Return why a simulation failed."""
+        return apt_failure.classify(errors, "apt-get --simulate")
+
+    def downloads(self, todo: Wishes) -> dict[str, int]:
         """Return the bytes of each package file that the transaction would download."""
         return apt.parse_downloads(self._call(self._install(todo, "--print-uris"))[1])
 
-    def diff(self, plan: apt.Plan, todo: apt.Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
+    def diff(self, plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
         """Return what changes, for people; what a glob holds as soon as it is there is told, too."""
-        coming = tuple(name for name in plan.install if apt.matches(name, self._wishes.hold))
-        return apt.diff(plan, replace(todo, hold=(*todo.hold, *coming)), not_listed)
+        coming = tuple(name for name in plan.install if package_plan.matches(name, self._wishes.hold))
+        return package_plan.diff(plan, replace(todo, hold=(*todo.hold, *coming)), not_listed)
 
     def prepare(self) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
@@ -116,20 +96,18 @@ class Apt:
         foreign = apt.foreign_holds(plan, self._wishes, known)
         if foreign:
             raise refuse("H056", names=", ".join(foreign))
-        self._check_space(todo)
+        download, growth = apt.parse_sizes(self._call(self._install(todo, "--print-uris"))[1])
+        self._check_space(download, ARCHIVES, growth)
         new = {name for name in plan.install if not apt.is_on_disk(known, name)}
         # What a former run brought and left broken, cut off before it could undo it.
         new.update(name for name in left["new"] if apt.is_on_disk(known, name) and not apt.is_installed(known, name))
         transaction = {
-            "wishes": _plain(self._wishes),
             "argv": self._install(todo),
             "diff": self.diff(plan, todo),
             "new": sorted(new),
             "residual": sorted(name for name in plan.install if name in known),
         }
-        self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self._step.directory / TRANSACTION).write_text(json.dumps(transaction))
-        return transaction
+        return self._record_transaction(transaction)
 
     def finish(self) -> None:
         """Put on hold what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
@@ -146,7 +124,7 @@ class Apt:
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
         """Return why the transaction failed, the packages to take off again, and the script that does it."""
-        report = self._step.log.read_bytes()[-LOG_LIMIT:].decode("utf-8", "replace") if self._step.log.exists() else ""
+        report = self._read_log()
         transaction = self._read_transaction()
         packages = self.packages()
         names = [name for name in transaction["new"] if apt.is_on_disk(packages, name)]
@@ -179,19 +157,7 @@ class Apt:
             advice=dkms.ADVICE,
         )
 
-    def _check_space(self, todo: apt.Wishes) -> None:
-        download, growth = apt.parse_sizes(self._call(self._install(todo, "--print-uris"))[1])
-        needs: dict[int, tuple[Path, int]] = {}
-        for path, need in ((SYSTEM, growth + RESERVE), (ARCHIVES, download)):
-            mount = path.stat().st_dev
-            needs[mount] = (path, need + needs.get(mount, (path, 0))[1])
-        for path, need in needs.values():
-            system = os.statvfs(path)
-            free = system.f_bavail * system.f_frsize
-            if free < need:
-                raise refuse("H050", mount=path, free=free // MEBIBYTE, need=need // MEBIBYTE)
-
-    def _retirable(self, todo: apt.Wishes) -> tuple[str, ...]:
+    def _retirable(self, todo: Wishes) -> tuple[str, ...]:
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs."""
         brought = self._brought()
         retired = brought & set(todo.retire)
@@ -201,7 +167,7 @@ class Apt:
         needless = self._autoremovable(rest, retired) - self._autoremovable(rest, set())
         return tuple(sorted(needless & brought))
 
-    def _autoremovable(self, todo: apt.Wishes, retired: set[str]) -> set[str]:
+    def _autoremovable(self, todo: Wishes, retired: set[str]) -> set[str]:
         """Return what nothing needs once the wishes hold, and the retired packages are nobody's wish any more."""
         states = STATES.read_text() if STATES.exists() else ""
         with tempfile.NamedTemporaryFile("w") as file:
@@ -222,7 +188,7 @@ class Apt:
         if after != before:
             BROUGHT.write_text(json.dumps(sorted(after), indent=1) + "\n")
 
-    def _install(self, todo: apt.Wishes, simulate: str = "") -> list[str]:
+    def _install(self, todo: Wishes, simulate: str = "") -> list[str]:
         return apt.install_command(
             replace(todo, present=tuple(map(self._exact, todo.present))),
             recommends=self._recommends,
@@ -236,19 +202,6 @@ class Apt:
         if not apt.has_inner_wildcard(wish):
             return wish
         return apt.exact(wish, self._call(["apt-cache", "madison", apt.split(wish)[0]])[1])
-
-    def _close_transaction(self) -> None:
-        (self._step.directory / TRANSACTION).unlink(missing_ok=True)
-
-    def _read_transaction(self) -> dict[str, Any]:
-        try:
-            return json.loads((self._step.directory / TRANSACTION).read_text())
-        except FileNotFoundError:
-            return {"wishes": None, "argv": [], "new": [], "residual": []}
-
-
-def _plain(wishes: apt.Wishes) -> dict[str, list[str]]:
-    return {key: sorted(value) for key, value in asdict(wishes).items()}
 
 
 def _sources() -> list[Path]:

@@ -88,15 +88,6 @@ class Repository:
             f'Package: {names}\nPin: origin "{self.host}"\nPin-Priority: {priority}\n' for names, priority in records
         )
 
-    def check_key(self, key: str, origin: str) -> None:
-        """Raise Refusal H060 unless the text is the pinned key, armored, and no other; origin says whence it comes."""
-        try:
-            found = openpgp.fingerprints(openpgp.dearmor(key))
-        except ValueError as error:
-            raise refuse("H060", origin=origin, found=f"cannot be used: {error}", pinned=self.fingerprint) from error
-        if found != [self.fingerprint]:
-            raise refuse("H060", origin=origin, found=f"is {', '.join(found)}", pinned=self.fingerprint)
-
     def declared_elsewhere(self, sources: list[Source], read: Callable[[str], bytes]) -> str | None:
         """Return the file of somebody else that declares the repository already; None where there is none.
 

@@ -15,6 +15,13 @@ APT_LOCKS = (
     Path("/var/lib/apt/lists/lock"),
     Path("/var/cache/apt/archives/lock"),
 )
+# Files that hold the process id of the dnf that works, which dnf itself waits for; then RPM's own lock.
+DNF_PIDS = (
+    Path("/var/lib/dnf/rpmdb_lock.pid"),
+    Path("/var/cache/dnf/metadata_lock.pid"),
+    Path("/var/cache/dnf/download_lock.pid"),
+)
+RPM_LOCKS = (Path("/var/lib/rpm/.rpm.lock"), Path("/usr/lib/sysimage/rpm/.rpm.lock"))
 # 1: POSIX  ADVISORY  WRITE 23533 00:45:1820826 0 EOF
 _LOCK = re.compile(r"^\d+: (?!->)\S+ +\S+ +\S+ +(-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)
 COMMAND_LENGTH = 100  # of a holder's command, as it is shown
@@ -57,6 +64,15 @@ def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc"))
         for pid in sorted(table.get(path.stat().st_ino, ())):
             if _has_open(proc / str(pid), path):
                 return Holder(pid, _command(proc / str(pid)), _unit(proc / str(pid)), str(path))
+    return None
+
+
+def find_named(paths: tuple[Path, ...] = DNF_PIDS, proc: Path = Path("/proc")) -> Holder | None:
+    """Return the running process that one of the files names, or None."""
+    for path in filter(Path.exists, paths):
+        pid = path.read_text(errors="replace").strip()
+        if pid.isdigit() and (proc / pid).exists():
+            return Holder(int(pid), _command(proc / pid), _unit(proc / pid), str(path))
     return None
 
 

@@ -37,15 +37,18 @@ CODES = {
     ),
     "H013": ("{host} has no sudo: {detail}", "Install sudo there, or connect as root (ansible_user: root)."),
     # H040 to H059: packages; line is the essential line of what the package manager printed
-    "H055": ("this node has none of the package managers that gpulab knows: apt", "Use Debian 12 or 13."),
+    "H055": (
+        "this node has none of the package managers that gpulab knows: apt, dnf",
+        "Use a system of the README's table.",
+    ),
     "H040": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),
     "H041": (
         "a package server cannot be reached: {line}",
-        "Check the node's network, DNS and proxy, and the address in its apt sources; then run again.",
+        "Check the node's network, DNS and proxy, and the address in its package sources; then run again.",
     ),
     "H042": (
         "a package server does not have what its lists promise: {line}",
-        "Run again with fresh lists (cache_valid_time: 0); if it stays, correct the apt source named there.",
+        "Run again with fresh lists (cache_valid_time: 0); if it stays, correct the package source named there.",
     ),
     "H043": (
         "a download was damaged: {line}",
@@ -53,7 +56,7 @@ CODES = {
     ),
     "H044": (
         "a package source is not signed by a key that this node trusts: {line}",
-        "Install the key that its Signed-By names, or remove the source.",
+        "Install the key that it names (Signed-By, gpgkey), or remove the source.",
     ),
     "H045": (
         "a package source does not fit the node's clock: {line}",
@@ -63,11 +66,11 @@ CODES = {
     "H047": ("an earlier installation was cut off: {line}", "Run dpkg --configure -a on the node, then run again."),
     "H048": (
         "the packages do not fit together: {line}",
-        "Release holds or remove what conflicts (apt-mark showhold; the whole story is in {log} on the node).",
+        "Release holds (apt-mark showhold, dnf versionlock list), or remove what conflicts; it is all in {log}.",
     ),
     "H049": (
         "a package is not in the lists of this node: {line}",
-        "Check its name and version, and that its apt component or source is enabled.",
+        "Check its name and version, and that the component or repository that has it is enabled.",
     ),
     "H050": (
         "{mount} has {free} MiB free, the packages need {need} MiB",
@@ -79,7 +82,7 @@ CODES = {
     ),
     "H052": ("a package's own script failed: {line}", "Read {log} on the node."),
     "H053": (
-        "apt-get succeeded but these wishes do not hold: {names}",
+        "the package manager succeeded but these wishes do not hold: {names}",
         "Read {log} on the node; use real package names.",
     ),
     "H054": (
@@ -94,8 +97,8 @@ CODES = {
         "what is wanted is on hold: {line}",
         "Name the packages in hold (they change and stay held) or in unhold; apt-mark showhold lists them.",
     ),
-    "H059": ("apt-get failed: {line}", "Read {log} on the node."),
-    # H060 to H063: a vendor's package repository
+    "H059": ("the package manager failed: {line}", "Read {log} on the node."),
+    # H060 to H064: a vendor's package repository
     "H060": (
         "the key of {origin} {found}; pinned is {pinned}",
         "Nothing was written. Find out from the vendor which key is right before you change the pinned fingerprint.",
@@ -107,6 +110,13 @@ CODES = {
     "H062": (
         "{file} declares {url} already, signed by {found} and not by the pinned key {pinned}",
         "Remove that file, or what installed it, if nothing else needs it; gpulab then declares the repository itself.",
+    ),
+    "H064": (
+        "nobody has told the fingerprint of the key that signs {url}",
+        (
+            "Compare it ({key_url}) with what the vendor says elsewhere, and set gpulab_nvidia_repository_fingerprint."
+            " Nothing was changed."
+        ),
     ),
     "H063": (
         (
@@ -197,12 +207,16 @@ CODES = {
     ),
     "D002": (
         "kernel {kernel} has no headers, so {module} cannot be built for it",
-        "Install linux-headers-{kernel}; if no package server has it, boot a newer kernel first.",
+        "Install linux-headers-{kernel} or kernel-devel-{kernel}; if no server has it, boot a newer kernel first.",
     ),
     "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
     "D010": (
         "the plan takes {what} from {source} on {system}, and this version carries out APT plans only",
         "Use Debian or Ubuntu, and no .run file (nvidia_driver_source). Nothing was changed.",
+    ),
+    "D011": (
+        "the plan takes the driver from {url}, and this version does not install .run files",
+        "Set nvidia_driver_source to nvidia or distribution. Nothing was changed.",
     ),
     # what nvcc says of a node
     "C001": (

@@ -99,24 +99,17 @@ refusal:
   type: dict
 """
 
-import http
 import os
-import time
 from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import fetch_url
-from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, apt_sources, files
+from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, apt_sources, files, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.apt_repository import Repository
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 APT = Path("/etc/apt")
 OWN = "gpulab-"
-TRIES = 3
-PAUSE = 2.0  # seconds between them
-TIMEOUT = 30  # seconds
-KEY_LIMIT = 2**20  # octets
 
 
 def main() -> None:
@@ -197,32 +190,13 @@ def wanted(module: AnsibleModule, repository: Repository, key: str) -> tuple[str
 
 def pinned_key(module: AnsibleModule, repository: Repository, present: str) -> str:
     """Return the key: the given one, else the one that is there, else the one at key_url. Raises Refusal."""
-    key, url = module.params["key"], module.params["key_url"]
-    if key:
-        repository.check_key(key, f"the repository {repository.name}, as it is handed in,")
-        return key.rstrip() + "\n"
-    try:
-        repository.check_key(present, repository.key_path)
-    except Refusal:
-        if module.check_mode:
-            return f"(the key {repository.fingerprint} from {url})\n"
-    else:
-        return present
-    fetched = fetch(module, repository.name, url)
-    repository.check_key(fetched, f"the repository {repository.name}, from {url},")
-    return fetched.rstrip() + "\n"
-
-
-def fetch(module: AnsibleModule, name: str, url: str) -> str:
-    """Download a key through APT's proxy. Raises Refusal H061."""
-    answer = module.run_command(apt_repository.proxy_question(url), check_rc=True)[1]
-    os.environ.update(apt_repository.proxy_environment(answer, url))
-    for rest in reversed(range(TRIES)):
-        response, info = fetch_url(module, url, timeout=TIMEOUT)
-        if info["status"] == http.HTTPStatus.OK:
-            return response.read(KEY_LIMIT).decode("utf-8", "replace")
-        time.sleep(PAUSE if rest else 0)
-    raise refuse("H061", name=name, url=url, detail=info["msg"])
+    key = vendor_key.choose(module, repository.name, repository.fingerprint, repository.key_path, present)
+    if key is None:
+        url = module.params["key_url"]
+        answer = module.run_command(apt_repository.proxy_question(url), check_rc=True)[1]
+        os.environ.update(apt_repository.proxy_environment(answer, url))
+        key = vendor_key.fetch(module, repository.name, repository.fingerprint)
+    return key
 
 
 def read_keyring(path: str) -> bytes:

@@ -39,6 +39,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+store:
+  description: The trust store, one file with all authorities.
+  returned: always
+  type: str
+  sample: /etc/ssl/certs/ca-certificates.crt
 added:
   description: SHA-256 fingerprints of the authorities that were, or in check mode would be, added.
   returned: always
@@ -65,7 +70,7 @@ STORES = (
     ),
     (
         Path("/etc/pki/ca-trust/source/anchors"),
-        Path("/etc/pki/tls/certs/ca-bundle.crt"),
+        Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
         ["update-ca-trust", "extract"],
     ),
 )
@@ -100,6 +105,7 @@ def main() -> None:
         module.run_command(rebuild, check_rc=True)
     module.exit_json(
         changed=bool(add or remove),
+        store=str(bundle),
         added=sorted(add),
         removed=remove,
         diff={

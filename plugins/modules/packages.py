@@ -13,6 +13,7 @@ version_added: 0.1.0
 author: The gpulab founders (@gpulab)
 description:
   - Brings packages to the wanted state in one transaction, which runs as a long step (see M(gpulab.node.long_step)).
+  - The package manager is apt or dnf. With dnf, what is on hold is locked to its version (versionlock).
   - Where nothing is to do, the package manager is not run at all.
   - Before anything changes, the transaction is simulated, and refused when it would not fit on the disk or would remove
     packages that O(absent) does not name.
@@ -85,7 +86,7 @@ attributes:
     description: One package a line.
     support: full
 requirements:
-  - apt
+  - apt, or dnf 4 with its versionlock plugin (for O(hold))
   - systemd as the first process of the node
   - root
 """
@@ -147,7 +148,7 @@ undone:
   type: list
   elements: str
 audit:
-  description: What dpkg finds inconsistent after that; empty when nothing is.
+  description: What the package manager finds inconsistent after that; empty when nothing is.
   returned: on failure of a transaction
   type: str
 refusal:
@@ -161,53 +162,56 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure
+from ansible_collections.gpulab.node.plugins.module_utils import apt, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.dnf_host import Dnf
+from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
 
+MANAGERS: dict[str, type[Apt | Dnf]] = {"apt-get": Apt, "dnf": Dnf}
 LOCK_WAIT = 5.0
 LOCK_INTERVAL = 0.5
 
 
-def look(host: Apt, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Say what is to do: nothing, a former run's transaction, or a new one. Raises Refusal."""
     left = host.interrupted_transaction()
     if left and not check_mode:
         return {"changed": True, "transaction": left}
     todo = host.todo()
-    if todo == apt.Wishes():
+    if todo == Wishes():
         return {"changed": False}
     if check_mode:
         return {"changed": True, **foresee(host, todo)}
     if not (todo.present or todo.absent or todo.retire):
         host.finish()
-        return {"changed": True, "diff": apt.diff(apt.Plan(), todo)}
+        return {"changed": True, "diff": package_plan.diff(Plan(), todo)}
     host.check_not_interrupted()
     update = host.update(params["cache_valid_time"]) if params["update_cache"] else None
     return {"changed": True, "todo": True, "update": update, "lock_holder": host.lock_holder()}
 
 
-def foresee(host: Apt, todo: apt.Wishes) -> dict[str, Any]:
+def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
     """Return what a simulation found, and its diff; packages that are not in the lists yet are named as such."""
     not_listed: list[str] = []
     while True:
         plan, _out, errors = host.simulate(todo)
-        unknown = apt.parse_unknown(errors)
-        missing = [wish for wish in todo.present if apt.split(wish)[0] in unknown]
+        unknown = host.unknown(errors)
+        missing = [wish for wish in todo.present if package_plan.split(wish)[0] in unknown]
         if not missing:
             break
         not_listed += missing
         todo = replace(todo, present=tuple(wish for wish in todo.present if wish not in missing))
     if errors and not not_listed:
-        raise apt_failure.classify(errors, "apt-get --simulate")
+        raise host.refusal(errors)
     return {
         "diff": host.diff(plan, todo, tuple(not_listed)),
         "foreseen": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
     }
 
 
-def wait_for_lock(host: Apt) -> dict[str, Any]:
+def wait_for_lock(host: Apt | Dnf) -> dict[str, Any]:
     """Wait a few seconds for the package system; say who holds it, if anybody still does."""
     deadline = time.monotonic() + LOCK_WAIT
     while (holder := host.lock_holder()) and time.monotonic() < deadline:
@@ -218,11 +222,14 @@ def wait_for_lock(host: Apt) -> dict[str, Any]:
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
-    if module.get_bin_path("apt-get") is None:
+    managers = [manager for program, manager in MANAGERS.items() if module.get_bin_path(program)]
+    if not managers:
         raise refuse("H055")
-    wishes = apt.Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold", "retire")))
+    wishes = Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold", "retire")))
     step = Step(params["transaction"], module.run_command, running_boot())
-    host = Apt(module.run_command, step, wishes, recommends=params["recommends"], lock_timeout=params["lock_timeout"])
+    host = managers[0](
+        module.run_command, step, wishes, recommends=params["recommends"], lock_timeout=params["lock_timeout"]
+    )
     if params["operation"] == "wait":
         return wait_for_lock(host)
     if params["operation"] == "prepare":

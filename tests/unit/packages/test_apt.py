@@ -1,7 +1,7 @@
 """From what dpkg and apt-get print to what is to be done. The reports are real ones, shortened."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt
+from ansible_collections.gpulab.node.plugins.module_utils import apt, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Package, Plan, Wishes
 
 DPKG = """\
@@ -185,7 +185,7 @@ def test_an_undo_names_its_packages_and_keeps_older_configuration():
 
 
 def test_the_diff_has_one_package_a_line():
-    diff = apt.diff(apt.parse_plan(SIMULATION), Wishes(hold=("hello",), unhold=("tzdata",)), ("cuda=13",))
+    diff = package_plan.diff(apt.parse_plan(SIMULATION), Wishes(hold=("hello",), unhold=("tzdata",)), ("cuda=13",))
     assert diff["before"].splitlines() == ["old 1", "sl 5.02-1", "tzdata 2024a", "tzdata on hold"]
     assert diff["after"].splitlines() == [
         "would install cuda=13 (not yet in the package lists)",

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt_host
+from ansible_collections.gpulab.node.plugins.module_utils import apt_host, package_host
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
@@ -68,7 +68,7 @@ def step(node, tmp_path):
 @pytest.fixture
 def make(node, step, tmp_path, monkeypatch):
     """Return a function from wishes to the node's apt."""
-    monkeypatch.setattr(apt_host, "SYSTEM", tmp_path)
+    monkeypatch.setattr(package_host, "SYSTEM", tmp_path)
     monkeypatch.setattr(apt_host, "ARCHIVES", tmp_path)
     monkeypatch.setattr(apt_host, "BROUGHT", tmp_path / "packages.json")
     monkeypatch.setattr(apt_host, "STATES", tmp_path / "extended_states")
@@ -110,8 +110,8 @@ def test_what_does_not_fit_is_refused_before_it_is_recorded(host, node, step):
 
 
 def test_downloads_and_growth_on_one_file_system_add_up(host, node, monkeypatch):
-    free = 500 * apt_host.MEBIBYTE
-    monkeypatch.setattr(apt_host.os, "statvfs", lambda _path: SimpleNamespace(f_bavail=free, f_frsize=1))
+    free = 500 * package_host.MEBIBYTE
+    monkeypatch.setattr(package_host.os, "statvfs", lambda _path: SimpleNamespace(f_bavail=free, f_frsize=1))
     node.uris = URIS.format("300 MB", 50_000_000)
     host.prepare()
     node.uris = URIS.format("300 MB", 250_000_000)

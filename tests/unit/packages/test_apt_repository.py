@@ -3,7 +3,7 @@
 import fnmatch
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt_sources
+from ansible_collections.gpulab.node.plugins.module_utils import apt_sources, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.apt_repository import (
     Repository,
     proxy_environment,
@@ -67,7 +67,7 @@ def test_priorities_come_after_those_of_a_pinning_package():
 
 
 def test_the_pinned_key_is_taken():
-    repository().check_key(VERSION_6, "https://example.org/key")
+    vendor_key.check(VERSION_6, "https://example.org/key", VERSION_6_FINGERPRINT)
 
 
 BAD_KEYS = {
@@ -81,7 +81,7 @@ BAD_KEYS = {
 @pytest.mark.parametrize(("wanted", "key", "why"), BAD_KEYS.values(), ids=BAD_KEYS)
 def test_any_other_key_is_refused(wanted, key, why):
     with pytest.raises(Refusal) as caught:
-        wanted.check_key(key, "https://example.org/key")
+        vendor_key.check(key, "https://example.org/key", wanted.fingerprint)
     assert caught.value.code == "H060"
     assert why in str(caught.value)
     assert "https://example.org/key" in str(caught.value)

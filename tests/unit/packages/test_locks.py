@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.locks import Holder, find_holder, parse_locks
+from ansible_collections.gpulab.node.plugins.module_utils.locks import Holder, find_holder, find_named, parse_locks
 
 TABLE = """\
 1: POSIX  ADVISORY  WRITE 23533 00:45:1820826 0 EOF
@@ -83,3 +83,14 @@ def test_a_holders_command_with_line_breaks_is_one_line(lock):
         process.stdin.close()
     assert "\n" not in holder
     assert "import fcntl, sys file" in holder
+
+
+def test_a_process_that_a_file_names_is_found_while_it_runs(tmp_path):
+    proc = tmp_path / "proc"
+    (proc / "77").mkdir(parents=True)
+    (proc / "77" / "cmdline").write_text("/usr/bin/python3\0/usr/bin/dnf\0upgrade\0")
+    names = tmp_path / "rpmdb_lock.pid"
+    for text, found in (("77", "dnf upgrade"), ("78", ""), ("", "")):
+        names.write_text(text)
+        assert found in str(find_named((tmp_path / "absent", names), proc) or "")
+        assert bool(find_named((names,), proc)) is bool(found)

@@ -1,0 +1,148 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The dnf of this node: everything about a transaction but running it, which a long step does."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_failure, dnf_solver, package_plan
+from ansible_collections.gpulab.node.plugins.module_utils.locks import RPM_LOCKS, find_holder, find_named
+from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
+
+PROGRAM = Path("/usr/bin/dnf")
+CACHE = Path("/var/cache/dnf")
+UPDATED = Path(dnf.UPDATED)
+SOURCES = (Path("/etc/dnf/dnf.conf"), Path("/etc/yum.repos.d"))
+LOCK_LIST = Path("/etc/dnf/plugins/versionlock.list")
+
+
+class Dnf(PackageHost):
+    """Package transactions by dnf on this node."""
+
+    def packages(self) -> list[dnf.Package]:
+        """Return what rpm knows."""
+        return dnf.parse_packages(self._call(list(dnf.QUERY))[1])
+
+    def todo(self) -> Wishes:
+        """Return the wishes that do not hold yet."""
+        return dnf.open_wishes(self._wishes, self.packages(), dnf.locks(_read_locks()))
+
+    def lock_holder(self) -> str | None:
+        """Return who uses the package system, in one line; None when it is free."""
+        holder = find_named() or find_holder(RPM_LOCKS)
+        return str(holder) if holder else None
+
+    def check_not_interrupted(self) -> None:
+        """Do nothing: rpm has no state in between in which it would refuse to work."""
+
+    def update(self, cache_valid_time: int) -> list[str] | None:
+        """Return the command that refreshes the metadata; None while they are fresh and newer than the repositories."""
+        updated = UPDATED.stat().st_mtime if UPDATED.exists() and any(CACHE.glob("*/repodata")) else 0.0
+        changed = max((path.stat().st_mtime for path in _sources()), default=0.0)
+        fresh = updated > changed and time.time() - updated < cache_valid_time
+        return None if fresh else dnf.update_command()
+
+    def simulate(self, todo: Wishes) -> tuple[Plan, str, str]:
+        """Return what dnf would do, what its solver printed, and its errors (empty when it could)."""
+        answer, printed = self._solve(todo)
+        return answer.plan, printed, "\n".join([*_unmatched(answer), *answer.problem.splitlines()])
+
+    def unknown(self, errors: str) -> set[str]:
+        """Return the names that the metadata do not have, from the errors of a simulation."""
+        found = {line.partition(": ")[2] for line in errors.splitlines() if line.startswith("Unable to find a match")}
+        return {package_plan.split(wish)[0] for wish in self._wishes.present if dnf.specification(wish) in found}
+
+    def refusal(self, errors: str) -> Refusal:
+        """Return why a simulation failed."""
+        return dnf_failure.classify(errors, "dnf --assumeno")
+
+    def diff(self, plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return what changes, for people; what is held as soon as it is there is told, too."""
+        coming = [name for name in (*plan.install, *plan.change) if package_plan.matches(name, self._wishes.hold)]
+        return package_plan.diff(plan, replace(todo, hold=tuple(dict.fromkeys([*todo.hold, *coming]))), not_listed)
+
+    def downloads(self, todo: Wishes) -> dict[str, int]:
+        """Return the bytes of each package file that the transaction would download."""
+        return self._solve(todo)[0].download
+
+    def prepare(self) -> dict[str, Any]:
+        """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
+
+        Raises Refusal H048 and H049 from the solver, H050 (space), H051 and H056 (would remove, or change what is
+        locked, more than asked).
+        """
+        todo = self.todo()
+        answer, _printed = self._solve(todo)
+        errors = [*_unmatched(answer), answer.problem]
+        if any(errors):
+            raise dnf_failure.classify("\n".join(errors), str(self._step.log))
+        unasked = sorted(set(answer.plan.remove) - set(self._wishes.absent))
+        if unasked:
+            raise refuse("H051", names=", ".join(unasked))
+        foreign = dnf.foreign_holds(answer.plan, self._wishes, dnf.locks(_read_locks()))
+        if foreign:
+            raise refuse("H056", names=", ".join(foreign))
+        self._check_space(sum(answer.download.values()), CACHE, answer.growth)
+        argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held())
+        return self._record_transaction({"argv": argv, "diff": self.diff(answer.plan, todo), "new": answer.new})
+
+    def finish(self) -> None:
+        """Lock what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
+        todo = self.todo()
+        unmet = [*todo.present, *todo.absent]
+        if unmet:
+            raise refuse("H053", names=", ".join(unmet), log=self._step.log)
+        if todo.hold or todo.unhold:
+            LOCK_LIST.parent.mkdir(parents=True, exist_ok=True)
+            LOCK_LIST.write_text(dnf.lock_list(_read_locks(), self._wishes, self.packages()))
+        self._close_transaction()
+
+    def diagnose(self) -> tuple[Refusal, list[str], str]:
+        """Return why the transaction failed, the packages to take off again, and the script that does it."""
+        there = {package.nvra for package in self.packages()}
+        names = [name for name in self._read_transaction()["new"] if name in there]
+        if names and self._call(["rpm", "--erase", "--test", *names])[0] != 0:
+            names = []  # something installed before needs one of them by now
+        script = dnf.undo_script(names) if names else ""
+        return dnf_failure.classify(self._read_log(), str(self._step.log)), names, script
+
+    def audit(self) -> str:
+        """Close a failed transaction; return what dnf finds inconsistent, empty when nothing is."""
+        self._close_transaction()
+        return self._call(["dnf", "--quiet", "--cacheonly", "check"])[1].strip()
+
+    def _changes_held(self) -> bool:
+        return bool(self._wishes.hold or self._wishes.unhold)
+
+    def _solve(self, todo: Wishes) -> tuple[dnf.Answer, str]:
+        """Ask dnf's solver, under the Python that dnf runs under. Raises Refusal H059 when it does not answer."""
+        question = dnf.question(todo, recommends=self._recommends, changes_held=self._changes_held())
+        python = PROGRAM.read_text(errors="replace").partition("\n")[0].lstrip("#!").split()[0]
+        rc, out, errors = self._call([python, "-I", "-c", inspect.getsource(dnf_solver), json.dumps(question)])
+        if rc != 0:
+            raise refuse("H059", line=(errors.strip().splitlines() or [f"{python} ended with {rc}"])[-1], log=PROGRAM)
+        return dnf.parse_answer(json.loads(out.splitlines()[-1])), out
+
+
+def _unmatched(answer: dnf.Answer) -> list[str]:
+    return [f"Unable to find a match: {name}" for name in sorted(answer.unknown)]
+
+
+def _read_locks() -> str:
+    return LOCK_LIST.read_text() if LOCK_LIST.exists() else ""
+
+
+def _sources() -> list[Path]:
+    """Return the files that declare repositories and their directory, whose time of change tells of one that went."""
+    return [path for top in SOURCES if top.exists() for path in (top, *top.glob("*"))]

@@ -1,0 +1,87 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A vendor's DNF repository: what its files hold. No I/O happens here.
+
+See dnf.conf(5), and dnf's documentation of modularity for the state of a module stream.
+"""
+
+from __future__ import annotations
+
+import configparser
+from dataclasses import dataclass
+
+HEADER = "# Written by gpulab; changes made by hand are lost.\n"
+KEY_QUERY = ("rpm", "-qa", "gpg-pubkey", "--queryformat", r"%{VERSION}\t%{NAME}-%{VERSION}-%{RELEASE}\n")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository as it is wanted. stream is module:stream, or empty for packages that come in no stream."""
+
+    name: str
+    url: str
+    fingerprint: str
+    stream: str
+
+    @property
+    def key_path(self) -> str:
+        """Return the path of its key."""
+        return f"/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-{self.name}"
+
+    @property
+    def declaration_path(self) -> str:
+        """Return the path of the file that declares it."""
+        return f"/etc/yum.repos.d/gpulab-{self.name}.repo"
+
+    @property
+    def stream_path(self) -> str | None:
+        """Return the path at which dnf keeps the state of the module; None without a stream."""
+        return f"/etc/dnf/modules.d/{self.stream.partition(':')[0]}.module" if self.stream else None
+
+    def declaration(self) -> str:
+        """Return the file that declares it: packages and metadata are signed by its key and no other.
+
+        A repository without streams is not filtered by those that another one may have for its packages.
+        """
+        fields = {
+            "name": f"{self.name} (gpulab)",
+            "baseurl": self.url,
+            "enabled": "1",
+            "gpgcheck": "1",
+            "repo_gpgcheck": "1",
+            "gpgkey": f"file://{self.key_path}",
+            **({} if self.stream else {"module_hotfixes": "1"}),
+        }
+        return f"{HEADER}[gpulab-{self.name}]\n" + "".join(f"{name}={value}\n" for name, value in fields.items())
+
+    def stream_state(self, present: str) -> str:
+        """Return the file with the state of the module: as it is where the stream is enabled already."""
+        module, _colon, stream = self.stream.partition(":")
+        if _value(present, module, "stream") == stream and _value(present, module, "state") == "enabled":
+            return present
+        return f"[{module}]\nname={module}\nstream={stream}\nprofiles=\nstate=enabled\n"
+
+
+def trusted_keys(report: str, fingerprint: str) -> list[str]:
+    """Return the packages under which rpm knows a key, from the output of KEY_QUERY.
+
+    rpm calls a key by the last digits of its fingerprint, or by all.
+    """
+    rows = [line.split("\t") for line in report.splitlines() if "\t" in line]
+    return [package for digits, package in rows if fingerprint.endswith(digits.upper())]
+
+
+def proxy(configuration: str) -> str | None:
+    """Return the proxy that dnf.conf names."""
+    found = _value(configuration, "main", "proxy")
+    return None if found in {None, "", "_none_"} else found
+
+
+def _value(text: str, section: str, option: str) -> str | None:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return None
+    return parser.get(section, option, fallback=None)

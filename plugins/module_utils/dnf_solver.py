@@ -1,0 +1,92 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What dnf would do, asked of dnf's own solver. Nothing is changed and nothing is downloaded.
+
+The text of this file is run by the Python that dnf itself runs under, the only one that has its bindings:
+
+    python3 -c TEXT '{"install": [...], "remove": [...], "weak": false, "erase": false, "disable": []}'
+
+It prints JSON: see solve().
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def solve(question: dict) -> dict:
+    """Return {unknown, problem, rows, download, growth}.
+
+    rows are {action, name, nevra, version, before}; action is install, change or remove, before the version that goes.
+    unknown are the specifications that no repository's metadata on the node have, and that is all that is known then.
+    problem is the solver's reason why there is no solution. download maps each file that is not on the node yet to its
+    bytes; growth is in bytes.
+    """
+    import dnf  # noqa: PLC0415 - only here is it sure to be there
+
+    base = dnf.Base()
+    base.conf.read()
+    base.conf.substitutions.update_from_etc(base.conf.installroot)
+    base.conf.install_weak_deps = question["weak"]
+    base.conf.clean_requirements_on_remove = False
+    base.init_plugins(disabled_glob=question["disable"])
+    base.read_all_repos()
+    for repository in base.repos.iter_enabled():
+        repository.skip_if_unavailable = True  # its metadata may not be on the node yet
+    base.configure_plugins()
+    base.fill_sack_from_repos_in_cache(load_system_repo=True)
+    unknown = []
+    for specification in question["install"]:
+        try:
+            base.install(specification)
+        except dnf.exceptions.MarkingError:  # noqa: PERF203 - one at a time says which
+            unknown.append(specification)
+    if unknown:
+        return {"unknown": unknown, "problem": "", "rows": [], "download": {}, "growth": 0}
+    for name in question["remove"]:
+        base.remove(name)
+    try:
+        base.resolve(allow_erasing=question["erase"])
+    except dnf.exceptions.DepsolveError as error:
+        return {"unknown": [], "problem": str(error), "rows": [], "download": {}, "growth": 0}
+    return {"unknown": [], "problem": "", **outcome(base.transaction)}
+
+
+def outcome(transaction: Any) -> dict:
+    """Return the rows, downloads and growth of a dnf.db.group.RPMTransaction, or of None where nothing is to do."""
+    coming = list(transaction.install_set) if transaction else []
+    going = list(transaction.remove_set) if transaction else []
+    replaced = {package.name: package for package in going}
+    rows = []
+    for package in coming:
+        former = replaced.pop(package.name, None)
+        rows.append(row("change" if former else "install", package, former.evr if former else ""))
+    rows += [row("remove", package, package.evr) for package in replaced.values()]
+    return {
+        "rows": sorted(rows, key=lambda one: one["nevra"]),
+        "download": {
+            package.location.rpartition("/")[2]: package.downloadsize
+            for package in coming
+            if not Path(package.localPkg()).exists()
+        },
+        "growth": sum(package.installsize for package in coming) - sum(package.installsize for package in going),
+    }
+
+
+def row(action: str, package: Any, before: str) -> dict:
+    """Return a dnf.package.Package as a row."""
+    return {
+        "action": action,
+        "name": package.name,
+        "nevra": f"{package.name}-{package.version}-{package.release}.{package.arch}",
+        "version": package.evr,  # without an epoch of zero
+        "before": before,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(solve(json.loads(sys.argv[1]))))  # noqa: T201 - the answer

@@ -1,0 +1,87 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a package transaction on this node is, whichever package manager carries it out."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Wishes
+    from ansible_collections.gpulab.node.plugins.module_utils.steps import Call, Step
+
+SYSTEM = Path("/usr")
+RESERVE = 100 * 2**20  # bytes that the packages' scripts and the package manager itself may need on top
+MEBIBYTE = 2**20
+LOG_LIMIT = 2**20
+TRANSACTION = "transaction.json"
+
+
+class PackageHost:
+    """A transaction by this node's package manager. call runs an argument list: (rc, output, errors)."""
+
+    def __init__(self, call: Call, step: Step, wishes: Wishes, *, recommends: bool, lock_timeout: int) -> None:
+        """Remember what is wanted and how to call the package manager; nothing is read yet."""
+        self._call = call
+        self._step = step
+        self._wishes = wishes
+        self._recommends = recommends
+        self._lock_timeout = lock_timeout
+
+    def interrupted_transaction(self) -> dict[str, Any] | None:
+        """Return the transaction of these wishes that a former run left running or unheard; None when there is none.
+
+        Raises Refusal S003 when a transaction with other wishes runs under this name.
+        """
+        status = self._step.status()
+        if status.state not in {"running", "finished"} or self._step.acknowledged():
+            return None
+        transaction = self._read_transaction()
+        if transaction["wishes"] == _plain(self._wishes):
+            return transaction
+        if status.state == "running":
+            raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
+        return None
+
+    def _check_space(self, download: int, archives: Path, growth: int) -> None:
+        """Raise Refusal H050 unless so many bytes fit: those of the downloads, and those that the system grows by."""
+        needs: dict[int, tuple[Path, int]] = {}
+        for path, need in ((SYSTEM, growth + RESERVE), (archives, download)):
+            mount = path.stat().st_dev
+            needs[mount] = (path, need + needs.get(mount, (path, 0))[1])
+        for path, need in needs.values():
+            system = os.statvfs(path)
+            free = system.f_bavail * system.f_frsize
+            if free < need:
+                raise refuse("H050", mount=path, free=free // MEBIBYTE, need=need // MEBIBYTE)
+
+    def _read_log(self) -> str:
+        """Return the end of what the transaction printed."""
+        return self._step.log.read_bytes()[-LOG_LIMIT:].decode("utf-8", "replace") if self._step.log.exists() else ""
+
+    def _record_transaction(self, transaction: dict[str, Any]) -> dict[str, Any]:
+        """Keep a transaction for the run that comes after an interruption, and return it."""
+        recorded = {"wishes": _plain(self._wishes), **transaction}
+        self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._step.directory / TRANSACTION).write_text(json.dumps(recorded))
+        return recorded
+
+    def _close_transaction(self) -> None:
+        (self._step.directory / TRANSACTION).unlink(missing_ok=True)
+
+    def _read_transaction(self) -> dict[str, Any]:
+        try:
+            return json.loads((self._step.directory / TRANSACTION).read_text())
+        except FileNotFoundError:
+            return {"wishes": None, "argv": [], "new": [], "residual": []}
+
+
+def _plain(wishes: Wishes) -> dict[str, list[str]]:
+    return {key: sorted(value) for key, value in asdict(wishes).items()}

@@ -1,0 +1,57 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wanted of a package manager, and what one transaction of it changes. No I/O happens here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted: names to be present (or name=version), absent and given up; names and globs on and off hold."""
+
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    unhold: tuple[str, ...] = ()
+    retire: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One transaction: what is new, what changes its version (before, after), what goes (version before)."""
+
+    install: dict[str, str] = field(default_factory=dict)
+    change: dict[str, tuple[str, str]] = field(default_factory=dict)
+    remove: dict[str, str] = field(default_factory=dict)
+
+
+def split(wish: str) -> tuple[str, str]:
+    """Return the name and the version pattern ("*" for any) of name or name=version."""
+    name, _equals, version = wish.partition("=")
+    return name, version or "*"
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Say whether any of these names and globs names a package."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def diff(plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return what changes, for people: one package a line, before and after."""
+    before = {name: f"{name} {version}" for name, version in plan.remove.items()}
+    before.update({name: f"{name} {old}" for name, (old, _new) in plan.change.items()})
+    after = {name: f"{name} {version}" for name, version in plan.install.items()}
+    after.update({name: f"{name} {new}" for name, (_old, new) in plan.change.items()})
+    after.update({wish: f"would install {wish} (not yet in the package lists)" for wish in not_listed})
+    after.update({f"{name} hold": f"{name} on hold" for name in todo.hold})
+    before.update({f"{name} hold": f"{name} on hold" for name in todo.unhold})
+    return {
+        "before_header": "packages",
+        "after_header": "packages",
+        "before": "".join(f"{line}\n" for _name, line in sorted(before.items())),
+        "after": "".join(f"{line}\n" for _name, line in sorted(after.items())),
+    }

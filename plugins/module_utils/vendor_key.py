@@ -1,0 +1,55 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one key that signs a vendor's repository: fetched once, and used only when its fingerprint is the pinned one."""
+
+from __future__ import annotations
+
+import http
+import time
+from typing import Any
+
+from ansible.module_utils.urls import fetch_url
+from ansible_collections.gpulab.node.plugins.module_utils import openpgp
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+TRIES = 3
+PAUSE = 2.0  # seconds between them
+TIMEOUT = 30  # seconds
+LIMIT = 2**20  # octets of a key
+
+
+def check(key: str, origin: str, fingerprint: str) -> None:
+    """Raise Refusal H060 unless the text is the pinned key, armored, and no other; origin says whence it comes."""
+    try:
+        found = openpgp.fingerprints(openpgp.dearmor(key))
+    except ValueError as error:
+        raise refuse("H060", origin=origin, found=f"cannot be used: {error}", pinned=fingerprint) from error
+    if found != [fingerprint]:
+        raise refuse("H060", origin=origin, found=f"is {', '.join(found)}", pinned=fingerprint)
+
+
+def choose(module: Any, name: str, fingerprint: str, path: str, present: str) -> str | None:
+    """Return a repository's key, given or there already at path; None where it has to be fetched. Raises Refusal."""
+    given = module.params["key"]
+    if given:
+        check(given, f"the repository {name}, as it is handed in,", fingerprint)
+        return str(given).rstrip() + "\n"
+    try:
+        check(present, path, fingerprint)
+    except Refusal:
+        return f"(the key {fingerprint} from {module.params['key_url']})\n" if module.check_mode else None
+    return present
+
+
+def fetch(module: Any, name: str, fingerprint: str) -> str:
+    """Download the key of a repository through the proxies of the environment. Raises Refusal H060 and H061."""
+    url = module.params["key_url"]
+    for rest in reversed(range(TRIES)):
+        response, info = fetch_url(module, url, timeout=TIMEOUT)
+        if info["status"] == http.HTTPStatus.OK:
+            key = response.read(LIMIT).decode("utf-8", "replace")
+            check(key, f"the repository {name}, from {url},", fingerprint)
+            return key.rstrip() + "\n"
+        time.sleep(PAUSE if rest else 0)
+    raise refuse("H061", name=name, url=url, detail=info["msg"])

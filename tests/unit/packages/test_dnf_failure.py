@@ -1,0 +1,50 @@
+"""Why dnf failed: lines that dnf 4 printed, and the code that each is told by."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.dnf_failure import classify
+
+REPORTS = {
+    "unsigned": ("H044", "Package nvidia-unsigned-1-1.x86_64.rpm is not signed\nError: GPG check FAILED\n"),
+    "metadata unsigned": (
+        "H044",
+        "Error: Failed to download metadata for repo 'nv': GPG signature verification error: Bad GPG signature\n",
+    ),
+    "altered": (
+        "H043",
+        (
+            "[MIRROR] nvidia-altered-1-1.x86_64.rpm: Downloading successful, but checksum doesn't match.\n"
+            "Error: Error downloading packages:\n  Cannot download, all mirrors were already tried without success\n"
+        ),
+    ),
+    "unreachable": (
+        "H041",
+        (
+            "Errors during downloading metadata for repository 'nv':\n"
+            "  - Curl error (7): Couldn't connect to server for http://m/ [Failed to connect to m port 80]\n"
+            "Error: Failed to download metadata for repo 'nv': Cannot download repomd.xml: All mirrors were tried\n"
+        ),
+    ),
+    "gone": (
+        "H042",
+        (
+            "  - Status code: 404 for http://m/repodata/repomd.xml (IP: 192.0.2.1)\n"
+            "Error: Failed to download metadata for repo 'nv': Cannot download repomd.xml: All mirrors were tried\n"
+        ),
+    ),
+    "unknown": ("H049", "No match for argument: nosuch\nError: Unable to find a match: nosuch\n"),
+    "no space": ("H046", "Error: Transaction test error:\n  At least 512MB more space needed on the / filesystem.\n"),
+    "conflict": (
+        "H048",
+        "\n Problem: a-1.x86_64 requires b, but none of the providers can be installed\n  - conflicting requests\n",
+    ),
+    "scriptlet": ("H052", "error: %prein(a-1.x86_64) scriptlet failed, exit status 1\n"),
+    "something else": ("H059", "Error: The moon is in the wrong house\n"),
+    "silence": ("H059", ""),
+}
+
+
+@pytest.mark.parametrize(("code", "report"), REPORTS.values(), ids=REPORTS)
+def test_a_failure_is_told_by_its_code_and_its_line(code, report):
+    refusal = classify(report, "/log")
+    assert refusal.code == code
+    assert refusal.cause.partition(": ")[2].rstrip(".") in " ".join([*report.split(), "it printed nothing"])

@@ -1,0 +1,136 @@
+"""Transactions on a node whose rpm and dnf are played."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import dnf_host, package_host
+from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.dnf_host import Dnf
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
+
+NOTHING = {"unknown": [], "problem": "", "rows": [], "download": {}, "growth": 0}
+NEW = {"action": "install", "name": "dkms", "nevra": "dkms-3.2-1.noarch", "version": "3.2-1", "before": ""}
+
+
+class Node:
+    """A node: what rpm lists, what the solver answers, and every command that was run."""
+
+    def __init__(self, directory):
+        """Begin with an empty node."""
+        self.listed, self.answer, self.erasable, self.ran = "", NOTHING, True, []
+        self.step = Step("driver", self.call, "boot", directory)
+
+    def call(self, argv):
+        """Run a command."""
+        self.ran.append(argv)
+        if argv[:2] == ["rpm", "-qa"]:
+            return 0, self.listed, ""
+        if argv[:3] == ["rpm", "--erase", "--test"]:
+            return (0 if self.erasable else 1), "", ""
+        if argv[1:3] == ["-I", "-c"]:
+            return 0, f"a plugin's word\n{json.dumps(self.answer)}\n", ""
+        return 0, "", ""
+
+    def dnf(self, **wishes):
+        """Return the transaction of these wishes."""
+        return Dnf(self.call, self.step, Wishes(**wishes), recommends=False, lock_timeout=1)
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    program = tmp_path / "dnf"
+    program.write_text("#!/usr/libexec/platform-python -s\nimport sys\n")
+    monkeypatch.setattr(dnf_host, "PROGRAM", program)
+    monkeypatch.setattr(dnf_host, "LOCK_LIST", tmp_path / "plugins/versionlock.list")
+    monkeypatch.setattr(dnf_host, "CACHE", tmp_path)
+    monkeypatch.setattr(dnf_host, "UPDATED", tmp_path / "updated")
+    monkeypatch.setattr(dnf_host, "SOURCES", (tmp_path / "sources", tmp_path / "absent"))
+    monkeypatch.setattr(package_host, "SYSTEM", tmp_path)
+    return Node(tmp_path)
+
+
+def refused(call):
+    with pytest.raises(Refusal) as refusal:
+        call()
+    return refusal.value.code
+
+
+def test_the_solver_is_asked_under_the_python_of_dnf(node):
+    node.answer = {**NOTHING, "rows": [NEW]}
+    plan, _out, errors = node.dnf(present=("dkms",)).simulate(Wishes(present=("dkms",)))
+    assert (plan.install, errors) == ({"dkms": "3.2-1"}, "")
+    assert node.ran[-1][0] == "/usr/libexec/platform-python"
+    assert json.loads(node.ran[-1][-1])["install"] == ["dkms"]
+
+
+def test_what_the_metadata_lack_is_named(node):
+    node.answer = {**NOTHING, "unknown": ["nvidia-open-595.*"]}
+    host = node.dnf(present=("nvidia-open=595.*",))
+    errors = host.simulate(host.todo())[2]
+    assert host.unknown(errors) == {"nvidia-open"}
+    assert host.refusal(errors).code == "H049"
+
+
+def test_a_transaction_is_recorded_with_what_it_brings(node):
+    node.answer = {**NOTHING, "rows": [NEW]}
+    made = node.dnf(present=("dkms",)).prepare()
+    assert made["new"] == ["dkms-3.2-1.noarch"]
+    assert made["argv"][-2:] == ["install", "dkms"]
+    assert json.loads((node.step.directory / "transaction.json").read_text()) == made
+
+
+def test_what_nobody_asked_to_remove_stays(node):
+    node.answer = {**NOTHING, "rows": [{**NEW, "action": "remove"}]}
+    assert refused(node.dnf(present=("a",)).prepare) == "H051"
+    assert node.dnf(present=("a",), absent=("dkms",)).prepare()
+
+
+def test_what_others_locked_stays(node):
+    dnf_host.LOCK_LIST.parent.mkdir()
+    dnf_host.LOCK_LIST.write_text("dkms-0:3.1-1.*\n")
+    node.answer = {**NOTHING, "rows": [{**NEW, "action": "change", "before": "3.1-1"}]}
+    assert refused(node.dnf(present=("a",), hold=("b",)).prepare) == "H056"
+
+
+def test_what_does_not_fit_on_the_disk_is_refused(node, monkeypatch):
+    monkeypatch.setattr(package_host.os, "statvfs", lambda _path: SimpleNamespace(f_bavail=10**9, f_frsize=1))
+    node.answer = {**NOTHING, "rows": [NEW], "download": {"a.rpm": 6 * 10**8}, "growth": 5 * 10**8}
+    assert refused(node.dnf(present=("a",)).prepare) == "H050"
+    node.answer = {**NOTHING, "rows": [NEW], "download": {"a.rpm": 10**8}, "growth": 5 * 10**8}
+    assert node.dnf(present=("a",)).prepare()
+
+
+def test_a_conflict_is_refused(node):
+    node.answer = {**NOTHING, "problem": "Problem: conflicting requests"}
+    assert refused(node.dnf(present=("a",)).prepare) == "H048"
+
+
+def test_the_end_locks_what_is_held(node):
+    node.listed = "dkms\t0\t3.2-1\tnoarch\n"
+    node.dnf(present=("dkms",), hold=("dk*",)).finish()
+    assert dnf_host.LOCK_LIST.read_text() == "dkms-0:3.2-1.*\n"
+    assert refused(node.dnf(present=("gcc",)).finish) == "H053"
+
+
+def test_an_undo_takes_off_what_was_brought_unless_others_need_it(node):
+    node.answer = {**NOTHING, "rows": [NEW]}
+    host = node.dnf(present=("dkms",))
+    host.prepare()
+    assert host.diagnose()[1:] == ([], "")
+    node.listed = "dkms\t0\t3.2-1\tnoarch\n"
+    assert host.diagnose()[1:] == (["dkms-3.2-1.noarch"], "rpm --erase dkms-3.2-1.noarch\n")
+    node.erasable = False
+    assert host.diagnose()[1:] == ([], "")
+
+
+def test_metadata_are_stale_without_a_cache_or_when_older_than_a_repository(node, tmp_path):
+    host = node.dnf()
+    assert host.update(3600)
+    (tmp_path / "updated").touch()
+    assert host.update(3600)
+    (tmp_path / "epel-1234" / "repodata").mkdir(parents=True)
+    assert host.update(3600) is None
+    (tmp_path / "sources").touch()
+    assert host.update(3600)
