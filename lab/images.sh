@@ -1,7 +1,8 @@
 #!/bin/sh
 # Make sure node images exist and print their tags, one line each.
 #   lab/images.sh bookworm/rtx4090-2 trixie/none       release/model of tests/sim/models, or none for a node without GPU
-# A release in lab/stand-ins is Debian trixie that says it is another system.
+# A release in lab/stand-ins is Debian trixie that says it is another system; rocky9 and rocky10 are made of Debian, too,
+# but have nothing of its package manager left.
 # Debian's base image is pulled where a registry answers, else made from the machine's own Debian mirror. Each image is
 # tagged with a hash of its recipe and built once.
 set -eu
@@ -9,9 +10,19 @@ cd "$(dirname "$0")/.."
 export DOCKER_BUILDKIT=0  # the builder that every engine has
 
 stands_in() { [ -e "lab/stand-ins/$1" ]; }
-debian() { if stands_in "$1"; then echo trixie; else echo "$1"; fi; }
+bare() { if stands_in "$1"; then echo trixie; else echo "$1"; fi; }
+base() { case $1 in rocky9) echo bookworm ;; rocky10) echo trixie ;; *) echo "$1" ;; esac; }
+version() { case $1 in rocky9) echo 9.6 ;; rocky10) echo 10.0 ;; esac; }
 exists() { docker image inspect "$1" >/dev/null 2>&1; }
 hash() { cat "$@" | sha256sum | cut -c1-12; }
+
+recipe() {  # release without stand-ins: what its image is made from, the Containerfile first
+    case $1 in
+        rocky*) echo lab/rocky.Containerfile $(git ls-files lab/rocky | sort) ;;
+        *) echo lab/Containerfile ;;
+    esac
+    echo lab/ssh-host-keys.service
+}
 
 base_image() {  # release
     exists "gpulab-base:$1" && return
@@ -26,10 +37,11 @@ base_image() {  # release
 
 bare_image() {  # release, tag: a machine without GPU
     exists "$2" && return
-    base_image "$1"
+    base_image "$(base "$1")"
     printf 'images: building %s\n' "$2" >&2
-    tar -c lab/Containerfile lab/ssh-host-keys.service |
-        docker build --quiet --file lab/Containerfile --build-arg BASE="gpulab-base:$1" --tag "$2" - >/dev/null
+    files=$(recipe "$1")
+    tar -c $files | docker build --quiet --file "${files%%[[:space:]]*}" --tag "$2" \
+        --build-arg BASE="gpulab-base:$(base "$1")" --build-arg VERSION="$(version "$1")" - >/dev/null
 }
 
 stand_in_image() {  # release, tag: a machine that says it is another system
@@ -51,15 +63,15 @@ gpu_image() {  # bare tag, model, tag: the same machine with a simulated GPU
 
 tag_of() {  # release/model
     release=${1%/*} model=${1#*/}
-    recipe="lab/Containerfile lab/ssh-host-keys.service lab/images.sh"
-    stands_in "$release" && recipe="$recipe lab/stand-ins/Containerfile lab/stand-ins/$release"
-    bare="gpulab-node:$release-$(hash $recipe)"
+    files="$(recipe "$(bare "$release")") lab/images.sh"
+    stands_in "$release" && files="$files lab/stand-ins/Containerfile lab/stand-ins/$release"
+    bare="gpulab-node:$release-$(hash $files)"
     if [ "$model" = none ]; then echo "$bare"; else
         echo "$bare-$model-$(hash $(git ls-files tests/sim | sort))"
     fi
 }
 
-releases=$(for node in "$@"; do debian "${node%/*}"; done | sort -u)
+releases=$(for node in "$@"; do bare "${node%/*}"; done | sort -u)
 pids=
 for release in $releases; do
     bare_image "$release" "$(tag_of "$release/none")" & pids="$pids $!"

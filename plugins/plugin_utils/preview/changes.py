@@ -18,6 +18,7 @@ READING = "__plan_facts"
 # The package transactions of each role, in the order in which they run.
 TRANSACTIONS = {
     "nvidia_driver": (
+        "__nvidia_driver_release",
         "__nvidia_driver_headers",
         "__nvidia_driver_conflicts",
         "__nvidia_driver_pinning",
@@ -38,13 +39,18 @@ def certificates(result: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def files(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Read a task of owned_files, apt_components or apt_repository: paths."""
+    """Read a task of owned_files, apt_components, apt_repository or dnf_repository: paths."""
     diffs = result.get("diff", [])
     found: dict[str, list[str]] = {"write": [], "delete": []}
     for diff in [diffs] if isinstance(diffs, dict) else diffs:
         if diff["before"] != diff["after"]:
             found["write" if diff["after"] else "delete"].append(diff["after_header"])
     return found
+
+
+def edited_files(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of blockinfile: paths."""
+    return {"write": ["/etc/dnf/dnf.conf"] if result.get("changed") else []}
 
 
 def command(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -105,6 +111,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     READING: ("plan", None),
     "__base_certificates": ("base", certificates),
     "__base_files": ("base", files),
+    "__base_dnf": ("base", edited_files),
     "__base_components": ("base", files),
     "__tuning_files": ("tuning", files),
     "__tuning_boot_files": ("tuning", files),
@@ -113,10 +120,12 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nouveau_files": ("nouveau", files),
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),
+    "__nvidia_driver_release": ("nvidia_driver", None),
     "__nvidia_driver_headers": ("nvidia_driver", None),
     "__nvidia_driver_conflicts": ("nvidia_driver", None),
     "__nvidia_driver_no_repository": ("nvidia_driver", files),
     "__nvidia_driver_repository": ("nvidia_driver", files),
+    "__nvidia_driver_dnf_repository": ("nvidia_driver", files),
     "__nvidia_driver_pinning": ("nvidia_driver", None),
     "__nvidia_driver_upgrades": ("nvidia_driver", files),
     "__nvidia_driver_install": ("nvidia_driver", None),

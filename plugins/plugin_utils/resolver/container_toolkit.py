@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import source
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def plan(case: Case) -> dict[str, Any]:
         **nothing,
         "engines": engines,
         "version": version,
-        "packages": [packages.pinned(case, name, f"{version}-1") for name in record["packages"]],
+        "packages": [f"{name}={version}-1" for name in record["packages"]],
         "packages_change": present != version,
         **missing,
         "docker": docker,

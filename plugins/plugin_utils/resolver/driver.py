@@ -47,8 +47,6 @@ def plan(case: Case) -> dict[str, Any]:
 
 def _hold(case: Case, origin: source.Source, build_for: list[str]) -> tuple[list[str], list[str]]:
     """Return names and globs of the packages that only gpulab upgrades, and what is to be said about it."""
-    if case.platform["family"] != "debian":
-        return [], []
     if not origin.signed:
         return case.catalog.driver_packages, []
     # A kernel that comes without modules of the held driver would boot without a driver.

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -27,7 +26,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     if not names:
         raise refuse("P031", source=driver["source"], system=case.platform["name"])
     if driver["version"]:
-        names = [packages.pinned(case, name, f"{driver['version']}*") for name in names]
+        names = [f"{name}={driver['version']}*" for name in names]
     return {
         "needed": True,
         "packages": [*names, *(NVLINK_5 if boards else ())],

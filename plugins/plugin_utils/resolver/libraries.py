@@ -59,7 +59,7 @@ def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, An
         case.warnings.append(f"{library}: {record['doubts'][case.platform['id']]}.")
     pin = record["pin"].format(version=version, cuda=cuda, major=major)
     names = _names(case, record, major, _major(version))
-    return {"version": version, "cuda": cuda, "packages": [packages.pinned(case, name, pin) for name in names]}
+    return {"version": version, "cuda": cuda, "packages": [f"{name}={pin}" for name in names]}
 
 
 def _names(case: Case, record: dict[str, Any], major: str, library_major: str) -> list[str]:

@@ -67,8 +67,10 @@ class Source:
         installed = {package["name"] for package in case.facts["driver"]["packages"]}
         other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
         pin = names.get("pin_package", "").format(**values)
-        if pin:
+        debian = case.platform["family"] == "debian"
+        if pin or not debian:
             packages = [f"{package}={version}*" for package in packages]
+        if pin:
             other |= {
                 name for name in installed if name.startswith(names["pin_package"].format(branch="", version=""))
             } - {pin}
@@ -81,7 +83,8 @@ class Source:
             "remove_packages": sorted(other & installed),
             "pin_package": pin or None,
             "module_stream": stream.format(**values) if stream else None,
-            "apt_components": self.record["components"] if case.platform["family"] == "debian" else [],
+            "apt_components": self.record["components"] if debian else [],
+            "release_packages": [] if debian else [*self.record["components"], names["lock_package"]],
             "repository": repository(case, self.record["repository"], driver=True),
         }
 

@@ -281,7 +281,9 @@ def test_a_pinned_version_is_named_with_every_package():
     driver = plan(facts("debian-12"))["driver"]
     assert driver["pin_package"] == "nvidia-driver-pinning-595.91.07"
     assert driver["packages"] == ["nvidia-kernel-open-dkms=595.91.07*", "nvidia-driver-cuda=595.91.07*"]
-    assert plan(facts("rhel-9"))["driver"]["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
+    driver = plan(facts("rhel-9"), nvidia_driver_version="595.91.07")["driver"]
+    assert driver["packages"] == ["kmod-nvidia-open-dkms=595.91.07*", "nvidia-driver-cuda=595.91.07*"]
+    assert driver["release_packages"] == ["epel-release", "python3-dnf-plugin-versionlock"]
 
 
 def test_the_pinning_package_of_another_version_is_removed():
@@ -411,7 +413,7 @@ def test_libraries_are_tied_to_the_default_toolkit():
     assert libraries["cudnn"]["packages"] == ["libcudnn9-cuda-12=9.10.2*", "libcudnn9-dev-cuda-12=9.10.2*"]
     assert libraries["tensorrt"]["packages"] == ["libnvinfer10=10.16.1*+cuda12.*"]
     assert (
-        plan(facts("rhel-9"), nccl_version="2.32.3")["libraries"]["nccl"]["packages"][0] == "libnccl-2.32.3-1+cuda13.2"
+        plan(facts("rhel-9"), nccl_version="2.32.3")["libraries"]["nccl"]["packages"][0] == "libnccl=2.32.3-1+cuda13.2"
     )
 
 

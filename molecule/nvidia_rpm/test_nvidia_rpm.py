@@ -1,0 +1,219 @@
+"""RHEL's family on stand-ins: containers made of Debian that say they are Rocky, with stubs of the packages."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+VERSION, NEWER, OTHER_BRANCH = "595.91.07", "595.95.01", "615.71.09"
+HOLD = ["kmod-nvidia-*", "libnvidia-*", "nvidia-*"]
+DRIVER = [
+    "kmod-nvidia-open-dkms",
+    "nvidia-driver-cuda",
+    "nvidia-driver-cuda-libs",
+    "libnvidia-ml",
+    "nvidia-persistenced",
+]
+KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-nvidia-cuda"
+DECLARATION = "/etc/yum.repos.d/gpulab-nvidia-cuda.repo"
+LOCKS = "/etc/dnf/plugins/versionlock.list"
+REAL_KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
+
+
+@pytest.fixture
+def kernels(host):
+    found = host.check_output("ls /lib/modules").split()
+    assert len(found) == 2
+    return found
+
+
+@pytest.fixture
+def url(host):
+    return re.search(r"^baseurl=(\S+)$", host.file(DECLARATION).content_string, re.MULTILINE)[1]
+
+
+@pytest.fixture
+def fingerprint():
+    return Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "lab/repository/fingerprint").read_text()
+
+
+@pytest.fixture
+def has_streams(host):
+    return "rocky9" in host.check_output("hostname")
+
+
+def task(host, module, *, check=False, **options):
+    """Run a task on the node; return its result, failed or not."""
+    try:
+        return host.ansible(module, json.dumps(options), check=check, become=True)
+    except host.ansible.AnsibleException as error:
+        return error.result
+
+
+def declare(host, url, fingerprint, **options):
+    """Declare NVIDIA's repository, under another name than the role's."""
+    key_url = url + ("D42D0685.pub" if "rhel9" in url else "CDF6BA43.pub")
+    given = {"name": "tampered", "url": url, "key_url": key_url, "fingerprint": fingerprint}
+    return task(host, "gpulab.node.dnf_repository", **{**given, **options})
+
+
+def versions(host, *names):
+    """Return name and version of these packages, as rpm knows them."""
+    listing = host.check_output(f"rpm --query --queryformat '%{{NAME}} %{{EPOCH}}:%{{VERSION}}\n' {' '.join(names)}")
+    return dict(line.split() for line in listing.splitlines())
+
+
+@pytest.fixture
+def driver_of_before(host):
+    """Bring the driver back to the planned version, as the next run of the role would."""
+    yield
+    present = [f"{name}={VERSION}*" for name in DRIVER]
+    task(host, "gpulab.node.packages", transaction="back", present=present, hold=HOLD)
+    assert set(versions(host, *DRIVER).values()) == {f"3:{VERSION}"}
+
+
+def test_nothing_of_apt_is_on_the_node(host):
+    assert not host.exists("apt-get")
+    assert not host.exists("dpkg")
+    assert not host.file("/etc/apt").exists
+
+
+def test_the_planned_version_is_installed_and_not_the_newest(host):
+    assert versions(host, *DRIVER) == dict.fromkeys(DRIVER, f"3:{VERSION}")
+
+
+def test_the_stream_of_the_branch_is_enabled_where_there_are_streams(host, has_streams):
+    if not has_streams:
+        assert host.run("ls /etc/dnf/modules.d/nvidia-driver.module").rc != 0
+        assert "module_hotfixes=1" in host.file(DECLARATION).content_string
+        return
+    assert re.search(r"595-open \[e\]", host.check_output("dnf --quiet module list --enabled"))
+    assert OTHER_BRANCH not in host.check_output("dnf --quiet repoquery nvidia-driver-cuda")
+
+
+def test_headers_of_every_kernel_are_there_and_the_next_kernel_brings_its_own(host, kernels):
+    for kernel in kernels:
+        assert host.file(f"/lib/modules/{kernel}/build/Makefile").exists
+        assert f"kernel-devel-{kernel}" in host.check_output("rpm --query kernel-devel")
+    assert host.package("kernel-devel-matched").is_installed
+
+
+def test_the_module_is_built_for_every_kernel(host, kernels):
+    status = host.check_output("dkms status")
+    for kernel in kernels:
+        assert re.search(rf"^nvidia/{VERSION}, {kernel}, x86_64: installed$", status, re.MULTILINE)
+        assert host.check_output("modinfo -k %s -F version nvidia", kernel) == VERSION
+
+
+def test_an_upgrade_of_everything_leaves_the_driver_alone(host):
+    locked = host.file(LOCKS).content_string.splitlines()
+    assert {line.partition("-3:")[0] for line in locked} >= set(DRIVER)
+    upgrade = host.run("dnf --assumeno upgrade")
+    assert "Nothing to do" in upgrade.stdout
+    assert "nvidia-driver-cuda" in host.run("dnf --assumeno --disableplugin=versionlock upgrade").stdout
+
+
+def test_nouveau_is_gone_from_the_initramfs_and_forbidden(host, kernels):
+    images = host.check_output("ls /boot/initr*").split()
+    assert images
+    for image in images:
+        assert "nouveau.ko" not in host.check_output("lsinitrd %s", image)
+    show = host.run("modprobe --show-depends --set-version %s nouveau", kernels[-1])
+    assert "insmod" not in show.stdout
+
+
+def test_the_node_is_read_right(host, kernels):
+    facts = task(host, "gpulab.node.gpu_facts", timeout=10)["ansible_facts"]["gpulab"]
+    assert facts["system"]["family"] == "redhat"
+    assert [kernel["version"] for kernel in facts["kernels"] if kernel["installed"]] == kernels
+    assert {kernel["nvidia_module"] for kernel in facts["kernels"] if kernel["installed"]} == {VERSION}
+    (next_boot,) = [kernel for kernel in facts["kernels"] if kernel["next_boot"]]
+    assert (next_boot["version"], next_boot["initramfs"]["nouveau"]) == (kernels[-1], False)
+    packages = {package["name"]: package for package in facts["driver"]["packages"]}
+    assert packages["kmod-nvidia-open-dkms"]["source"] == "nvidia"
+    assert packages["kmod-nvidia-open-dkms"]["version"].startswith(VERSION)
+    assert any(line.startswith("nvidia-driver-cuda-3:") for line in facts["driver"]["holds"])
+
+
+def test_the_authorities_are_in_the_nodes_own_store(host):
+    added = host.check_output("ls /etc/pki/ca-trust/source/anchors").split()
+    store = host.file("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem").content_string
+    for name in added:
+        assert host.file(f"/etc/pki/ca-trust/source/anchors/{name}").content_string.strip() in store
+
+
+def test_the_persistence_daemon_is_enabled(host):
+    assert host.service("nvidia-persistenced").is_enabled
+    assert host.check_output("systemctl --failed --no-legend") == ""
+
+
+def test_only_the_pinned_key_is_trusted(host, fingerprint):
+    declaration = host.file(DECLARATION).content_string
+    assert f"gpgkey=file://{KEY}\n" in declaration
+    assert "\ngpgcheck=1\n" in declaration
+    assert "\nrepo_gpgcheck=1\n" in declaration
+    keys = host.check_output("rpm --query gpg-pubkey --queryformat '%{VERSION}\n'").split()
+    assert all(fingerprint.endswith(key.upper()) for key in keys)
+
+
+def test_another_fingerprint_is_refused_and_nothing_is_written(host, url):
+    result = declare(host, url, REAL_KEY)
+    assert result["refusal"]["code"] == "H060"
+    assert REAL_KEY in result["msg"]
+    assert host.run("ls /etc/yum.repos.d/*tampered* /etc/pki/rpm-gpg/*tampered*").stdout == ""
+    assert "d42d0685" not in host.check_output("rpm --query gpg-pubkey")
+
+
+def test_a_repository_comes_and_goes_without_a_trace(host, url, fingerprint):
+    """The key is the role's too, so it stays trusted: only what bears the name goes."""
+    assert declare(host, url, fingerprint)["changed"]
+    assert not declare(host, url, fingerprint)["changed"]
+    files = "ls /etc/yum.repos.d/*tampered* /etc/pki/rpm-gpg/*tampered*"
+    assert len(host.check_output(files).split()) == 2
+    assert task(host, "gpulab.node.dnf_repository", name="tampered", state="absent")["changed"]
+    assert host.run(files).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("nvidia-altered", "H043"), ("nvidia-unsigned", "H044"), ("nosuch", "H049")]
+)
+def test_what_cannot_be_trusted_or_found_is_refused(host, name, code):
+    result = task(host, "gpulab.node.packages", transaction="refused", present=[name])
+    assert result["refusal"]["code"] == code
+    assert not host.package(name).is_installed
+
+
+@pytest.mark.usefixtures("driver_of_before")
+def test_check_mode_tells_the_truth(host):
+    release = f"1.el{host.check_output('cat /etc/dnf/vars/releasever')}"
+    wanted = {"transaction": "newer", "present": [f"{name}={NEWER}*" for name in DRIVER], "hold": HOLD}
+    before = host.check_output("rpm -qa | sort")
+    foreseen = task(host, "gpulab.node.packages", check=True, **wanted)
+    assert host.check_output("rpm -qa | sort") == before
+    assert foreseen["foreseen"]["change"]["libnvidia-ml"] == [
+        f"3:{VERSION}-{release}",
+        f"3:{NEWER}-{release}",
+    ]
+    done = task(host, "gpulab.node.packages", **wanted)
+    assert done["diff"]["after"] == foreseen["diff"]["after"]
+    changed = set(host.check_output("rpm -qa | sort").split()) - set(before.split())
+    assert {name.partition(f"-{NEWER}")[0] for name in changed} == set(foreseen["foreseen"]["change"])
+    assert not task(host, "gpulab.node.packages", **wanted)["changed"]
+
+
+def test_what_is_locked_changes_for_nobody_else(host):
+    result = task(host, "gpulab.node.packages", transaction="else", present=[f"nvidia-driver-cuda={NEWER}*"])
+    assert result["refusal"]["code"] in {"H049", "H056"}
+    assert versions(host, *DRIVER) == dict.fromkeys(DRIVER, f"3:{VERSION}")
+
+
+def test_who_uses_the_package_system_is_named(host):
+    host.check_output("systemd-run --unit=busy sh -c 'echo $$$$ > /var/lib/dnf/rpmdb_lock.pid; exec sleep 60'")
+    wanted = {"transaction": "waits", "present": ["gcc"], "lock_timeout": 1}
+    result = task(host, "gpulab.node.packages", **wanted)
+    assert result["refusal"]["code"] == "H054"
+    assert "busy.service" in result["msg"]
+    host.check_output("systemctl stop busy")
+    assert task(host, "gpulab.node.packages", **wanted)["changed"]

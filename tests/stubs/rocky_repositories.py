@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Make stand-ins for what a Rocky node reads: its own repositories, EPEL and NVIDIA's, with next to nothing inside.
+
+    tests/stubs/rocky_repositories.py DIRECTORY VERSION...
+
+Layout, package names, dependencies, epochs, module streams and signing are the vendors'. The driver's user space is
+empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. Beside the driver
+there are a package altered after it was indexed and one that nobody signed. The key is made on the spot;
+DIRECTORY/fingerprint names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky image has them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rpm import Package, build
+
+# By major version of the system: NVIDIA's key, the kernels that are installed, whether drivers come in module streams.
+SYSTEMS = {
+    "9": ("D42D0685.pub", [("5.14.0", "503.el9"), ("5.14.0", "570.el9")], True),
+    "10": ("CDF6BA43.pub", [("6.12.0", "55.el10"), ("6.12.0", "124.el10")], False),
+}
+MODULE = """\
+#define MODINFO(name, text) static const char name[] __attribute__((used, section(".modinfo"))) = #name "=" text
+MODINFO(version, "{version}");
+MODINFO(license, "{licence}");
+MODINFO(description, "Stand-in for a kernel module");
+"""
+# What a kernel's headers bring that DKMS looks at; "modules" is what it builds.
+MAKEFILE = "modules:\n\tgcc -c -o $(M)/nvidia.ko $(M)/nvidia.c\nclean:\n\trm -f $(M)/nvidia.ko\n"
+DKMS = """\
+PACKAGE_NAME="nvidia"
+PACKAGE_VERSION="{version}"
+MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/$module/$module_version/build modules"
+CLEAN="true"
+BUILT_MODULE_NAME[0]="nvidia"
+DEST_MODULE_LOCATION[0]="/extra"
+AUTOINSTALL="yes"
+"""
+UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+EPEL = """\
+[epel]
+name=Stand-in for EPEL
+baseurl=http://$stub/epel/{major}
+gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-stub
+gpgcheck=1
+"""
+
+
+def system(major: str) -> list[Package]:
+    """Return the packages of the system itself."""
+    kernels = SYSTEMS[major][1]
+    packages = [Package("bash", "5", "1", tags=("Provides: /bin/sh",))]
+    packages += [Package(name, "1", "1") for name in ("gcc", "make", "python3-dnf-plugin-versionlock")]
+    epel = {"/etc/yum.repos.d/epel.repo": EPEL.format(major=major)}
+    packages.append(Package("epel-release", major, "1", files=epel))
+    packages.append(Package("kernel-devel-matched", *kernels[-1]))
+    return packages
+
+
+def kernel(version: str, release: str) -> list[Package]:
+    """Return a kernel and its headers."""
+    name = f"{version}-{release}.x86_64"
+    modules, headers = f"/usr/lib/modules/{name}", f"/usr/src/kernels/{name}"
+    core = Package(
+        "kernel-core",
+        version,
+        release,
+        tags=("Provides: installonlypkg(kernel)",),
+        files={
+            f"/boot/vmlinuz-{name}": "",
+            f"{modules}/modules.builtin": "",
+            f"{modules}/modules.order": "kernel/drivers/gpu/drm/nouveau/nouveau.ko\n",
+            f"{modules}/kernel/drivers/gpu/drm/nouveau/nouveau.ko": compiled("nouveau"),
+        },
+        links={f"{modules}/build": headers},
+        scripts={"post": f"depmod {name}"},
+    )
+    devel = Package(
+        "kernel-devel",
+        version,
+        release,
+        tags=("Provides: installonlypkg(kernel)",),
+        files={f"{headers}/Makefile": MAKEFILE, f"{headers}/include/config/auto.conf": "", f"{headers}/.config": ""},
+    )
+    return [core, devel]
+
+
+def compiled(name: str) -> bytes:
+    """Return a kernel module that does nothing."""
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory, f"{name}.c")
+        source.write_text(MODULE.format(version="1", licence="GPL"))
+        subprocess.run(["gcc", "-c", "-o", f"{directory}/{name}.ko", str(source)], check=True)
+        return Path(directory, f"{name}.ko").read_bytes()
+
+
+def driver(version: str, release: str) -> list[Package]:
+    """Return the packages of one driver version, with the dependencies that matter to dnf."""
+
+    def package(name: str, needs: str = "", *tags: str, **parts: dict[str, str]) -> Package:
+        requires = [f"Requires: {need} = 3:{version}" if need != "dkms" else "Requires: dkms" for need in needs.split()]
+        return Package(name, version, release, 3, (*requires, *tags), **parts)
+
+    source = f"/usr/src/nvidia-{version}"
+
+    def modules(name: str, licence: str, other: str) -> Package:
+        return package(
+            name,
+            "dkms nvidia-kmod-common",
+            f"Provides: nvidia-kmod = 3:{version}",
+            f"Conflicts: {other}",
+            files={
+                f"{source}/dkms.conf": DKMS.format(version=version),
+                f"{source}/nvidia.c": MODULE.format(version=version, licence=licence),
+            },
+            scripts={
+                "post": f"dkms add -m nvidia -v {version} || :",
+                "preun": f"dkms remove -m nvidia -v {version} --all || :",
+            },
+        )
+
+    unit = {"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT}
+    return [
+        modules("kmod-nvidia-open-dkms", "Dual MIT/GPL", "kmod-nvidia-latest-dkms"),
+        package("nvidia-kmod-common", "nvidia-kmod"),
+        package("nvidia-driver-cuda", "nvidia-driver-cuda-libs nvidia-kmod-common nvidia-persistenced"),
+        package("nvidia-driver-cuda-libs", "libnvidia-ml"),
+        package("libnvidia-ml"),
+        package("nvidia-persistenced", files=unit),
+    ]
+
+
+def streams(packages: list[Package]) -> str:
+    """Return module metadata as NVIDIA has them: a stream per branch and flavour."""
+    documents = []
+    for branch in sorted({package.version.partition(".")[0] for package in packages}):
+        artifacts = "".join(
+            f"      - {package.nevra}\n" for package in packages if package.version.startswith(f"{branch}.")
+        )
+        documents.append(
+            f"---\ndocument: modulemd\nversion: 2\ndata:\n  name: nvidia-driver\n  stream: {branch}-open\n"
+            "  version: 20261101000000\n  context: 0123456789\n  arch: x86_64\n  summary: Stub\n  description: >-\n"
+            f"    Stub\n  license:\n    module:\n    - MIT\n  artifacts:\n    rpms:\n{artifacts}...\n"
+        )
+    return "".join(documents)
+
+
+def main() -> None:
+    """Build and sign everything, for every system."""
+    root = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as home:  # short enough for the agent's socket
+        os.environ["GNUPGHOME"] = home
+        make_key()
+        key = gpg("--armor", "--export")
+        for major, (key_name, kernels, has_streams) in SYSTEMS.items():
+            base, epel = root / "rocky" / major, root / "epel" / major
+            vendor = root / f"compute/cuda/repos/rhel{major}/x86_64"
+            work = Path(home, "work")
+            build(system(major), "Stand-in for Rocky", work, base)
+            for version, release in kernels:
+                build(kernel(version, release), "Stand-in for Rocky", work, base)
+            build([Package("dkms", "3.2", "1")], "Stand-in for EPEL", work, epel)
+            versions = {version: driver(version, f"1.el{major}") for version in sys.argv[2:]}
+            for packages in versions.values():
+                build(packages, "NVIDIA", work, vendor)
+            strangers = [Package(f"nvidia-{name}", "1", "1") for name in ("altered", "unsigned")]
+            build(strangers, "NVIDIA", work, vendor)
+            for repository in (base, epel, vendor):
+                files = [str(file) for file in repository.glob("*.rpm") if "unsigned" not in file.name]
+                defines = ["--define", "_gpg_name Stub", "--define", "__gpg /usr/bin/gpg"]
+                subprocess.run(["rpmsign", *defines, "--addsign", *files], check=True)
+                subprocess.run(["createrepo_c", "--quiet", str(repository)], check=True)
+            if has_streams:
+                modules = Path(home, "modules.yaml")
+                modules.write_text(streams([package for packages in versions.values() for package in packages]))
+                subprocess.run(["modifyrepo_c", "--mdtype=modules", str(modules), str(vendor / "repodata")], check=True)
+            altered = vendor / strangers[0].file_name
+            altered.write_bytes(altered.read_bytes()[:-1] + b"!")
+            for repository in (base, epel, vendor):
+                gpg("--armor", "--detach-sign", str(repository / "repodata/repomd.xml"))
+            (vendor / key_name).write_bytes(key)
+        (root / "key").write_bytes(key)
+        (root / "fingerprint").write_text(fingerprint())
+        subprocess.run(["gpgconf", "--kill", "gpg-agent"], check=True)
+
+
+def make_key() -> None:
+    """Make the key that signs everything."""
+    gpg("--passphrase", "", "--quick-generate-key", "Stub <stub@example.org>", "rsa2048", "sign", "never")
+
+
+def fingerprint() -> str:
+    """Return the fingerprint of the key, as gpg computes it."""
+    listing = gpg("--list-keys", "--with-colons").decode().splitlines()
+    return next(line.split(":")[9] for line in listing if line.startswith("fpr"))
+
+
+def gpg(*arguments: str) -> bytes:
+    """Run gpg; return what it prints."""
+    return subprocess.run(["gpg", "--batch", "--quiet", *arguments], check=True, stdout=subprocess.PIPE).stdout
+
+
+if __name__ == "__main__":
+    for entry in Path(sys.argv[1]).glob("*"):
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    main()
