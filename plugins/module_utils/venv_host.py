@@ -135,7 +135,8 @@ class Venvs:
         ]
         if wanted.framework:
             pairs = [f"{name}={value}" for name, value in sorted(wanted.variables.items())]
-            probe = [python, "-I", str(work / "probe.py"), wanted.framework, *pairs]
+            # The GPUs may be in use; they are tried when the node is proven.
+            probe = ["env", "CUDA_VISIBLE_DEVICES=", python, "-I", str(work / "probe.py"), wanted.framework, *pairs]
             commands.append(["timeout", "--kill-after=5", str(PROOF_SECONDS), *probe, ">", str(work / "proof.json")])
         return self._script(wanted.name, commands, path, wanted.index)
 

@@ -21,6 +21,12 @@ options:
     description: Where the environments are.
     type: path
     default: /opt/venvs
+  gpus:
+    description:
+      - Whether to try the GPUs, too, which takes memory of each for a moment. Give V(false) where somebody uses them;
+        the frameworks then see none.
+    type: bool
+    default: true
   timeout:
     description: Seconds that each environment has. A framework that is read for the first time takes its time.
     type: int
@@ -54,8 +60,8 @@ ansible_facts:
   contains:
     gpulab_environments:
       description:
-        - For each environment its C(name), what is C(expected) of it, and the C(answer) of its interpreter, null where
-          it gave none.
+        - For each environment its C(name), what is C(expected) of it, whether its GPUs were tried (C(gpus_tried)), and
+          the C(answer) of its interpreter, null where it gave none.
       returned: always
       type: list
       elements: dict
@@ -70,10 +76,14 @@ from ansible_collections.gpulab.node.plugins.module_utils import files, venv
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.venv_host import probe_source
 
+# JAX would take three quarters of a GPU's memory.
+LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"
+NO_GPUS = "CUDA_VISIBLE_DEVICES="
 
-def attempt(link: Path, seconds: float) -> dict[str, Any]:
-    """Return {name, expected, answer} of the environment that a link names."""
-    found: dict[str, Any] = {"name": link.name, "expected": None, "answer": None}
+
+def attempt(link: Path, seconds: float, *, gpus: bool) -> dict[str, Any]:
+    """Return {name, expected, gpus_tried, answer} of the environment that a link names."""
+    found: dict[str, Any] = {"name": link.name, "expected": None, "gpus_tried": gpus, "answer": None}
     try:
         expected = json.loads(files.read(link / venv.RECORD))["expected"]
     except ValueError:  # it was cut off
@@ -82,7 +92,10 @@ def attempt(link: Path, seconds: float) -> dict[str, Any]:
     if expected["framework"]:
         pairs = [f"{name}={value}" for name, value in sorted(expected["variables"].items())]
         python = str(link / "bin" / "python")
-        output = Job([python, "-I", "-c", probe_source(), expected["framework"], *pairs], seconds).output()
+        environment = ["env", LITTLE_MEMORY, *([] if gpus else [NO_GPUS])]
+        output = Job(
+            [*environment, python, "-I", "-c", probe_source(), expected["framework"], *pairs], seconds
+        ).output()
         found["answer"] = json.loads(output) if output else None
     return found
 
@@ -92,12 +105,13 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "default": "/opt/venvs"},
+            "gpus": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
     )
     links = [path for path in sorted(Path(module.params["directory"]).glob("*")) if path.is_symlink()]
-    found = [attempt(link, module.params["timeout"]) for link in links]
+    found = [attempt(link, module.params["timeout"], gpus=module.params["gpus"]) for link in links]
     module.exit_json(changed=False, ansible_facts={"gpulab_environments": found})
 
 

@@ -91,12 +91,15 @@ def environment_memory(node: Node) -> Iterator[Result]:
 def environment_gpus(node: Node) -> Iterator[Result]:
     """Compare the GPUs that a framework sees with those of NVML, and their products with the CPU's."""
     answers = [(name, answer) for name, expected, answer in answering(node) if expected.get("cuda")]
+    tried_on_gpus = all(environment["gpus_tried"] for environment in tried(node))
     if not answers:
         yield skipped("no environment with a CUDA build answered (see environments)")
     elif not node.gpus:
         yield skipped("no GPU")
     elif node.facts.get("simulated"):
         yield skipped("the GPUs are simulated")
+    elif not tried_on_gpus:
+        yield skipped("somebody uses the GPUs, or that cannot be told: no framework was tried on them")
     else:
         for name, answer in answers:
             yield from _on_gpus(name, answer, len(node.gpus))

@@ -24,7 +24,7 @@ ANSWER = {
 
 def environment(**answer: Any) -> dict[str, Any]:
     """Return an environment as the module environment_proof found it, on a node with one L40S."""
-    return {"name": "vision", "expected": EXPECTED, "answer": {**ANSWER, **answer}}
+    return {"name": "vision", "expected": EXPECTED, "gpus_tried": True, "answer": {**ANSWER, **answer}}
 
 
 def fault(name: str, check: str, remediation: str, says: str, severity: str = "fail", **answer: Any) -> Fault:

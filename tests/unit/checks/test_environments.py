@@ -5,7 +5,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.environments im
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 
 from . import nodes
-from .environment_faults import ANSWER, EXPECTED, environment
+from .environment_faults import EXPECTED, environment
 
 
 def found(facts, plan=None):
@@ -30,6 +30,14 @@ def test_without_a_gpu_the_rest_is_proven(facts):
     assert found(facts)["environment-gpus"] == ("skipped", "no GPU")
 
 
+def test_nothing_is_tried_on_gpus_in_use(facts):
+    facts["environments"] = [{**environment(gpus=[], gpu_failure="No CUDA GPUs are available"), "gpus_tried": False}]
+    assert found(facts)["environments"][0] == "ok"
+    severity, why = found(facts)["environment-gpus"]
+    assert severity == "skipped"
+    assert "somebody uses the GPUs" in why
+
+
 def test_simulated_gpus_compute_nothing(facts):
     facts["simulated"] = "simulated L40S"
     facts["environments"] = [environment(gpus=[], gpu_failure="RuntimeError: no driver")]
@@ -37,9 +45,7 @@ def test_simulated_gpus_compute_nothing(facts):
 
 
 def test_a_build_without_cuda_that_is_planned_is_right(facts):
-    facts["environments"] = [
-        {"name": "lean", "expected": {**EXPECTED, "cuda": None}, "answer": {**ANSWER, "cuda": None, "gpus": []}}
-    ]
+    facts["environments"] = [{**environment(cuda=None, gpus=[]), "expected": {**EXPECTED, "cuda": None}}]
     assert found(facts)["environments"][0] == "ok"
     assert found(facts)["environment-gpus"][0] == "skipped"
 
