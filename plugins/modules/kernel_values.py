@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kernel_values
 short_description: Set values of the running kernel, read them back, and restore what was there before
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Sets sysctls and a few other values of the running kernel. What shall hold after a boot, too, belongs into files.
   - Remembers what each value was before, and gives it back when the value is no longer in O(values).

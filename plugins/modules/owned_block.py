@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: owned_block
 short_description: Keep a block of lines at the end of a file whose other lines are not gpulab's
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Writes, replaces or removes one block, between two lines that say who wrote it. Every other line stays as it is.
   - A file that holds nothing but the block goes with it.
