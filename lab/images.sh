@@ -9,6 +9,10 @@ set -eu
 cd "$(dirname "$0")/.."
 export DOCKER_BUILDKIT=0  # the builder that every engine has
 
+# Two labs that start at once make an image once.
+exec 9>"${TMPDIR:-/tmp}/gpulab-images.lock"
+flock 9
+
 stands_in() { [ -e "lab/stand-ins/$1" ]; }
 bare() { if stands_in "$1"; then echo trixie; else echo "$1"; fi; }
 base() { case $1 in rocky9) echo bookworm ;; rocky10) echo trixie ;; *) echo "$1" ;; esac; }

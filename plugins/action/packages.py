@@ -14,7 +14,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
 
 UPDATE_TIMEOUT = 900
-UNDO_TIMEOUT = 900
+UNDO_TIMEOUT = 3600  # what is put back may build a kernel module
+KEEP_TIMEOUT = 1800
 # Refusals after which the transaction goes on, or is another one's: nothing may be undone.
 NOT_OURS_TO_UNDO = {"S003", "S004", "S007"}
 
@@ -35,6 +36,8 @@ class ActionModule(LongStepAction):
         if "transaction" not in seen:
             return {key: seen[key] for key in ("changed", "diff", "foreseen") if key in seen}
         transaction = seen["transaction"]
+        if transaction.get("keep"):
+            self._keep(transaction["keep"])
         outcome = self._run(transaction["argv"])
         if isinstance(outcome, Refusal) or outcome.rc != 0:
             return self._undo(outcome)
@@ -51,6 +54,12 @@ class ActionModule(LongStepAction):
                 raise
             return refusal
 
+    def _keep(self, script: str) -> None:
+        """Keep the packages as they are. Raises Refusal D020 where one of them cannot be had any more."""
+        outcome = self.run_step(LongStep(f"{self._name}-keep", ["sh", "-c", script], KEEP_TIMEOUT, ENVIRONMENT))
+        if outcome.rc != 0:
+            raise refuse("D020", line=outcome.tail[-1] if outcome.tail else "no output", log=outcome.log)
+
     def _undo(self, failed: Outcome | Refusal) -> dict[str, Any]:
         """Take off again what the transaction brought, and return the failed task's result."""
         found = self._ask_packages("diagnose")
@@ -58,12 +67,19 @@ class ActionModule(LongStepAction):
         if found["script"]:
             argv = ["sh", "-c", found["script"]]
             undo = self.run_step(LongStep(f"{self._name}-undo", argv, UNDO_TIMEOUT, ENVIRONMENT))
-            done = "are removed again" if undo.rc == 0 else f"could not be removed again, see {undo.log}"
-            why = replace(why, cause=f"{why.cause} The {len(found['undo'])} packages that it brought {done}.")
+            why = replace(why, cause=f"{why.cause} {self._told(found, undo)}")
         audit = self._ask_packages("audit")["audit"]
         if audit:
             why = replace(why, cause=f"{why.cause} What is inconsistent: {' '.join(audit.split())}")
         return {"failed": True, "msg": str(why), "refusal": asdict(why), "undone": found["undo"], "audit": audit}
+
+    def _told(self, found: dict[str, Any], undo: Outcome) -> str:
+        """Return what became of the packages, in one sentence."""
+        if "former" in self._args:
+            done = "are put back" if undo.rc == 0 else f"could not be put back, see {undo.log}"
+            return f"The packages as they were before {done}."
+        done = "are removed again" if undo.rc == 0 else f"could not be removed again, see {undo.log}"
+        return f"The {len(found['undo'])} packages that it brought {done}."
 
     def _wait_for_lock(self, holder: str | None) -> None:
         """Wait until nobody holds a lock of the package system. Raises Refusal H054 after lock_timeout."""

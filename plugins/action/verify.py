@@ -9,13 +9,16 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES, count, worst
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 
+SUBJECTS = [subject.__name__.rpartition(".")[2] for subject in runner.SUBJECTS]
 ARGUMENTS = {
     "level": {"type": "str", "choices": ["quick", "standard", "burn-in"], "default": "quick"},
+    "subjects": {"type": "list", "elements": "str", "choices": SUBJECTS, "default": []},
     "fail_on": {"type": "str", "choices": ["warn", "fail"], "default": "fail"},
     "expected_gpus": {"type": "int"},
     "mig": {"type": "bool", "default": False},
@@ -60,7 +63,7 @@ class ActionModule(ActionBase):
             "power_budget_watts": arguments["power_budget_watts"],
             "profile": arguments["profile"],
         }
-        results = judge(facts, known.get("gpulab_plan"), declared)
+        results = judge(facts, known.get("gpulab_plan"), declared, arguments["subjects"])
         return {**outcome(host, results, arguments["fail_on"]), "declared": declared}
 
 

@@ -81,10 +81,11 @@ class Apt(PackageHost):
         return package_plan.diff(plan, replace(todo, hold=(*todo.hold, *coming)), not_listed)
 
     def prepare(self) -> dict[str, Any]:
-        """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
+        """Check that the transaction can be done, record it, and return it: argv, diff, new, residual, keep.
 
-        Raises Refusal H049 and the like from the simulation, H050 (space), H051 and H056 (would remove, or change
-        what is on hold, more than asked).
+        keep is the shell script that keeps the former packages, empty where none are to be kept. Raises Refusal H049
+        and the like from the simulation, H050 (space), H051 and H056 (would remove, or change what is on hold, more
+        than asked).
         """
         todo, known, left = self.todo(), self.packages(), self._read_transaction()
         plan, _out, errors = self.simulate(todo)
@@ -101,11 +102,14 @@ class Apt(PackageHost):
         new = {name for name in plan.install if not apt.is_on_disk(known, name)}
         # What a former run brought and left broken, cut off before it could undo it.
         new.update(name for name in left["new"] if apt.is_on_disk(known, name) and not apt.is_installed(known, name))
+        if self._former:
+            self._former.add(plan, known)
         transaction = {
             "argv": self._install(todo),
             "diff": self.diff(plan, todo),
             "new": sorted(new),
             "residual": sorted(name for name in plan.install if name in known),
+            "keep": self._former.keep_script() if self._former else "",
         }
         return self._record_transaction(transaction)
 
@@ -123,11 +127,16 @@ class Apt(PackageHost):
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
-        """Return why the transaction failed, the packages to take off again, and the script that does it."""
+        """Return why the transaction failed, the packages to take off again, and the script that does it.
+
+        Where former packages are kept, the script puts them back.
+        """
         report = self._read_log()
         transaction = self._read_transaction()
         packages = self.packages()
         names = [name for name in transaction["new"] if apt.is_on_disk(packages, name)]
+        if self._former and not self._former.restored(packages):
+            return self._explain(report), names, self._former.restore_script(packages)
         if names and self._call(["dpkg", "--no-act", "--force-remove-reinstreq", "--remove", *names])[0] != 0:
             # Something installed before needs one of them by now: take off only what is broken.
             names = [name for name in names if packages[name].status != "installed"]
@@ -137,6 +146,8 @@ class Apt(PackageHost):
     def audit(self) -> str:
         """Close a failed transaction; return what dpkg finds inconsistent, empty when nothing is."""
         self._close_transaction()
+        if self._former and self._former.restored(self.packages()):
+            self._former.forget()
         return self._call(["dpkg", "--audit"])[1].strip()
 
     def _explain(self, report: str) -> Refusal:

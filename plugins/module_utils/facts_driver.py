@@ -9,6 +9,8 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import ROOT, FormerPackages
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
@@ -16,6 +18,7 @@ PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libn
 DPKG_FORMAT = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Maintainer}\\n"
 RPM_FORMAT = "ii \\t%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{VENDOR}\\n"
 LIBRARY = "libnvidia-ml.so.1"
+FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces
 UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
 INSTALLER_LOG = "/var/log/nvidia-installer.log"
 VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
@@ -95,6 +98,7 @@ class DriverQuery:
             "library": library_version(self._node.resolve(library)) if library else None,
             "library_path": library,
             "module_on_disk": module_on_disk,
+            "former": FormerPackages(FORMER, self._node.path(str(ROOT))).read().versions,
         }
 
     def _runfile(self) -> str | None:

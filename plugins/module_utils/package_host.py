@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
     from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Wishes
     from ansible_collections.gpulab.node.plugins.module_utils.steps import Call, Step
 
@@ -27,13 +28,23 @@ TRANSACTION = "transaction.json"
 class PackageHost:
     """A transaction by this node's package manager. call runs an argument list: (rc, output, errors)."""
 
-    def __init__(self, call: Call, step: Step, wishes: Wishes, *, recommends: bool, lock_timeout: int) -> None:
-        """Remember what is wanted and how to call the package manager; nothing is read yet."""
+    def __init__(  # noqa: PLR0913
+        self,
+        call: Call,
+        step: Step,
+        wishes: Wishes,
+        *,
+        recommends: bool,
+        lock_timeout: int,
+        former: FormerPackages | None = None,
+    ) -> None:
+        """Remember what is wanted, how to call the package manager, and where former packages are kept."""
         self._call = call
         self._step = step
         self._wishes = wishes
         self._recommends = recommends
         self._lock_timeout = lock_timeout
+        self._former = former
 
     def interrupted_transaction(self) -> dict[str, Any] | None:
         """Return the transaction of these wishes that a former run left running or unheard; None when there is none.

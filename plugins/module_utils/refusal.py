@@ -223,6 +223,26 @@ CODES = {
         "nvcc of CUDA {version} does not compile for compute capability {capabilities}: {error}",
         "Choose a CUDA that knows the GPU and the host compiler, or repair what the message names.",
     ),
+    # D020 to D023: another driver in place of one that works
+    "D020": (
+        "a package cannot be kept as it is, so there would be no way back: {line}",
+        "See {log} on the node; make its former version available, and run again. Nothing was changed.",
+    ),
+    "D021": (
+        "{host} is to change its driver ({change}), and its GPUs are {state} ({who})",
+        (
+            "Wait until they are idle and run again, or set nvidia_driver_change: wait; to change it all the same:"
+            " -e nvidia_driver_change_force={host}"
+        ),
+    ),
+    "D022": (
+        "the new driver of {host} did not prove itself, and the former one is back: {cause}",
+        "Read the findings above; keep the former driver by its version: nvidia_driver_version.",
+    ),
+    "D023": (
+        "the former packages {names} could not be put back",
+        "See {log} on the node; their files are in {directory}.",
+    ),
     "H020": (
         "{path} exists and gpulab did not write it",
         "Move what you need of it into your inventory, then move the file away.",

@@ -18,8 +18,8 @@ description:
   - Before anything changes, the transaction is simulated, and refused when it would not fit on the disk or would remove
     packages that O(absent) does not name.
   - Waits for the locks of the package system and names the process that holds them.
-  - When the transaction fails, the packages it has brought are taken off again. Packages that were installed before are
-    never removed.
+  - When the transaction fails, the packages it has brought are taken off again, and with O(former) those that it
+    changed are put back. Packages that were installed before are never removed.
 options:
   transaction:
     description: Name of the transaction, as the operator sees it. Letters, digits, V(.), V(_) and V(-).
@@ -53,6 +53,12 @@ options:
     type: list
     elements: str
     default: []
+  former:
+    description:
+      - Name under which the packages that the transaction changes or removes are kept on the node, as they were, with
+        those of earlier transactions of the same name.
+      - They are put back when the transaction fails, or later by M(gpulab.node.former_packages). APT only.
+    type: str
   recommends:
     description: Whether to install what the packages recommend, too.
     type: bool
@@ -165,6 +171,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.dnf_host import Dnf
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
 from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
@@ -228,7 +235,12 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     wishes = Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold", "retire")))
     step = Step(params["transaction"], module.run_command, running_boot())
     host = managers[0](
-        module.run_command, step, wishes, recommends=params["recommends"], lock_timeout=params["lock_timeout"]
+        module.run_command,
+        step,
+        wishes,
+        recommends=params["recommends"],
+        lock_timeout=params["lock_timeout"],
+        former=FormerPackages(params["former"]) if params["former"] else None,
     )
     if params["operation"] == "wait":
         return wait_for_lock(host)
@@ -256,6 +268,7 @@ def main() -> None:
             "hold": names,
             "unhold": names,
             "retire": names,
+            "former": {"type": "str"},
             "recommends": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},
             "cache_valid_time": {"type": "int", "default": 3600},

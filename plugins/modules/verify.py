@@ -24,6 +24,29 @@ options:
     type: str
     choices: [quick, standard, burn-in]
     default: quick
+  subjects:
+    description: Run only the checks about these; empty means all.
+    type: list
+    elements: str
+    choices:
+      - driver
+      - software
+      - libraries
+      - services
+      - containers
+      - environments
+      - kernel_log
+      - board
+      - memory
+      - thermal
+      - pcie
+      - links
+      - infiniband
+      - nccl
+      - host
+      - limits
+      - tuning
+    default: []
   fail_on:
     description: The least grave severity that fails the host.
     type: str

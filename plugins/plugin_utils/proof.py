@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 
@@ -32,13 +35,15 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     return {**facts, "measurements": known["gpulab_measurements"]} if measured else facts
 
 
-def judge(facts: dict[str, Any], plan: dict[str, Any] | None, declared: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the results of all checks as plain data.
+def judge(
+    facts: dict[str, Any], plan: dict[str, Any] | None, declared: dict[str, Any], subjects: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the results of all checks, or of those about the subjects, as plain data.
 
     declared is what Node takes, and "profile": values that replace those of every board's profile.
     """
     node = Node(Facts(facts), Facts(plan) if plan else None, catalog(declared.get("profile")), declared)
-    return [result.as_dict() for result in runner.verify(node)]
+    return [result.as_dict() for result in runner.verify(node, subjects)]
 
 
 def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Make a stand-in for NVIDIA's APT repositories: their layout, package names and signing, and next to nothing inside.
 
-    tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER...
+    tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER[:FAULT]...
 
+A FAULT spoils a driver: its module is uncompilable, or it is lossy and shows one GPU only, as simulated nodes can.
 The driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
 toolkits are those of cuda.py. Beside these are two packages that no node may take: a libc6 newer than any, and one that
 was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-agent.
@@ -44,8 +45,14 @@ BUILT_MODULE_NAME[0]="nvidia"
 DEST_MODULE_LOCATION[0]="/updates/dkms"
 AUTOINSTALL="yes"
 """
+# A driver that does not work on this machine, by the simulation's own means.
+LOSSY = {
+    "postinst": "#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate fault 'driver_count = 1'\n",
+    "prerm": "#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate heal\n",
+}
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 PERSISTENCED = {"files": {"/lib/systemd/system/nvidia-persistenced.service": UNIT}}
+LIBRARY = ("libnvidia-ml1", "libnvidia-compute")
 # The user space: name, dependencies, files
 DEBIAN: list[tuple[str, str, dict[str, dict[str, str]]]] = [
     ("nvidia-kernel-support", "", {}),
@@ -66,9 +73,16 @@ UBUNTU: list[tuple[str, str, dict[str, dict[str, str]]]] = [
 PINNING = "Package: libcuda1 libnvidia-* nvidia-*\nPin: version {version}-*\nPin-Priority: 1000\n"
 
 
-def driver(version: str, system: str) -> list[Package]:
-    """Return the packages of one driver version for a system, with the dependencies that matter to APT."""
+def driver(wish: str, system: str) -> list[Package]:
+    """Return the packages of one VERSION[:FAULT] for a system, with the dependencies that matter to APT."""
+    version, _colon, fault = wish.partition(":")
+    code = MODULE.format(version=version) + ("#error spoilt\n" if fault == "uncompilable" else "")
     full = f"{version}-1ubuntu1" if system.startswith("ubuntu") else f"{version}-1"
+    library = {
+        # The simulated NVML compares the name of this file with the loaded module's version.
+        "files": {f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{version}": "stand-in for NVIDIA's library\n"},
+        "scripts": LOSSY if fault == "lossy" else {},
+    }
 
     def package(name: str, needs: str = "", **parts: dict[str, str]) -> Package:
         depends = ", ".join(f"{need} (= {full})" if need != "dkms" else need for need in needs.split())
@@ -88,7 +102,7 @@ def driver(version: str, system: str) -> list[Package]:
             files={
                 f"{source}/dkms.conf": DKMS.format(version=version),
                 f"{source}/Makefile": "obj-m := nvidia.o\n",
-                f"{source}/nvidia.c": MODULE.format(version=version),
+                f"{source}/nvidia.c": code,
             },
             scripts={
                 "postinst": f'#!/bin/sh\nset -e\n/usr/lib/dkms/common.postinst nvidia {version} "" x86_64 "$2"\n',
@@ -98,10 +112,8 @@ def driver(version: str, system: str) -> list[Package]:
         package("nvidia-fabricmanager", files={"/lib/systemd/system/nvidia-fabricmanager.service": UNIT}),
         package("libnvidia-nscq"),
         *(
-            [
-                package(name, needs, **files)
-                for name, needs, files in (UBUNTU if system.startswith("ubuntu") else DEBIAN)
-            ]
+            package(name, needs, **(library if name in LIBRARY else parts))
+            for name, needs, parts in (UBUNTU if system.startswith("ubuntu") else DEBIAN)
         ),
     ]
 
@@ -122,7 +134,7 @@ def main() -> None:
     with signing_key("Stub of NVIDIA") as home:
         for system, key in KEYS.items():
             repository = root / "compute/cuda/repos" / system / "x86_64"
-            packages = [package for version in arguments.drivers for package in driver(version, system)]
+            packages = [package for wish in arguments.drivers for package in driver(wish, system)]
             packages += [*toolkits, altered, Package("libc6", "99.0-1", {})]
             index = write_packages(repository, ".", packages)
             write_release(repository, ORIGIN, {"Packages": index}, home)

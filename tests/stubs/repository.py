@@ -49,7 +49,8 @@ def write_release(directory: Path, origin: dict[str, str], indices: dict[str, by
 @contextmanager
 def signing_key(name: str) -> Iterator[str]:
     """Make a key on the spot; give the directory that has it, for as long as it is needed."""
-    with tempfile.TemporaryDirectory() as home:  # short enough for the agent's socket
+    # Short enough for the agent's socket; the agent takes that away itself, in the meantime.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         gpg(home, "--passphrase", "", "--quick-generate-key", f"{name} <stub@example.org>", "ed25519", "sign", "never")
         yield home
         subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], check=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     board,
@@ -40,6 +41,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 # What must hold before anything else comes first; a report shows its checks in this order.
 SUBJECTS = (
     driver,
@@ -69,9 +73,18 @@ def checks() -> list[Check]:
     return [check for subject in SUBJECTS for check in REGISTRY.values() if check.find.__module__ == subject.__name__]
 
 
-def verify(node: Node) -> list[Result]:
-    """Return the results of all checks, in the registry's order, each with its id, source and GPU."""
-    return [result for check in checks() for result in run(check, node)]
+def subject(check: Check) -> str:
+    """Return what a check is about: the last part of its module's name, such as driver or memory."""
+    return check.find.__module__.rpartition(".")[2]
+
+
+def verify(node: Node, subjects: Collection[str] = ()) -> list[Result]:
+    """Return the results of the checks, in the registry's order, each with its id, source and GPU.
+
+    subjects limits them to those about one of these; empty means all.
+    """
+    chosen = [check for check in checks() if not subjects or subject(check) in subjects]
+    return [result for check in chosen for result in run(check, node)]
 
 
 def run(check: Check, node: Node) -> list[Result]:

@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.kernel_module
     allowed_by_gpus,
     choose_kernel_modules,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.packages import package_format
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -29,7 +30,7 @@ def plan(case: Case) -> dict[str, Any]:
     source.check_secure_boot(case, origin)
     conflicting = conflicts.find(case, origin.name, branch, version) if origin.record else []
     held, why_held = _hold(case, origin, build_for)
-    return {
+    planned = {
         "source": origin.name,
         "branch": branch,
         "version": version if origin.exact(modules) else None,
@@ -42,6 +43,29 @@ def plan(case: Case) -> dict[str, Any]:
         "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
         "persistence": bool(case.gpus),
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
+    }
+    change = _change(case, planned)
+    if change and package_format(case) == "deb":
+        # Packs a former package again that no source has any more.
+        planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
+    return {**planned, "change": change}
+
+
+def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
+    """Return {from, to} where another driver takes the place of one that is there, or is about to; None elsewhere."""
+    driver = case.facts["driver"]
+    present = driver.get("module_on_disk") or driver.get("library")
+    if not present or not driver["packages"]:
+        return None
+    sources = sorted({package["source"] for package in driver["packages"]})
+    other_version = planned["version"] not in (None, present)
+    in_the_way = planned["conflicting_packages"] or planned.get("remove_packages")
+    if not (other_version or planned["source"] not in sources or in_the_way or driver.get("former")):
+        return None
+    version = planned["version"] or f"branch {planned['branch']}"
+    return {
+        "from": f"{present} ({' and '.join(sources)})",
+        "to": f"{version} ({planned['source']}, {planned['kernel_modules']} modules)",
     }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
-from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, subject, verify
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -54,6 +54,11 @@ def test_rates_of_a_simulated_gpu_are_judged_only_where_the_simulator_means_them
     (found,) = [r for r in results if r.id == "memory-bandwidth"]
     assert found.severity == severity
     assert declared or "simulated" in found.reason
+
+
+def test_checks_are_chosen_by_their_subject():
+    results = verify(nodes.node(SMALL), ["memory", "driver"])
+    assert {subject(check) for check in checks() if check.id in {r.id for r in results}} == {"memory", "driver"}
 
 
 def paths(facts, prefix=()):

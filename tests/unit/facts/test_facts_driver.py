@@ -66,7 +66,14 @@ def test_node_without_driver(tree):
         "library": None,
         "library_path": None,
         "module_on_disk": None,
+        "former": {},
     }
+
+
+def test_a_driver_that_was_replaced_is_kept_until_the_new_one_proved_itself(tree):
+    record = '{"versions": {"nvidia-driver": "1"}, "held": [], "new": []}'
+    tree.file("/var/lib/gpulab/former/nvidia-driver/packages.json", record)
+    assert DriverQuery(tree.node()).facts(None)["former"] == {"nvidia-driver": "1"}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import apt_host, package_host
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
 
@@ -72,7 +73,11 @@ def make(node, step, tmp_path, monkeypatch):
     monkeypatch.setattr(apt_host, "ARCHIVES", tmp_path)
     monkeypatch.setattr(apt_host, "BROUGHT", tmp_path / "packages.json")
     monkeypatch.setattr(apt_host, "STATES", tmp_path / "extended_states")
-    return lambda *present, **others: Apt(node, step, Wishes(present, **others), recommends=False, lock_timeout=1)
+
+    def make(*present, former=None, **others):
+        return Apt(node, step, Wishes(present, **others), recommends=False, lock_timeout=1, former=former)
+
+    return make
 
 
 @pytest.fixture
@@ -219,6 +224,42 @@ def test_an_undo_leaves_what_others_need_by_now(host, node, step):
     node.packages.update({"x": "half-configured", "lib": "installed"})
     node.no_act_rc = 1
     assert host.diagnose()[1] == ["x"]
+
+
+@pytest.fixture
+def former(tmp_path):
+    return FormerPackages("driver", tmp_path / "former")
+
+
+@pytest.fixture
+def change(make, node, former):
+    """Return the node's apt for a transaction that changes old and brings lib."""
+    node.packages["old"] = "installed"
+    node.simulation = "Inst old [1] (2 D [all])\nInst lib (2 D [all])\n"
+    return make("old=2", former=former)
+
+
+def test_what_changes_is_kept_before_it_does(change, former):
+    assert "download old=1" in change.prepare()["keep"]
+    assert former.read().versions == {"old": "1"}
+
+
+def test_a_failed_change_is_put_back(change, node, step):
+    start(change, step)
+    node.packages.update({"old": "half-configured", "lib": "installed"})
+    script = change.diagnose()[2]
+    assert "/old/*.deb" in script
+    assert "--remove lib\n" in script
+
+
+def test_what_is_put_back_is_let_go_and_what_is_not_stays(change, node, step, former):
+    start(change, step)
+    node.packages.update({"lib": "installed"})
+    change.audit()
+    assert former.read().versions
+    del node.packages["lib"]
+    change.audit()
+    assert not former.read().versions
 
 
 def test_a_failure_before_anything_was_unpacked_has_no_undo(host, step):

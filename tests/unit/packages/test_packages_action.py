@@ -5,7 +5,7 @@ from ansible_collections.gpulab.node.plugins.action import packages as action
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
-TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "after": "x 1\n"}}
+TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "after": "x 1\n"}, "keep": ""}
 TODO = {"changed": True, "todo": True, "update": None, "lock_holder": None}
 FAILURE = {"code": "H052", "cause": "a package's own script failed.", "remedy": "Read it."}
 BROUGHT = {"failure": FAILURE, "undo": ["x", "y"], "script": "dpkg --remove x y"}
@@ -66,6 +66,32 @@ def test_a_transaction_is_prepared_run_and_verified():
     assert result["diff"] == TRANSACTION["diff"]
     assert played.ran == [("driver", TRANSACTION["argv"])]
     assert played.asked == ["look", "prepare", "finish"]
+
+
+KEPT = {**TRANSACTION, "keep": "apt-get download x=0"}
+
+
+def test_what_is_to_be_replaced_is_kept_first():
+    played = Played({"look": TODO, "prepare": {"transaction": KEPT}})
+    played.carry_out({"present": ["x"], "former": "driver"})
+    assert played.ran == [("packages-keep", ["sh", "-c", KEPT["keep"]]), ("packages", KEPT["argv"])]
+
+
+def test_nothing_is_replaced_that_could_not_be_kept():
+    played = Played({"look": TODO, "prepare": {"transaction": KEPT}}, packages_keep=BAD)
+    with pytest.raises(Refusal) as refused:
+        played.carry_out({"present": ["x"], "former": "driver"})
+    assert refused.value.code == "D020"
+    assert played.names() == ["packages-keep"]
+
+
+def test_a_failed_change_is_put_back_and_says_so():
+    played = Played(
+        {"look": TODO, "prepare": {"transaction": KEPT}, "diagnose": BROUGHT, "audit": {"audit": ""}}, packages=BAD
+    )
+    result = played.carry_out({"present": ["x"], "former": "driver"})
+    assert played.names() == ["packages-keep", "packages", "packages-undo"]
+    assert "The packages as they were before are put back." in result["msg"]
 
 
 def test_stale_lists_are_refreshed_first():

@@ -293,6 +293,47 @@ def test_the_pinning_package_of_another_version_is_removed():
     assert plan(node)["driver"]["remove_packages"] == ["nvidia-driver-pinning-580.178.04"]
 
 
+def with_driver(version, package="libcuda1", source="nvidia", **driver):
+    """Return the facts of a node that has this driver."""
+    packages = [{"name": package, "version": f"{version}-1", "source": source}]
+    return {**facts(), "driver": {"packages": packages, "runfile": None, "module_on_disk": version, **driver}}
+
+
+CHANGES = {
+    "no driver": (facts(), {}, None),
+    "libraries without a module": (with_driver(None), {}, None),
+    "the planned one": (with_driver("595.91.07"), {}, None),
+    "another version": (
+        with_driver("580.178.04"),
+        {},
+        {"from": "580.178.04 (nvidia)", "to": "595.91.07 (nvidia, open modules)"},
+    ),
+    "another source": (
+        with_driver("595.91.07", source="distribution"),
+        {"nvidia_driver_remove_conflicting": True},
+        {"from": "595.91.07 (distribution)", "to": "595.91.07 (nvidia, open modules)"},
+    ),
+    "another flavour": (
+        with_driver("595.91.07", "nvidia-kernel-dkms"),
+        {},
+        {"from": "595.91.07 (nvidia)", "to": "595.91.07 (nvidia, open modules)"},
+    ),
+    "one that has not proved itself": (
+        with_driver("595.91.07", former={"libcuda1": "580.178.04-1"}),
+        {},
+        {"from": "595.91.07 (nvidia)", "to": "595.91.07 (nvidia, open modules)"},
+    ),
+    "the distribution decides within its branch": (with_driver("535.1", source="distribution"), ALLOWED, None),
+}
+
+
+@pytest.mark.parametrize(("node", "given", "change"), CHANGES.values(), ids=CHANGES)
+def test_another_drivers_place_is_taken_knowingly(node, given, change):
+    driver = plan(node, **given)["driver"]
+    assert driver["change"] == change
+    assert ("dpkg-repack" in driver["build_packages"]) is (change is not None)
+
+
 def test_a_repository_for_apt_names_what_comes_from_it():
     assert "nvidia-*" in plan(facts("debian-13"))["driver"]["repository"]["packages"]
     assert plan(facts("rhel-9"))["driver"]["repository"]["packages"] == []

@@ -46,7 +46,12 @@ def test_the_preview_asks_every_role_that_site_yml_applies():
     assert asked() == [role for role in applied if role != "gpulab.node.reboot"]
 
 
-DECISIONS = {("plan", "__plan_decision"), ("preflight", "__preflight_judgement")}  # which change nothing on a node
+DECISIONS = {  # which change nothing on a node
+    ("plan", "__plan_decision"),
+    ("preflight", "__preflight_judgement"),
+    ("nvidia_driver", "__nvidia_driver_reading"),
+    ("nvidia_driver", "__nvidia_driver_proof"),
+}
 
 
 def test_the_preview_reads_every_task_that_a_role_registers():

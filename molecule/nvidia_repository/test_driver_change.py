@@ -1,0 +1,149 @@
+"""Another driver in the place of one that works: it proves itself, or the former one is back; by site.yml."""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import testinfra
+
+PROJECT = os.environ["MOLECULE_PROJECT_DIRECTORY"]
+LAB = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+INVENTORIES = [str(LAB / "inventory"), str(LAB / "lab/inventory")]
+FIRST, BETTER, LOSSY, UNCOMPILABLE = "595.91.07", "595.95.01", "595.96.01", "595.97.01"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a node shows: packages of the driver with their versions, DKMS, the loaded driver, what is kept."""
+
+    packages: dict[str, str]
+    dkms: str
+    loaded: str
+    kept: str
+    holds: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of site.yml: its status and output, and the nodes by name as it left them."""
+
+    status: int
+    output: str
+    nodes: dict[str, Node]
+
+
+def look(host):
+    listing = host.check_output("dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' '*nvidia*' 'libcuda1'")
+    rows = [line.split(" ") for line in listing.splitlines()]
+    return Node(
+        packages={name: version for status, name, version in rows if status != "not-installed"},
+        dkms=host.check_output("dkms status"),
+        loaded=re.search(r" (\d+\.\d+\.\d+) ", host.file("/proc/driver/nvidia/version").content_string)[1],
+        kept=host.run("ls /var/lib/gpulab/former").stdout,
+        holds=host.check_output("apt-mark showhold"),
+    )
+
+
+def nodes():
+    found = testinfra.get_hosts(["ansible://gpu-nodes"], ansible_inventory=INVENTORIES[1], sudo=True)
+    return {host.backend.get_pytest_id().rpartition("/")[2]: host for host in found}
+
+
+def site(version, *options):
+    inventories = [f"--inventory={path}" for path in INVENTORIES]
+    command = ["ansible-playbook", *inventories, "site.yml", "-l", "gpu-nodes", f"-envidia_driver_version={version}"]
+    # The story ends where it begins: the other tests of this scenario find the first version.
+    done = subprocess.run([*command, *options], cwd=PROJECT, check=False, capture_output=True, text=True)
+    return Run(done.returncode, done.stdout, {name: look(host) for name, host in nodes().items()})
+
+
+def everywhere(command):
+    for host in nodes().values():
+        host.check_output(command)
+
+
+def hide(version, *, back=False):
+    """Take a version out of the repository, as vendors do, or put it back."""
+    for path in (LAB / "lab/repository").rglob(f"*_{version}-1_amd64.deb{'.hidden' if back else ''}"):
+        path.rename(path.with_suffix("") if back else f"{path}.hidden")
+
+
+@pytest.fixture(scope="session")
+def story():
+    """Return the runs by name, in the order in which they happen."""
+    runs = {"first": site(FIRST)}
+    everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
+    runs["busy"] = site(BETTER)
+    everywhere("gpulab-simulate heal")
+    runs["check"] = site(BETTER, "--check")
+    runs["better"] = site(BETTER)
+    runs["again"] = site(BETTER)
+    runs["lossy"] = site(LOSSY)
+    hide(BETTER)
+    runs["uncompilable"] = site(UNCOMPILABLE)
+    hide(BETTER, back=True)
+    runs["back"] = site(FIRST)
+    return runs
+
+
+@pytest.fixture
+def name(host):
+    return host.backend.get_pytest_id().rpartition("/")[2]
+
+
+@pytest.fixture
+def seen(story, name):
+    """Return a function from a run's name to what it left on this node."""
+    return lambda run: story[run].nodes[name]
+
+
+def versions(node):
+    return {version.removesuffix("-1") for package, version in node.packages.items() if "pinning" not in package}
+
+
+def pins(node):
+    return [package for package in node.packages if "pinning" in package]
+
+
+def test_a_node_in_use_keeps_its_driver(story, seen):
+    assert story["busy"].status == 2
+    assert "GPULAB-D021" in story["busy"].output
+    assert seen("busy") == seen("first")
+
+
+def test_check_mode_changes_nothing(story, seen):
+    assert story["check"].status == 0
+    assert seen("check") == seen("first")
+
+
+def test_a_driver_that_proves_itself_stays(story, seen):
+    assert story["better"].status == 0
+    assert versions(seen("better")) == {BETTER}
+    assert pins(seen("better")) == [f"nvidia-driver-pinning-{BETTER}"]
+    assert (seen("better").loaded, seen("better").kept) == (BETTER, "")
+
+
+def test_a_second_run_changes_nothing(story, seen):
+    assert story["again"].output.count("changed=0") == len(story["again"].nodes)
+    assert seen("again") == seen("better")
+
+
+def test_a_driver_that_does_not_is_rolled_back(story, seen):
+    assert story["lossy"].status == 2
+    assert "GPULAB-D022" in story["lossy"].output
+    assert seen("lossy") == seen("better")
+
+
+def test_a_driver_that_does_not_build_is_rolled_back_without_any_package_source(story, seen):
+    assert story["uncompilable"].status == 2
+    assert "GPULAB-D001" in story["uncompilable"].output
+    assert "The packages as they were before are put back." in " ".join(story["uncompilable"].output.split())
+    assert seen("uncompilable") == seen("better")
+
+
+def test_a_downgrade_is_a_change_like_any_other(story, seen):
+    assert story["back"].status == 0
+    assert seen("back") == seen("first")

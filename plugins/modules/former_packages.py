@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's half of putting former packages back: say what is kept, judge, forget. A long step does it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: former_packages
+short_description: Put back the packages that a change replaced, or let them go
+version_added: 0.1.0
+author: The gpulab founders (@gpulab)
+description:
+  - Looks after the packages that M(gpulab.node.packages) keeps under the name O(gpulab.node.packages#module:former).
+  - They are put back in one transaction, at their former versions and from their own files, with no source asked.
+    What the change brought is removed, and what was on hold is again.
+options:
+  name:
+    description: The name under which they are kept.
+    type: str
+    required: true
+  state:
+    description:
+      - V(kept) only says what is kept.
+      - V(confirmed) lets them go, as the change proved itself.
+      - V(restored) puts them back.
+    type: str
+    choices: [kept, confirmed, restored]
+    default: kept
+  timeout:
+    description: Seconds after which putting them back is stopped. It may build kernel modules.
+    type: int
+    default: 3600
+  operation:
+    description: What the action plugin asks of the node. Leave it out.
+    type: str
+    choices: [look, judge]
+    default: look
+attributes:
+  check_mode:
+    description: Nothing is changed; what would be is told.
+    support: full
+  diff_mode:
+    description: One package a line.
+    support: full
+requirements:
+  - dpkg
+  - systemd as the first process of the node
+  - root
+"""
+
+EXAMPLES = r"""
+- name: Change the driver, with a way back
+  gpulab.node.packages:
+    transaction: driver
+    present: ["nvidia-open=595.91.07*"]
+    former: driver
+
+- name: Let the former driver go
+  gpulab.node.former_packages:
+    name: driver
+    state: confirmed
+"""
+
+RETURN = r"""
+versions:
+  description: The former version of each package that is kept.
+  returned: always
+  type: dict
+  sample: {nvidia-driver: 535.261.03-1}
+new:
+  description: The packages that were not there before.
+  returned: always
+  type: list
+  elements: str
+diff:
+  description: The packages that are put back, or let go, one a line.
+  returned: on change
+  type: dict
+refusal:
+  description: Code, cause and remedy.
+  returned: on failure
+  type: dict
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import apt
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import Former, FormerPackages
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
+
+
+def look(kept: FormerPackages, packages: dict[str, apt.Package], params: dict[str, Any]) -> dict[str, Any]:
+    """Say what is kept and, in the state restored, what puts it back."""
+    former = kept.read()
+    changed = former != Former() and params["state"] != "kept"
+    result = {"changed": changed, "versions": former.versions, "new": list(former.new)}
+    if changed:
+        result["diff"] = diff(former, packages, params["state"])
+    if changed and params["state"] == "restored":
+        result["script"] = kept.restore_script(packages)
+    return result
+
+
+def diff(former: Former, packages: dict[str, apt.Package], state: str) -> dict[str, str]:
+    """Return the packages before and after, for people; those that are let go leave the directory of what is kept."""
+    kept = {name: f"{name} {version}" for name, version in former.versions.items()}
+    there = {*former.versions, *former.new}
+    now = {name: f"{name} {packages[name].version}" for name in there if apt.is_on_disk(packages, name)}
+    before, after = (now, kept) if state == "restored" else (kept, {})
+    label = "packages" if state == "restored" else "former packages"
+    sides = {
+        side: "".join(f"{line}\n" for _name, line in sorted(lines.items()))
+        for side, lines in (("before", before), ("after", after))
+    }
+    return {"before_header": label, "after_header": label, **sides}
+
+
+def judge(kept: FormerPackages, packages: dict[str, apt.Package], step: Step) -> None:
+    """Forget what is kept if all is as it was. Raises Refusal D023 where it is not."""
+    if kept.restored(packages):
+        kept.forget()
+        return
+    former = kept.read()
+    missing = [name for name, version in former.versions.items() if not apt.is_installed(packages, f"{name}={version}")]
+    left = [name for name in former.new if apt.is_on_disk(packages, name)]
+    raise refuse("D023", names=", ".join([*missing, *left]), log=step.log, directory=kept.directory)
+
+
+def operate(module: AnsibleModule) -> dict[str, Any]:
+    """Carry out the wanted operation; raises Refusal."""
+    params = module.params
+    kept = FormerPackages(params["name"])
+    if kept.read() == Former():
+        return {"changed": False, "versions": {}, "new": []}
+    packages = apt.parse_packages(module.run_command(list(apt.QUERY))[1])
+    if params["operation"] == "judge":
+        judge(kept, packages, Step(f"{params['name']}-restore", module.run_command, running_boot()))
+        return {"changed": True}
+    result = look(kept, packages, params)
+    if params["state"] == "confirmed" and not module.check_mode:
+        kept.forget()
+    return result
+
+
+def main() -> None:
+    """Parse, operate, report."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["kept", "confirmed", "restored"], "default": "kept"},
+            "timeout": {"type": "int", "default": 3600},
+            "operation": {"type": "str", "choices": ["look", "judge"], "default": "look"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = operate(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
