@@ -19,7 +19,8 @@ class ActionModule(LongStepAction):
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Bring the former packages into the wanted state. Raises Refusal D023."""
         seen = self.call_module("former_packages", args)
-        result = {key: seen[key] for key in ("changed", "versions", "new", "diff") if key in seen}
+        told = ("changed", "versions", "new", "diff")
+        result: dict[str, Any] = {key: seen[key] for key in told if key in seen}
         if "script" not in seen or self._task.check_mode:
             return result
         argv = ["sh", "-c", seen["script"]]

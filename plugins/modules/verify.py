@@ -31,6 +31,7 @@ options:
     choices:
       - driver
       - software
+      - cuda
       - libraries
       - services
       - containers
@@ -46,6 +47,7 @@ options:
       - host
       - limits
       - tuning
+      - measurements
     default: []
   fail_on:
     description: The least grave severity that fails the host.
