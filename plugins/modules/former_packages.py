@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: former_packages
 short_description: Put back the packages that a change replaced, or let them go
-version_added: 0.1.0
+version_added: 0.2.0
 author: The gpulab founders (@gpulab)
 description:
   - Looks after the packages that M(gpulab.node.packages) keeps under the name O(gpulab.node.packages#module:former).
