@@ -210,10 +210,6 @@ CODES = {
         "Install linux-headers-{kernel} or kernel-devel-{kernel}; if no server has it, boot a newer kernel first.",
     ),
     "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
-    "D010": (
-        "the plan takes {what} from {source} on {system}, and this version carries out APT plans only",
-        "Use Debian or Ubuntu, and no .run file (nvidia_driver_source). Nothing was changed.",
-    ),
     "D011": (
         "the plan takes the driver from {url}, and this version does not install .run files",
         "Set nvidia_driver_source to nvidia or distribution. Nothing was changed.",
@@ -388,6 +384,10 @@ CODES = {
         "Set cuda_source: nvidia, or leave {library}_version out: frameworks bring their own.",
     ),
     "P041": ("{system} itself has no CUDA toolkit that gpulab knows", "Set cuda_source: nvidia."),
+    "P042": (
+        "{what} is wished for on {system}, and this version installs it by APT only",
+        "Use Debian or Ubuntu, or wish for none of it there. Nothing was changed.",
+    ),
     # P050 to P059: the host around the GPUs
     "P050": (
         "tuning_overrides has {name}, which gpulab does not tune",

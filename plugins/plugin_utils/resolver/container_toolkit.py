@@ -55,6 +55,10 @@ def plan(case: Case) -> dict[str, Any]:
     wished = case.wishes["container_toolkit_engines"]
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
     engines = found if wished is None else list(wished)
+    if case.platform["family"] != "debian":
+        if wished:
+            raise refuse("P042", what="the container toolkit", system=case.platform["name"])
+        return {**nothing, "because": ["gpulab installs the container toolkit by APT only, and none is wished for."]}
     if not engines:
         return {**nothing, "because": ["No container engine is wished for or found: no container toolkit."]}
     versions, missing, why_engines = _engines(case, engines)
@@ -124,10 +128,8 @@ def _distribution(case: Case, engine: str) -> dict[str, Any] | None:
     return record
 
 
-def _vendor(case: Case) -> dict[str, Any] | None:
-    """Return {version, packages, repository} of docker.com's Docker; None on systems that take no APT packages."""
-    if case.platform["family"] != "debian":
-        return None
+def _vendor(case: Case) -> dict[str, Any]:
+    """Return {version, packages, repository} of docker.com's Docker."""
     record = case.catalog.container_toolkit["docker_vendor"]
     distribution = case.platform["distribution"]
     repository = {

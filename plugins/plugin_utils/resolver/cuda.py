@@ -30,6 +30,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """
     own = case.wishes["cuda_source"] == "distribution"
     versions, because = _versions(case, driver)
+    if versions and case.platform["family"] != "debian":
+        raise refuse("P042", what=f"CUDA {', '.join(versions)}", system=case.platform["name"])
     for version in versions:
         _check(case, driver, version)
     if versions and own and driver["source"] != "distribution":
@@ -74,6 +76,8 @@ def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]
 
 
 def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
+    if case.platform["family"] != "debian":
+        return [], ["gpulab installs toolkits by APT only, and none is wished for: frameworks bring their own CUDA."]
     if driver["source"] == "distribution":
         return [], ["The driver is the distribution's and no toolkit is wished for: frameworks bring their own CUDA."]
     level = case.catalog.branches[driver["branch"]]["cuda"]

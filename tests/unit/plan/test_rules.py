@@ -453,9 +453,13 @@ def test_libraries_are_tied_to_the_default_toolkit():
     assert libraries["nccl"]["packages"] == ["libnccl2=2.27.5-1+cuda12.9", "libnccl-dev=2.27.5-1+cuda12.9"]
     assert libraries["cudnn"]["packages"] == ["libcudnn9-cuda-12=9.10.2*", "libcudnn9-dev-cuda-12=9.10.2*"]
     assert libraries["tensorrt"]["packages"] == ["libnvinfer10=10.16.1*+cuda12.*"]
-    assert (
-        plan(facts("rhel-9"), nccl_version="2.32.3")["libraries"]["nccl"]["packages"][0] == "libnccl=2.32.3-1+cuda13.2"
-    )
+
+
+def test_what_is_installed_by_apt_only_is_not_planned_elsewhere_unasked():
+    node = facts("rhel-9")
+    node["engines"]["docker"] = "28.2.2"
+    planned = plan(node)
+    assert (planned["cuda"]["toolkits"], planned["container_toolkit"]["engines"]) == ([], [])
 
 
 def test_container_toolkit_for_the_engines_found():
@@ -526,7 +530,7 @@ def test_a_docker_that_is_there_stays_whatever_the_source():
 
 def test_an_engine_nobody_has_packages_for_is_said():
     given = {"container_toolkit_engines": ["docker"]}
-    planned = plan(facts("rhel-9"), **given)
+    planned = plan(facts("ubuntu-24.04"), **given)
     assert planned["container_toolkit"]["engine_packages"] == []
     assert "Docker is not on the node" in planned["warnings"][-1]
 
@@ -797,6 +801,8 @@ REFUSALS = {
         "P040",
         "cudnn_version",
     ),
+    "CUDA on red hat": (facts("rhel-9"), {"cuda_toolkits": ["13.0"]}, "P042", "CUDA 13.0"),
+    "containers on red hat": (facts("rhel-9"), {"container_toolkit_engines": ["docker"]}, "P042", "container toolkit"),
     "no CUDA of red hat": (facts("rhel-9"), {"cuda_source": "distribution"}, "P041", "cuda_source: nvidia"),
     "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),
     "library without toolkit": (facts(), {"cuda_toolkits": [], "nccl_version": "2.27.5"}, "P027", "nccl 2.27.5"),
