@@ -179,12 +179,15 @@ def test_level_standard_loads_the_gpus_and_reports(play, monkeypatch, tmp_path):
     libraries = build(tmp_path / "simulated")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
     monkeypatch.setenv("GPULAB_SIMULATION", str(ROOT / "tests/sim/models/t4.conf"))
-    _status, output, report = play(
-        {"here": LOCAL}, verify_level="standard", verify_mounts=[{"path": str(ROOT / "docs"), "most_ms": 0}]
-    )
+    for _attempt in range(5):  # GPUs in use are left alone, and this machine's labs use simulated ones now and then
+        _status, output, report = play(
+            {"here": LOCAL}, verify_level="standard", verify_mounts=[{"path": str(ROOT / "docs"), "most_ms": 0}]
+        )
+        found = {result["id"]: result for result in report["hosts"][0]["results"]}
+        if "may use any GPU" not in (found["cuda-smoke"]["reason"] or ""):
+            break
     assert "simulated GPU" in report["hosts"][0]["simulated"]
-    found = {result["id"]: result for result in report["hosts"][0]["results"]}
-    assert found["cuda-smoke"]["severity"] == "ok"
+    assert found["cuda-smoke"]["severity"] == "ok", found["cuda-smoke"]
     assert "simulated" in found["memory-bandwidth"]["reason"]
     assert "verify_python" in found["matmul-rate"]["reason"]
     assert "fail dataset-mounts" in output
