@@ -26,13 +26,13 @@ def play(host):
         done = subprocess.run(
             [*argv, *inventories, *arguments, ROOT / "molecule/resources/converge.yml"],
             cwd=ROOT,
-            env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_NOCOLOR": "1"},
+            env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_FORCE_COLOR": "0"},
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-        return int(re.search(r" changed=(\d+)", done.stdout)[1])
+        return int(re.search(r"changed=(\d+)", done.stdout)[1])
 
     return run
 
