@@ -89,4 +89,4 @@ def row(action: str, package: Any, before: str) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps(solve(json.loads(sys.argv[1]))))  # noqa: T201 - the answer
+    sys.stdout.write(json.dumps(solve(json.loads(sys.argv[1]))) + "\n")

@@ -1,15 +1,19 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvcc is asked to compile and link, and what it made of it. No I/O happens here, and no GPU is touched."""
+"""What nvcc is asked to compile and link, and what it made of it. No GPU is touched."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 # Headers of the host's C++ and C libraries come in, for it is there that an nvcc and a system do not fit together.
 PROGRAM = """\
@@ -57,3 +61,28 @@ def first_error(report: str) -> str:
     match = _ERROR.search(report)
     lines = report.strip().splitlines()
     return match.group().strip() if match else (lines[-1].strip() if lines else "it said nothing")
+
+
+def run(argv: list[str], directory: Path, log: Path, timeout: int) -> str | None:
+    """Run a command with its output in a file; return what went wrong."""
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"{argv[0]} cannot be run: {error.strerror}"
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # nvcc and the compilers that it started
+            process.wait()
+            return f"it did not end within {timeout} s"
+    return first_error(log.read_text(encoding="utf-8", errors="replace")) if status else None

@@ -246,9 +246,7 @@ class Venvs:
         beside.uv = self.uv
         (scratch / wanted.name).mkdir()
         _write(scratch / wanted.name / venv.LOCK, files.read(self.directory / wanted.name / venv.LOCK))
-        argv = beside.lock(wanted)
-        assert argv  # noqa: S101 - there is no lock given
-        rc, _out, errors = call(argv)
+        rc, _out, errors = call(beside.lock(wanted) or [])  # no lock is given, so there is one to make
         if rc != 0:
             raise venv.classify(errors, wanted.name, "its message")
         return venv.locked(files.read(scratch / ".work" / wanted.name / "lock"))

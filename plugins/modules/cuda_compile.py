@@ -67,9 +67,6 @@ ansible_facts:
         - {version: "12.4", prefix: /usr, compute_capabilities: ["8.0"], seconds: 2.6, problem: null}
 """
 
-import os
-import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -89,7 +86,7 @@ def compile_with(
         toolkit["prefix"], toolkit.get("host_compiler"), compute_capabilities, str(source), str(program)
     )
     started = time.monotonic()
-    problem = run(argv, directory, log, timeout)
+    problem = nvcc.run(argv, directory, log, timeout)
     if problem is None and not program.is_file():
         problem = "nvcc ended well and left no program"
     return {
@@ -99,31 +96,6 @@ def compile_with(
         "seconds": round(time.monotonic() - started, 1),
         "problem": problem,
     }
-
-
-def run(argv: list[str], directory: Path, log: Path, timeout: int) -> str | None:
-    """Run a command with its output in a file; return what went wrong."""
-    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
-    with log.open("wb") as output:
-        try:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=directory,
-                env=environment,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return f"{argv[0]} cannot be run: {error.strerror}"
-        try:
-            status = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # nvcc and the compilers that it started
-            process.wait()
-            return f"it did not end within {timeout} s"
-    return nvcc.first_error(log.read_text(encoding="utf-8", errors="replace")) if status else None
 
 
 def main() -> None:

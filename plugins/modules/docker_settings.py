@@ -102,7 +102,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 RECORD = Path("/var/lib/gpulab/docker-settings.json")
 UNITS = ("docker.socket", "docker.service")
 SECONDS = 120  # for systemctl
-TRIES, PAUSE = 20, 0.5  # for an answer after that, seconds between them
+TRIES = 20  # for an answer after that
+PAUSE = 0.5  # seconds between them
 UNKNOWN = {"name": "unknown, as Docker does not answer", "gpu": True}
 
 

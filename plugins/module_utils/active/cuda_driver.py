@@ -66,7 +66,7 @@ class Cuda:
     def _name(self, code: int) -> str:
         name = c_char_p()
         self._library.cuGetErrorName(c_int(code), byref(name))
-        return name.value.decode() if name.value else f"CUDA error {code}"
+        return (name.value or f"CUDA error {code}".encode()).decode()
 
 
 class Gpu:

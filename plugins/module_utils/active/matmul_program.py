@@ -114,7 +114,8 @@ def burn(torch: Any, seconds: float) -> None:
 
 def say(**values: Any) -> None:
     """Print one line of results."""
-    print(json.dumps(values), flush=True)  # noqa: T201 - a program's output
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -122,7 +123,8 @@ def main() -> None:
     import torch  # noqa: PLC0415 - only the interpreter that runs this program has it
 
     if not torch.cuda.is_available():
-        sys.exit(f"PyTorch {torch.__version__} (CUDA {torch.version.cuda}) sees no GPU")
+        sys.stderr.write(f"PyTorch {torch.__version__} (CUDA {torch.version.cuda}) sees no GPU\n")
+        raise SystemExit(1)
     torch.manual_seed(0)
     if len(sys.argv) > 1:
         burn(torch, float(sys.argv[1]))

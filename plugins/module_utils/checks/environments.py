@@ -135,7 +135,7 @@ def _runs(kernels: list[str], compute_capability: str) -> bool:
     """Tell whether kernels such as sm_86 (of this major version, no newer), or PTX such as compute_90, run."""
     major, minor = map(int, compute_capability.split("."))
     for kernel in kernels:
-        kind, _, number = kernel.partition("_")
+        kind, _underscore, number = kernel.partition("_")
         digits = number.rstrip("af")
         known = (int(digits[:-1]), int(digits[-1]))
         if known <= (major, minor) and (kind == "compute" or known[0] == major):
