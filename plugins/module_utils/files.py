@@ -23,3 +23,18 @@ def replace(module: Any, path: Path, text: str, mode: int = 0o644) -> None:
         file.write(text)
     Path(draft).chmod(mode)
     module.atomic_move(draft, str(path))
+
+
+def put(module: Any, path: Path, text: str | None, mode: int = 0o644) -> None:
+    """Let the file at path hold the text, its directory made where it is missing; None means no file."""
+    if text is None:
+        if path.exists():
+            path.unlink()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(module, path, text, mode)
+
+
+def diff(path: str, before: str | None, after: str | None) -> dict[str, str]:
+    """Return how a file changes, as Ansible shows it; None, like empty, means no file."""
+    return {"before_header": path, "after_header": path, "before": before or "", "after": after or ""}

@@ -84,15 +84,8 @@ def main() -> None:
 
     changed = before != after
     if changed and not module.check_mode:
-        if after:
-            files.replace(module, path, after)
-        else:
-            path.unlink()
-    module.exit_json(
-        changed=changed,
-        path=str(path),
-        diff={"before_header": str(path), "after_header": str(path), "before": before, "after": after},
-    )
+        files.put(module, path, after or None)
+    module.exit_json(changed=changed, path=str(path), diff=files.diff(str(path), before, after))
 
 
 if __name__ == "__main__":

@@ -150,19 +150,12 @@ def main() -> None:
     changed = [path for path in owned if before[path] != after[path]]
     if not module.check_mode:
         for path in changed:
-            if after[path]:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                files.replace(module, Path(path), after[path])
-            else:
-                Path(path).unlink()
+            files.put(module, Path(path), after[path] or None)
     module.exit_json(
         changed=bool(changed),
         paths=changed,
         declared_in=declared_in,
-        diff=[
-            {"before_header": path, "after_header": path, "before": before[path], "after": after[path]}
-            for path in changed
-        ],
+        diff=[files.diff(path, before[path], after[path]) for path in changed],
     )
 
 

@@ -125,11 +125,7 @@ def main() -> None:
     )
     if not module.check_mode:
         for path in changed:
-            if after[path]:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                files.replace(module, Path(path), after[path])
-            else:
-                Path(path).unlink()
+            files.put(module, Path(path), after[path] or None)
         if present and not trusted:
             module.run_command(["rpm", "--import", repository.key_path], check_rc=True)
         if trusted and not present:
@@ -137,10 +133,7 @@ def main() -> None:
     module.exit_json(
         changed=bool(changed) or bool(trusted) != present,
         paths=changed,
-        diff=[
-            {"before_header": path, "after_header": path, "before": before[path], "after": after[path]}
-            for path in changed
-        ],
+        diff=[files.diff(path, before[path], after[path]) for path in changed],
     )
 
 

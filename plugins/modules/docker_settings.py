@@ -164,26 +164,16 @@ def apply(module: AnsibleModule, docker: Docker, plan: Plan, action: str, before
     if plan.record == record and not action:
         return
     file = Path(PATH).resolve()
-    keep(module, RECORD, docker_settings.record_text(plan.record), 0o600)
+    files.put(module, RECORD, docker_settings.record_text(plan.record), 0o600)
     if plan.changes:
-        keep(module, file, plan.text)
+        files.put(module, file, plan.text)
     why = docker.take_over(action, plan)
     if why:
-        keep(module, file, text)
-        keep(module, RECORD, docker_settings.record_text(record), 0o600)
+        files.put(module, file, text)
+        files.put(module, RECORD, docker_settings.record_text(record), 0o600)
         state = "runs with them" if docker.revive() else "does not come up with those either"
         raise refuse("H115", detail=why.rstrip("."), state=state)
-    keep(module, RECORD, docker_settings.record_text(replace(plan.record, pending="")), 0o600)
-
-
-def keep(module: AnsibleModule, path: Path, text: str | None, mode: int = 0o644) -> None:
-    """Let the file hold the text; None means no file."""
-    if text is None:
-        if path.exists():
-            path.unlink()
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(module, path, text, mode)
+    files.put(module, RECORD, docker_settings.record_text(replace(plan.record, pending="")), 0o600)
 
 
 class Docker:

@@ -67,22 +67,11 @@ def main() -> None:
     before = files.read(path) if path.is_file() else None
     after = owned_block.merged(before, module.params["content"], module.params["owner"])
     if before != after and not module.check_mode:
-        if after is None:
-            path.unlink()
-        else:
-            mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.replace(module, path, after, mode)
+        mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
+        files.put(module, path, after, mode)
     module.exit_json(
         changed=before != after,
-        diff=[
-            {
-                "before_header": str(path),
-                "after_header": str(path),
-                "before": before or "",
-                "after": after or "",
-            }
-        ],
+        diff=[files.diff(str(path), before, after)],
     )
 
 

@@ -82,23 +82,11 @@ def main() -> None:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     if not module.check_mode:
         for step in steps:
-            if step.after is None:
-                Path(step.path).unlink()
-            else:
-                Path(step.path).parent.mkdir(parents=True, exist_ok=True)
-                files.replace(module, Path(step.path), step.after)
+            files.put(module, Path(step.path), step.after)
     module.exit_json(
         changed=bool(steps),
         paths=[step.path for step in steps],
-        diff=[
-            {
-                "before_header": step.path,
-                "after_header": step.path,
-                "before": step.before or "",
-                "after": step.after or "",
-            }
-            for step in steps
-        ],
+        diff=[files.diff(step.path, step.before, step.after) for step in steps],
     )
 
 
