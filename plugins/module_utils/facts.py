@@ -52,11 +52,10 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     initramfs_query = facts_initramfs.InitramfsQuery(node, kernels_query.next_boot or "")
     filesystems_query = facts_host.FilesystemsQuery(node, SECONDS)
     driver_query = facts_driver.DriverQuery(node)
-    limits_query = facts_limits.LimitsQuery(node)
+    limit_texts = facts_limits.LimitTexts(node)
     engines_query = facts_host.EnginesQuery(node)
     services_query = facts_services.ServicesQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
-    tuning_query = facts_tuning.TuningQuery(node)
     mok_query = facts_system.MokQuery(node, system["secure_boot"])
 
     pci, simulated = facts_pci.read(node)
@@ -85,9 +84,9 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "infiniband": facts_infiniband.read(node),
         "nccl": facts_nccl.read(node),
         "nccl_own": facts_nccl.read_own(node),
-        "limits": limits_query.facts(),
+        "limits": facts_limits.read(node, limit_texts),
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),
-        "tuning": tuning_query.facts(),
+        "tuning": facts_tuning.read(node, limit_texts),
     }
     return {**facts, "reboot": reboot(facts)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ Limit = Union[int, str, None]  # bytes or files, "unlimited", None where nobody 
 PAM_FILES = "/etc/security/limits.d"
 PAM_FILE = "/etc/security/limits.conf"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a place to measure, nothing is written
+LIMITS = ("memlock", "nofile", "stack")
 # Programs live with the soft limit of locked memory, and raise that of open files to the hard one by themselves.
 SYSTEMD = {"memlock": "DefaultLimitMEMLOCKSoft", "nofile": "DefaultLimitNOFILE"}
 PAM_TYPES = {"memlock": ("soft", "-"), "nofile": ("hard", "-")}
@@ -48,31 +50,43 @@ def systemd_limits(text: str) -> dict[str, Limit]:
     return {name: limit(fields.get(key, "")) for name, key in SYSTEMD.items()}
 
 
-class LimitsQuery:
-    """The facts ``limits``; systemd answers beside the caller's other work."""
+class LimitTexts:
+    """What systemd and the files of limits.conf(5) say of LIMITS; systemd answers beside the caller's other work."""
 
     def __init__(self, node: Node) -> None:
         """Ask systemd for the defaults of services, which sessions inherit."""
         self._node = node
-        self._job = node.start(["systemctl", "show", "--property=" + ",".join(SYSTEMD.values())])
+        names = [f"DefaultLimit{limit.upper()}{soft}" for limit in LIMITS for soft in ("", "Soft")]
+        self._job = node.start(["systemctl", "show", f"--property={','.join(names)}"])
 
-    def facts(self) -> dict[str, Any]:
-        """Return {"services", "sessions", "shared_memory_mib"}.
+    @cached_property
+    def systemd(self) -> str:
+        """What ``systemctl show`` printed; empty where there is no systemd."""
+        return self._job.output() or ""
 
-        services and sessions are {"memlock": bytes, "nofile": files}; sessions are those of users other than root.
-        """
-        node = self._node
-        services = systemd_limits(self._job.output() or "")
-        files = [PAM_FILE, *(f"{PAM_FILES}/{name}" for name in node.names(PAM_FILES) if name.endswith(".conf"))]
-        return {
-            "services": services,
-            "sessions": {**services, **pam_limits("\n".join(node.text(file) for file in files))},
-            "shared_memory_mib": self._shared_memory(),
-        }
+    @cached_property
+    def pam(self) -> str:
+        """The text of all files, in the order in which PAM reads them."""
+        names = [name for name in self._node.names(PAM_FILES) if name.endswith(".conf")]
+        return "\n".join(self._node.text(file) for file in (PAM_FILE, *(f"{PAM_FILES}/{name}" for name in names)))
 
-    def _shared_memory(self) -> int | None:
-        try:
-            size = os.statvfs(self._node.path(SHARED_MEMORY))
-        except OSError:
-            return None
-        return size.f_blocks * size.f_frsize // _MIB
+
+def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
+    """Return {"services", "sessions", "shared_memory_mib"}.
+
+    services and sessions are {"memlock": bytes, "nofile": files}; sessions are those of users other than root.
+    """
+    services = systemd_limits(texts.systemd)
+    return {
+        "services": services,
+        "sessions": {**services, **pam_limits(texts.pam)},
+        "shared_memory_mib": _shared_memory(node),
+    }
+
+
+def _shared_memory(node: Node) -> int | None:
+    try:
+        size = os.statvfs(node.path(SHARED_MEMORY))
+    except OSError:
+        return None
+    return size.f_blocks * size.f_frsize // _MIB

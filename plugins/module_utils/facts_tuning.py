@@ -9,8 +9,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import kernel_values
+from ansible_collections.gpulab.node.plugins.module_utils.facts_limits import LIMITS, UNLIMITED
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_limits import LimitTexts
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 SYSCTL_FILE = "/etc/sysctl.d/90-gpulab.conf"
@@ -20,47 +22,29 @@ VALUES = (
     "net.ipv4.neigh.default.gc_thresh2", "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
     "vm.max_map_count", "vm.swappiness", *kernel_values.KNOBS,
 )  # fmt: skip
-LIMITS = ("memlock", "nofile", "stack")
-UNLIMITED = "unlimited"
 _PAM_UNIT = {"memlock": 1024, "stack": 1024}  # limits.conf(5) counts these in KiB, systemd in bytes
 
 
-class TuningQuery:
-    """The facts ``tuning``; systemd answers beside the caller's other work."""
+def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
+    """Return the facts ``tuning``: {"values", "limits", "kernel_arguments", "grub"}.
 
-    def __init__(self, node: Node) -> None:
-        """Ask systemd."""
-        self._node = node
-        names = [f"DefaultLimit{limit.upper()}{soft}" for limit in LIMITS for soft in ("", "Soft")]
-        self._systemd = node.start(["systemctl", "show", f"--property={','.join(names)}"])
-
-    def facts(self) -> dict[str, Any]:
-        """Return {"values", "limits", "kernel_arguments", "grub"}.
-
-        values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does
-        not have it. limits has, for pam and systemd, each limit as "soft:hard" in bytes or pieces, or None.
-        kernel_arguments has what gpulab's GRUB file wants, whether GRUB's menu has it, and what the running kernel was
-        given.
-        """
-        node = self._node
-        asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
-        wanted, menu = grub_arguments(node.text(GRUB_FILE)), node.text("/boot/grub/grub.cfg")
-        files = [node.text("/etc/security/limits.conf")]
-        files += [
-            node.text(f"/etc/security/limits.d/{name}")
-            for name in node.names("/etc/security/limits.d")
-            if name.endswith(".conf")
-        ]
-        return {
-            "values": {name: _live(name, node) for name in dict.fromkeys((*VALUES, *asked))},
-            "limits": {"pam": pam_limits("\n".join(files)), "systemd": systemd_limits(self._systemd.output() or "")},
-            "kernel_arguments": {
-                "wanted": wanted,
-                "in_menu": all(argument in menu for argument in wanted),
-                "running": node.text("/proc/cmdline").split(),
-            },
-            "grub": node.exists("/etc/default/grub") and node.exists("/usr/sbin/update-grub"),
-        }
+    values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does
+    not have it. limits has, for pam and systemd, each limit as "soft:hard" in bytes or pieces, or None.
+    kernel_arguments has what gpulab's GRUB file wants, whether GRUB's menu has it, and what the running kernel was
+    given.
+    """
+    asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
+    wanted, menu = grub_arguments(node.text(GRUB_FILE)), node.text("/boot/grub/grub.cfg")
+    return {
+        "values": {name: _live(name, node) for name in dict.fromkeys((*VALUES, *asked))},
+        "limits": {"pam": pam_limits(texts.pam), "systemd": systemd_limits(texts.systemd)},
+        "kernel_arguments": {
+            "wanted": wanted,
+            "in_menu": all(argument in menu for argument in wanted),
+            "running": node.text("/proc/cmdline").split(),
+        },
+        "grub": node.exists("/etc/default/grub") and node.exists("/usr/sbin/update-grub"),
+    }
 
 
 def _live(name: str, node: Node) -> str | None:

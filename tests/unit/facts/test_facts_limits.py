@@ -7,7 +7,8 @@ SHOWN = "DefaultLimitMEMLOCKSoft=8388608\nDefaultLimitNOFILE=524288\n"
 
 
 def read(tree):
-    return facts_limits.LimitsQuery(tree.node()).facts()
+    node = tree.node()
+    return facts_limits.read(node, facts_limits.LimitTexts(node))
 
 
 def test_bare_node_says_nothing(tree):

@@ -2,6 +2,7 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import facts_tuning, kernel_values
+from ansible_collections.gpulab.node.plugins.module_utils.facts_limits import LimitTexts
 
 SYSTEMD = (
     "DefaultLimitNOFILE=524288\nDefaultLimitNOFILESoft=1024\nDefaultLimitSTACK=infinity\nDefaultLimitSTACKSoft=8388608\n"
@@ -10,7 +11,8 @@ SYSTEMD = (
 
 
 def facts(tree):
-    return facts_tuning.TuningQuery(tree.node()).facts()
+    node = tree.node()
+    return facts_tuning.read(node, LimitTexts(node))
 
 
 def test_a_bare_tree(tree):
