@@ -15,10 +15,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 
-SUBJECTS = [subject.__name__.rpartition(".")[2] for subject in runner.SUBJECTS]
 ARGUMENTS = {
     "level": {"type": "str", "choices": ["quick", "standard", "burn-in"], "default": "quick"},
-    "subjects": {"type": "list", "elements": "str", "choices": SUBJECTS, "default": []},
+    "subjects": {"type": "list", "elements": "str", "choices": runner.SUBJECT_NAMES, "default": []},
     "fail_on": {"type": "str", "choices": ["warn", "fail"], "default": "fail"},
     "expected_gpus": {"type": "int"},
     "mig": {"type": "bool", "default": False},

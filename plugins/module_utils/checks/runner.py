@@ -66,6 +66,7 @@ SUBJECTS = (
     tuning,
     measurements,
 )
+SUBJECT_NAMES = [module.__name__.rpartition(".")[2] for module in SUBJECTS]
 
 
 def checks() -> list[Check]:
@@ -74,7 +75,7 @@ def checks() -> list[Check]:
 
 
 def subject(check: Check) -> str:
-    """Return what a check is about: the last part of its module's name, such as driver or memory."""
+    """Return what a check is about: one of SUBJECT_NAMES."""
     return check.find.__module__.rpartition(".")[2]
 
 
