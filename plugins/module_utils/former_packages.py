@@ -112,11 +112,16 @@ class FormerPackages:
         former = self.read()
         return restore_script(former, self.directory, packages) if former != Former() else ""
 
+    def amiss(self, packages: dict[str, Package]) -> list[str]:
+        """Return the packages that are not as they were: those that are not back, then those that are still there."""
+        former = self.read()
+        wishes = former.versions.items()
+        away = [name for name, version in wishes if not apt.is_installed(packages, f"{name}={version}")]
+        return away + [name for name in former.new if apt.is_on_disk(packages, name)]
+
     def restored(self, packages: dict[str, Package]) -> bool:
         """Tell whether all is as it was."""
-        former = self.read()
-        back = all(apt.is_installed(packages, f"{name}={version}") for name, version in former.versions.items())
-        return back and not any(apt.is_on_disk(packages, name) for name in former.new)
+        return not self.amiss(packages)
 
     def forget(self) -> None:
         """Remove what is kept."""

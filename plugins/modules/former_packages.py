@@ -97,7 +97,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, run
 def look(kept: FormerPackages, packages: dict[str, apt.Package], params: dict[str, Any]) -> dict[str, Any]:
     """Say what is kept and, in the state restored, what puts it back."""
     former = kept.read()
-    changed = former != Former() and params["state"] != "kept"
+    changed = params["state"] != "kept"
     result = {"changed": changed, "versions": former.versions, "new": list(former.new)}
     if changed:
         result["diff"] = diff(former, packages, params["state"])
@@ -122,13 +122,10 @@ def diff(former: Former, packages: dict[str, apt.Package], state: str) -> dict[s
 
 def judge(kept: FormerPackages, packages: dict[str, apt.Package], step: Step) -> None:
     """Forget what is kept if all is as it was. Raises Refusal D023 where it is not."""
-    if kept.restored(packages):
-        kept.forget()
-        return
-    former = kept.read()
-    missing = [name for name, version in former.versions.items() if not apt.is_installed(packages, f"{name}={version}")]
-    left = [name for name in former.new if apt.is_on_disk(packages, name)]
-    raise refuse("D023", names=", ".join([*missing, *left]), log=step.log, directory=kept.directory)
+    amiss = kept.amiss(packages)
+    if amiss:
+        raise refuse("D023", names=", ".join(amiss), log=step.log, directory=kept.directory)
+    kept.forget()
 
 
 def operate(module: AnsibleModule) -> dict[str, Any]:
