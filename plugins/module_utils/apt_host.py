@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure, dkms, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
-from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost
+from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Apt(PackageHost):
     def update(self, cache_valid_time: int) -> list[str] | None:
         """Return the command that refreshes the package lists; None while they are fresh and newer than the sources."""
         updated = UPDATED.stat().st_mtime if UPDATED.exists() and LISTS.exists() else 0.0
-        changed = max((path.stat().st_mtime for path in _sources()), default=0.0)
+        changed = newest_change(SOURCES)
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)
 
@@ -91,12 +91,8 @@ class Apt(PackageHost):
         plan, _out, errors = self.simulate(todo)
         if errors:
             raise apt_failure.classify(errors, str(self._step.log))
-        unasked = sorted(set(plan.remove) - {*self._wishes.absent, *todo.retire})
-        if unasked:
-            raise refuse("H051", names=", ".join(unasked))
         foreign = apt.foreign_holds(plan, self._wishes, known)
-        if foreign:
-            raise refuse("H056", names=", ".join(foreign))
+        self._check_asked(plan, (*self._wishes.absent, *todo.retire), foreign)
         download, growth = apt.parse_sizes(self._call(self._install(todo, "--print-uris"))[1])
         self._check_space(download, ARCHIVES, growth)
         new = {name for name in plan.install if not apt.is_on_disk(known, name)}
@@ -116,9 +112,7 @@ class Apt(PackageHost):
     def finish(self) -> None:
         """Put on hold what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
         todo = self.todo()
-        unmet = [*todo.present, *todo.absent, *todo.retire]
-        if unmet:
-            raise refuse("H053", names=", ".join(unmet), log=self._step.log)
+        self._check_fulfilled(todo)
         if todo.hold:
             self._call(["apt-mark", "hold", *todo.hold])
         if todo.unhold:
@@ -213,8 +207,3 @@ class Apt(PackageHost):
         if not apt.has_inner_wildcard(wish):
             return wish
         return apt.exact(wish, self._call(["apt-cache", "madison", apt.split(wish)[0]])[1])
-
-
-def _sources() -> list[Path]:
-    """Return the sources and their directory, whose time of change tells of a file that went."""
-    return [path for top in SOURCES if top.exists() for path in (top, *top.glob("*"))]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_failure, dnf_solver, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.locks import RPM_LOCKS, find_holder, find_named
-from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost
+from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Dnf(PackageHost):
     def update(self, cache_valid_time: int) -> list[str] | None:
         """Return the command that refreshes the metadata; None while they are fresh and newer than the repositories."""
         updated = UPDATED.stat().st_mtime if UPDATED.exists() and any(CACHE.glob("*/repodata")) else 0.0
-        changed = max((path.stat().st_mtime for path in _sources()), default=0.0)
+        changed = newest_change(SOURCES)
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else dnf.update_command()
 
@@ -87,12 +87,8 @@ class Dnf(PackageHost):
         errors = [*_unmatched(answer), answer.problem]
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
-        unasked = sorted(set(answer.plan.remove) - set(self._wishes.absent))
-        if unasked:
-            raise refuse("H051", names=", ".join(unasked))
         foreign = dnf.foreign_holds(answer.plan, self._wishes, dnf.locks(_read_locks()))
-        if foreign:
-            raise refuse("H056", names=", ".join(foreign))
+        self._check_asked(answer.plan, self._wishes.absent, foreign)
         self._check_space(sum(answer.download.values()), CACHE, answer.growth)
         argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held())
         return self._record_transaction({"argv": argv, "diff": self.diff(answer.plan, todo), "new": answer.new})
@@ -100,9 +96,7 @@ class Dnf(PackageHost):
     def finish(self) -> None:
         """Lock what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
         todo = self.todo()
-        unmet = [*todo.present, *todo.absent]
-        if unmet:
-            raise refuse("H053", names=", ".join(unmet), log=self._step.log)
+        self._check_fulfilled(todo)
         if todo.hold or todo.unhold:
             LOCK_LIST.parent.mkdir(parents=True, exist_ok=True)
             LOCK_LIST.write_text(dnf.lock_list(_read_locks(), self._wishes, self.packages()))
@@ -141,8 +135,3 @@ def _unmatched(answer: dnf.Answer) -> list[str]:
 
 def _read_locks() -> str:
     return LOCK_LIST.read_text() if LOCK_LIST.exists() else ""
-
-
-def _sources() -> list[Path]:
-    """Return the files that declare repositories and their directory, whose time of change tells of one that went."""
-    return [path for top in SOURCES if top.exists() for path in (top, *top.glob("*"))]

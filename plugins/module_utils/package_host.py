@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
-    from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Wishes
+    from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
     from ansible_collections.gpulab.node.plugins.module_utils.steps import Call, Step
 
 SYSTEM = Path("/usr")
@@ -61,6 +63,20 @@ class PackageHost:
             raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
         return None
 
+    def _check_asked(self, plan: Plan, absent: Iterable[str], foreign_holds: list[str]) -> None:
+        """Raise Refusal H051 where a plan removes, and H056 where it changes of what is held, more than was asked."""
+        unasked = sorted(set(plan.remove) - set(absent))
+        if unasked:
+            raise refuse("H051", names=", ".join(unasked))
+        if foreign_holds:
+            raise refuse("H056", names=", ".join(foreign_holds))
+
+    def _check_fulfilled(self, todo: Wishes) -> None:
+        """Raise Refusal H053 when a wish does not hold after all."""
+        unmet = [*todo.present, *todo.absent, *todo.retire]
+        if unmet:
+            raise refuse("H053", names=", ".join(unmet), log=self._step.log)
+
     def _check_space(self, download: int, archives: Path, growth: int) -> None:
         """Raise Refusal H050 unless so many bytes fit: those of the downloads, and those that the system grows by."""
         needs: dict[int, tuple[Path, int]] = {}
@@ -96,3 +112,9 @@ class PackageHost:
 
 def _plain(wishes: Wishes) -> dict[str, list[str]]:
     return {key: sorted(value) for key, value in asdict(wishes).items()}
+
+
+def newest_change(tops: Iterable[Path]) -> float:
+    """Return when files or directories, or what lies in these, last changed; a directory tells of a file that went."""
+    paths = [path for top in tops if top.exists() for path in (top, *top.glob("*"))]
+    return max((path.stat().st_mtime for path in paths), default=0.0)
