@@ -13,7 +13,8 @@ version_added: 0.2.0
 author: The gpulab founders (@gpulab)
 description:
   - Computes on each GPU and compares the results, measures copies between host and GPU, the bandwidth of its memory,
-    matrix products by the node's own PyTorch, an all_reduce over all GPUs, GPUs in a container, directories of data.
+    matrix products by the node's own PyTorch, copies from each GPU to each other one, an all_reduce over all GPUs, GPUs
+    in a container, directories of data.
   - Needs nothing but Python and the driver on the node; PyTorch, nccl-tests and Docker are used where they are.
   - Loads only GPUs that nobody uses; for the others it says who does.
   - Never hangs. Each test runs in a child process with a deadline, and a driver that does not answer is a result.
@@ -53,7 +54,8 @@ options:
     type: float
     default: 60
   timeout:
-    description: Seconds that a test of the driver on one GPU may take, and a directory to answer.
+    description: Seconds that a test of the driver on one GPU may take, and a directory to answer. Copies between GPUs
+      may take four times as long, all of them together.
     type: float
     default: 60
   program_timeout:
@@ -104,7 +106,10 @@ ansible_facts:
         - "C(schema) is 1. C(simulated) is V(null), or the simulator's own line where GPUs are simulated; their rates
           mean nothing unless C(rates_declared)."
         - "C(gpus) holds for each GPU its C(tests) C(smoke), C(copies), C(memory), C(matmul), C(burn_in), and its
-          C(errors) C(before) and C(after). C(all_reduce), C(container) and C(mounts) are about the node."
+          C(errors) C(before) and C(after). C(peer_copies), C(all_reduce), C(container) and C(mounts) are about the
+          node."
+        - "C(peer_copies) holds C(pairs): C(from) and C(to) which GPU, whether the driver lets them reach each other
+          (C(straight)), C(gbs), and how much of the data was wrong (C(wrong_mib) of C(mib))."
         - "Each test has a C(state): V(done), V(failed), V(late), V(died) or V(skipped) with the C(reason). Rates are
           GB/s (10^9 bytes), TFLOPS and MB/s."
       returned: always

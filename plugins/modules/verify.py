@@ -68,8 +68,8 @@ options:
     description:
       - Expected values that replace those of the catalogue's profiles on every board, such as C(pcie_width) or
         C(power_limit_watts).
-      - "Below C(floors), the least C(memory_gbs), C(to_device_gbs), C(to_host_gbs), C(bf16_tflops), C(all_reduce_gbs);
-        null takes a floor away."
+      - "Below C(floors), the least C(memory_gbs), C(to_device_gbs), C(to_host_gbs), C(bf16_tflops), C(all_reduce_gbs),
+        C(peer_gbs); null takes a floor away."
     type: dict
     default: {}
   mounts:

@@ -88,6 +88,12 @@ def show_tests(measurements: dict[str, Any]) -> None:
         for name, test in gpu["tests"].items():
             why = test.get("reason") or test.get("error", {}).get("name") or ""
             print(f"  {name:<8} {test['state']:<8} {why}")
+    between = measurements["peer_copies"]
+    print(f"copies between GPUs {between['state']} {between.get('reason', '')}")
+    for pair in between.get("pairs", ()):
+        way = "straight" if pair.get("straight") else "through the host"
+        rate = f"{pair['gbs']} GB/s, {pair['wrong_mib']} MiB wrong" if "gbs" in pair else ""
+        print(f"  GPU {pair['from']} to GPU {pair['to']} {pair['state']}, {way} {rate}")
     print(f"all_reduce {measurements['all_reduce']['state']} {measurements['all_reduce'].get('reason', '')}")
 
 

@@ -6,7 +6,9 @@
  *   cuda.FUNCTION = HANG         that function never returns
  *   gpu.3.cuda_wrong_results     so many elements of a kernel's result are wrong
  *   gpu.3.cuda_corrupt_copy      a byte is wrong in copies to the host of at least so many bytes
- *   gpu.*.copy_to_device_gbs, copy_to_host_gbs, memory_gbs
+ *   gpu.3.peer_copy.5 = 719      copies from GPU 3 to GPU 5 fail with this CUresult; HANG: they never end
+ *   gpu.3.peer_wrong.5 = byte    straight copies from GPU 3 to GPU 5 arrive with a wrong byte; nothing: not at all
+ *   gpu.*.copy_to_device_gbs, copy_to_host_gbs, memory_gbs, peer_gbs; gpu.3.peer_gbs.5 for one pair
  *   rates_declared = 1           these bandwidths are meant as a GPU's: a proof may judge them
  */
 #define _GNU_SOURCE
@@ -40,14 +42,18 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    PEER_ACCESS_UNSUPPORTED = 217,
     INVALID_PTX = 218,
     NOT_FOUND = 500,
+    PEER_ACCESS_ALREADY_ENABLED = 704,
+    PEER_ACCESS_NOT_ENABLED = 705,
     SYSTEM_NOT_READY = 802,
     SYSTEM_DRIVER_MISMATCH = 803,
 };
 
 static struct context {
     int gpu;
+    char open_to[MAX_GPUS]; /* peers whose memory it may reach */
 } contexts[MAX_GPUS];
 static CUcontext current;
 static int initialized;
@@ -55,16 +61,19 @@ static double clock_ms; /* simulated time */
 
 /* ---- Failures ---- */
 
+static CUresult failure(const char *value)
+{
+    if (value && !strcmp(value, "HANG"))
+        simulate_hang();
+    return value ? (CUresult)strtol(value, NULL, 0) : CUDA_SUCCESS;
+}
+
 static CUresult injected(int gpu, const char *function)
 {
     char key[80];
     snprintf(key, sizeof key, "cuda.%s", function);
     const char *value = gpu < 0 ? NULL : gpu_setting(gpu, key);
-    if (!value)
-        value = node_setting(key);
-    if (value && !strcmp(value, "HANG"))
-        simulate_hang();
-    return value ? (CUresult)strtol(value, NULL, 0) : CUDA_SUCCESS;
+    return failure(value ? value : node_setting(key));
 }
 
 /* What every call that works on a GPU begins with. */
@@ -99,9 +108,12 @@ static const struct {
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
     {INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
+    {PEER_ACCESS_NOT_ENABLED, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", "peer access has not been enabled"},
     {710, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {SYSTEM_NOT_READY, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
@@ -268,9 +280,15 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     return status;
 }
 
+/* As NVML tells it: status 0 is "ok". */
+static int reaches(CUdevice device, CUdevice peer)
+{
+    return device != peer && gpu_number(device, "p2p", 1) == 0 && gpu_number(peer, "p2p", 1) == 0;
+}
+
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
-    *can = gpu_number(device, "p2p", 1) == 0;
+    *can = reaches(device, peer);
     CUresult status = check_device(device, __func__);
     return status ? status : check_device(peer, __func__);
 }
@@ -432,6 +450,68 @@ EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count)
         ((unsigned *)(uintptr_t)to)[i] = value;
     take_time(4.0 * (double)count, "memory_gbs");
     return CUDA_SUCCESS;
+}
+
+/* ---- Copies between GPUs ---- */
+
+EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    (void)flags;
+    BEGIN();
+    if (!peer || !reaches(current->gpu, peer->gpu))
+        return PEER_ACCESS_UNSUPPORTED;
+    if (current->open_to[peer->gpu])
+        return PEER_ACCESS_ALREADY_ENABLED;
+    current->open_to[peer->gpu] = 1;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+    BEGIN();
+    if (!peer || !current->open_to[peer->gpu])
+        return PEER_ACCESS_NOT_ENABLED;
+    current->open_to[peer->gpu] = 0;
+    return CUDA_SUCCESS;
+}
+
+/* A setting of an ordered pair, gpu.3.KEY.5, else that of the first GPU, gpu.3.KEY. */
+static const char *pair_setting(int from, int to, const char *key)
+{
+    char one[80];
+    snprintf(one, sizeof one, "%s.%d", key, to);
+    const char *value = gpu_setting(from, one);
+    return value ? value : gpu_setting(from, key);
+}
+
+/* Straight where the source is open to the target, else through the host: two copies, of which the slower one counts. */
+EXPORT CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)
+{
+    BEGIN();
+    if (!to_context || !from_context)
+        return INVALID_CONTEXT;
+    int source = from_context->gpu, target = to_context->gpu;
+    CUresult status = failure(pair_setting(source, target, "peer_copy"));
+    if (status)
+        return status;
+    int straight = from_context->open_to[target];
+    const char *wrong = straight ? pair_setting(source, target, "peer_wrong") : NULL;
+    if (!wrong || strcmp(wrong, "nothing"))
+        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    if (wrong && !strcmp(wrong, "byte"))
+        ((char *)(uintptr_t)to)[bytes / 2] ^= 1;
+    const char *rate = straight ? pair_setting(source, target, "peer_gbs") : NULL;
+    double up = gpu_number(target, "copy_to_device_gbs", 10), down = gpu_number(source, "copy_to_host_gbs", 10);
+    double gbs = rate ? strtod(rate, NULL) : up < down ? up : down;
+    clock_ms += (double)bytes / (gbs > 0 ? gbs : 10) / 1e6;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                                  size_t bytes, CUstream stream)
+{
+    (void)stream;
+    return cuMemcpyPeer(to, to_context, from, from_context, bytes);
 }
 
 /* ---- Streams and events: everything happens at once, in simulated time ---- */

@@ -10,6 +10,7 @@ Numbers and names follow NVIDIA's cuda.h.
 from __future__ import annotations
 
 import ctypes
+import functools
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any, Callable
 
@@ -17,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.active.kernels import 
 
 LIBRARY = "libcuda.so.1"
 L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, in bytes
+PEER_ACCESS_ALREADY_ENABLED = 704  # CUresult
 
 
 class CudaError(Exception):
@@ -70,14 +72,18 @@ class Cuda:
 
 
 class Gpu:
-    """One GPU, its primary context current in this thread, and the kernels of kernels.py loaded."""
+    """One GPU, its primary context current in this thread; kernels.py's kernels are loaded for the first launch."""
 
     def __init__(self, cuda: Cuda, bus_id: str) -> None:
         """Take the GPU at a PCI address such as 0000:19:00.0."""
         self._cuda = cuda
         self._device = cuda.new(c_int, "cuDeviceGetByPCIBusId", c_char_p(bus_id.encode()))
-        cuda.call("cuCtxSetCurrent", cuda.new(c_void_p, "cuDevicePrimaryCtxRetain", self._device))
-        self._module = cuda.new(c_void_p, "cuModuleLoadData", c_char_p(PTX))
+        self._context = cuda.new(c_void_p, "cuDevicePrimaryCtxRetain", self._device)
+        self.enter()
+
+    def enter(self) -> None:
+        """Make this GPU the one that the calls of this thread are about."""
+        self._cuda.call("cuCtxSetCurrent", self._context)
 
     def l2_bytes(self) -> int:
         """Return the size of the L2 cache; 0 where the driver does not say."""
@@ -114,6 +120,26 @@ class Gpu:
         """Start a copy within the GPU's memory."""
         self._cuda.call("cuMemcpyDtoDAsync_v2", target, source, c_size_t(size), None)
 
+    def reaches(self, peer: Gpu) -> bool:
+        """Tell whether the driver says that this GPU can reach the memory of another one by itself."""
+        return bool(self._cuda.new(c_int, "cuDeviceCanAccessPeer", self._device, peer._device).value)
+
+    def open(self, peer: Gpu) -> None:
+        """Let this GPU, the current one, reach the memory of another one."""
+        try:
+            self._cuda.call("cuCtxEnablePeerAccess", peer._context, c_uint(0))
+        except CudaError as error:
+            if error.code != PEER_ACCESS_ALREADY_ENABLED:
+                raise
+
+    def close(self, peer: Gpu) -> None:
+        """Take that back; a GPU may have a few peers at a time only."""
+        self._cuda.call("cuCtxDisablePeerAccess", peer._context)
+
+    def to_peer(self, peer: Gpu, target: Any, source: Any, size: int) -> None:
+        """Start a copy to another GPU's memory: straight where this GPU is open to it, else through the host."""
+        self._cuda.call("cuMemcpyPeerAsync", target, peer._context, source, self._context, c_size_t(size), None)
+
     def triad(self, out: Any, a: Any, b: Any, scale: float, count: int) -> None:
         """Start out[i] = a[i] + scale * b[i] over so many floats, a multiple of four."""
         self._launch(b"triad", count, out, a, b, c_float(scale), c_uint(count))
@@ -142,6 +168,10 @@ class Gpu:
         for event in (begin, end):
             self._cuda.call("cuEventDestroy_v2", event)
         return elapsed
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        return self._cuda.new(c_void_p, "cuModuleLoadData", c_char_p(PTX))
 
     def _launch(self, kernel: bytes, count: int, *arguments: Any) -> None:
         function = self._cuda.new(c_void_p, "cuModuleGetFunction", self._module, c_char_p(kernel))

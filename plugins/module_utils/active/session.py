@@ -16,7 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import facts_users, nvml
-from ansible_collections.gpulab.node.plugins.module_utils.active import cuda_driver, cuda_tests, idle, mounts, programs
+from ansible_collections.gpulab.node.plugins.module_utils.active import (
+    cuda_driver,
+    cuda_tests,
+    idle,
+    mounts,
+    peer_copies,
+    programs,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.facts_kernel_log import KernelLogQuery
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
 
@@ -52,11 +59,13 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     """Run all tests and return the measurements.
 
     {"schema", "level", "simulated" (the simulator's line or None), "rates_declared", "gpus": one record for each GPU
-    that NVML lists, "all_reduce", "container", "mounts"}. A GPU's record has its identity, "tests" by name and
-    "errors" (before and after). Each test's record has "state": done, failed, late, died or skipped (with "reason").
+    that NVML lists, "peer_copies", "all_reduce", "container", "mounts"}. A GPU's record has its identity,
+    "tests" by name and "errors" (before and after). Each test's record has "state": done,
+    failed, late, died or skipped (with "reason").
     """
     before = _errors(node, wishes)
     gpus = [_gpu(node, wishes, index) for index in range(len(_look(node, wishes)[0]))]
+    between = _peer_copies(wishes, gpus)
     all_reduce = _all_reduce(wishes, gpus)
     if wishes.level == BURN_IN:
         _burn_in(wishes, gpus)
@@ -70,6 +79,7 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
         "simulated": simulation.get("line"),
         "rates_declared": simulation.get("rates_declared", True),
         "gpus": [{key: value for key, value in gpu.items() if key != "simulation"} for gpu in gpus],
+        "peer_copies": between,
         "all_reduce": all_reduce,
         "container": _container(wishes, gpus),
         "mounts": [mounts.measure(path, wishes.seconds) for path in wishes.mounts],
@@ -114,6 +124,15 @@ def _matmul(wishes: Wishes, gpu: dict[str, Any]) -> dict[str, Any]:
         return programs.TorchTest(wishes.python, gpu, wishes.program_seconds).finish()
     except OSError as error:
         return {"state": "failed", "error": {"code": None, "name": f"{wishes.python}: {error.strerror}"}}
+
+
+def _peer_copies(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """Copy between all GPUs that work; the others are left alone."""
+    able = [gpu for gpu in gpus if works(gpu)]
+    if len(able) < 2:  # noqa: PLR2004 - a copy has two ends
+        reason = "fewer than two GPUs are idle and passed the CUDA smoke test"
+        return _skipped("it takes two GPUs" if len(gpus) < 2 else reason)  # noqa: PLR2004 - the same two
+    return {"state": "done", "pairs": peer_copies.measure(able, wishes.seconds, wishes.cuda_library)}
 
 
 def _all_reduce(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:

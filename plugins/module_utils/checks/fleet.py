@@ -122,6 +122,14 @@ def _rate(test: str, key: str) -> Callable[[Facts], float | None]:
     return read
 
 
+def _peer_copies(facts: Facts) -> float | None:
+    """Return the median rate of copies between GPUs that reach each other's memory."""
+    pairs = facts.get("measurements.peer_copies.pairs", []) if rates_mean_something(facts) else []
+    rates = [pair.get("gbs") for pair in pairs if pair.get("straight")]
+    known = [rate for rate in rates if rate is not None]
+    return median(known) if known else None
+
+
 def _all_reduce(facts: Facts) -> float | None:
     return facts.get("measurements.all_reduce.all_reduce_gbs") if rates_mean_something(facts) else None
 
@@ -138,6 +146,7 @@ COMPARISONS = [
             ("memory-bandwidth", "memory", _rate("memory", "memory_gbs"), "contact_support", "GB/s"),
             ("matmul-bf16", "bf16 products", _rate("matmul", "bf16_tflops"), "check_cooling", "TFLOPS"),
             ("matmul-fp16", "fp16 products", _rate("matmul", "fp16_tflops"), "check_cooling", "TFLOPS"),
+            ("peer-copies", "copies between the GPUs", _peer_copies, "contact_support", "GB/s"),
             ("all-reduce", "an all_reduce over the node's GPUs", _all_reduce, "contact_support", "GB/s"),
         )
     ),

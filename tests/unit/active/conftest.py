@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.active import cuda_tests, session
+from ansible_collections.gpulab.node.plugins.module_utils.active import cuda_tests, peer_copies, session
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from sim.build import build
 
@@ -34,6 +34,7 @@ def simulate(tmp_path, monkeypatch):
     monkeypatch.setattr(cuda_tests, "ELEMENTS", 1 << 14)
     monkeypatch.setattr(cuda_tests, "COPY_BYTES", 4 << 20)
     monkeypatch.setattr(cuda_tests, "WARM_UP_SECONDS", 0.05)
+    monkeypatch.setattr(peer_copies, "BYTES", 2 << 20)
     file = tmp_path / "gpu.conf"
     monkeypatch.setenv("GPULAB_SIMULATION", str(file))
 

@@ -9,7 +9,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import v
 from unit.checks import nodes
 
 RATES = "rates_declared = 1"
-ACTIVE = {"cuda-smoke", "copy-rate", "memory-bandwidth", "matmul-rate", "all-reduce", "container-gpu", "burn-in"}
+ACTIVE = {"cuda-smoke", "copy-rate", "memory-bandwidth", "matmul-rate", "peer-copies"} | {
+    "all-reduce",
+    "container-gpu",
+    "burn-in",
+}
 
 
 def findings(measurements):

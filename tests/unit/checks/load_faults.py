@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from . import nodes
-from .faults import Fault, put
+from .faults import Fault, all_of, put
 
 Loaded = partial(Fault, healthy=nodes.measured)
 
@@ -191,6 +191,92 @@ RATES = [
     Loaded("matmul hangs", "h200x8", ended("matmul", {"state": "late", "seconds": 300.0}, 7), "matmul-rate", "reboot"),
 ]
 
+
+def pairs(injected: dict[str, Any], *numbers: int) -> Any:
+    """Return an injection into the copies of pairs of GPUs: 0 is GPU 0 to 1, 1 is GPU 1 to 0, and so on."""
+    return all_of(*(partial(_into_pair, injected, number) for number in numbers))
+
+
+def _into_pair(injected: dict[str, Any], number: int, facts: dict[str, Any]) -> None:
+    facts["measurements"]["peer_copies"]["pairs"][number].update(injected)
+
+
+BETWEEN = [
+    Loaded(
+        "peer access over PCIe brings wrong data",
+        "a100-pcie-x2",
+        pairs({"wrong_mib": 64}, 0),
+        "peer-copies",
+        "clear_peer_path",
+        says="GPU 0 to GPU 1: PCI Express brings other data",
+    ),
+    Loaded(
+        "NVLink brings wrong data",
+        "h100x8",
+        pairs({"wrong_mib": 1}, 4, 9),
+        "peer-copies",
+        "contact_support",
+        says="GPU 0 to GPU 3, GPU 5 to GPU 0: NVLink brings other data",
+    ),
+    Loaded(
+        "copy through the host brings wrong data",
+        "rtx4090x2",
+        pairs({"straight": False, "wrong_mib": 2}, 1),
+        "peer-copies",
+        "contact_support",
+        says="GPU 1 to GPU 0: the way through the host",
+    ),
+    Loaded(
+        "copy between GPUs hangs behind ACS",
+        "a100-pcie-x2",
+        pairs({"state": "late", "seconds": 60.0}, 1),
+        "peer-copies",
+        "reboot",
+        says="ACS or an IOMMU",
+    ),
+    Loaded(
+        "copy between GPUs fails",
+        "h200x8",
+        pairs({**cuda(719, "LAUNCH_FAILED", "cuMemcpyPeerAsync")}, 3),
+        "peer-copies",
+        "contact_support",
+        says="a copy failed: cuMemcpyPeerAsync",
+    ),
+    Loaded(
+        "copies between GPUs crash CUDA",
+        "v100x4",
+        pairs({"state": "died", "reason": "the reading process died (signal 11)"}, 0),
+        "peer-copies",
+        "reinstall_driver",
+    ),
+    Loaded(
+        "NVLink below its floor",
+        "h100x8",
+        pairs({"gbs": 190.0}, 0, 1, 2, 3, 4, 5),
+        "peer-copies",
+        "contact_support",
+        says="and 2 more pairs: NVLink carries less than 251",
+    ),
+    Loaded(
+        "PCIe pair slower than its siblings",
+        "a100-pcie-x2",
+        pairs({"gbs": 6.0}, 0),
+        "peer-copies",
+        "check_seating",
+        "warn",
+        says="less than half of the 15",
+    ),
+    Loaded(
+        "pair below the operator's floor",
+        "rtx4090x2",
+        pairs({"gbs": 12.0}, 0, 1),
+        "peer-copies",
+        "check_seating",
+        declared={"profile": {"floors": {"peer_gbs": 20}}},
+        says="less than 20 GB/s",
+    ),
+]
+
 NODE = [
     Loaded("slow all_reduce", "h100x8", measured("all_reduce.all_reduce_gbs", 180.0), "all-reduce", "contact_support"),
     Loaded("wrong all_reduce", "h100x8", measured("all_reduce.wrong", 5), "all-reduce", "contact_support"),
@@ -272,4 +358,4 @@ LONG = [
     Loaded("XID under load", "rtx4090x2", came("kernel_log", 1), "load-errors", "contact_support"),
 ]
 
-LOAD_FAULTS = CUDA + RATES + NODE + LONG
+LOAD_FAULTS = CUDA + RATES + BETWEEN + NODE + LONG

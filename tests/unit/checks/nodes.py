@@ -343,11 +343,35 @@ def measured(model: str) -> dict[str, Any]:
         "simulated": None,
         "rates_declared": True,
         "gpus": gpus,
+        "peer_copies": _between(facts["nvml"]["peers"]),
         "all_reduce": {"state": "done", "by": "nccl-tests", "all_reduce_gbs": 800.0, "wrong": 0, "gpus": len(gpus)},
         "container": {"state": "done", "image": "base", "expected": len(gpus), "seen": len(gpus)},
         "mounts": [{"path": "/data", "state": "done", "files": 64, "latency_ms": 0.8, "read_mbs": 1900.0}],
     }
     return unshared(facts)
+
+
+def _between(peers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what copies between GPUs measured; made-up rates."""
+    if not peers:
+        return {"state": "skipped", "reason": "it takes two GPUs"}
+    done = {"state": "done", "mib": 64, "wrong_mib": 0}
+    pairs = [
+        {
+            "from": ends[0],
+            "to": ends[1],
+            "straight": each["read"] == "ok",
+            "gbs": 380.0 if _linked(each) else 24.0,
+            **done,
+        }
+        for each in peers
+        for ends in (each["gpus"], each["gpus"][::-1])
+    ]
+    return {"state": "done", "pairs": pairs}
+
+
+def _linked(peers: dict[str, Any]) -> bool:
+    return bool(peers["nvlink"] == "ok")
 
 
 def unshared(facts: dict[str, Any]) -> dict[str, Any]:

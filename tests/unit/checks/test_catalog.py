@@ -9,7 +9,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import c
 
 CATALOG = Path(__file__).parents[3] / "catalog"
 EXPECTED = {"pcie_width", "nvlink_links", "limits", "floors"}
-RATES = {"memory_gbs", "bf16_tflops", "fp16_tflops", "all_reduce_gbs"}
+RATES = {"memory_gbs", "bf16_tflops", "fp16_tflops", "all_reduce_gbs", "peer_gbs"}
 
 
 def read(name):

@@ -109,12 +109,19 @@ def slower(test, key):
     return inject
 
 
+def slower_pairs(measurements):
+    """Make all copies between GPUs a quarter slower."""
+    for pair in measurements["peer_copies"]["pairs"]:
+        pair["gbs"] *= 0.75
+
+
 @pytest.mark.parametrize(
     ("check", "inject"),
     [
         ("fleet-copy-rate", slower("copies", "to_device_gbs")),
         ("fleet-memory-bandwidth", slower("memory", "memory_gbs")),
         ("fleet-matmul-fp16", slower("matmul", "fp16_tflops")),
+        ("fleet-peer-copies", slower_pairs),
         ("fleet-all-reduce", lambda measurements: measurements["all_reduce"].update(all_reduce_gbs=600)),
     ],
 )
