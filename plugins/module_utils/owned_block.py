@@ -24,6 +24,16 @@ def outside(text: str, owner: str) -> str:
     return "".join([*lines[:first], *lines[last + 1 :]])
 
 
+def inside(text: str, owner: str) -> str:
+    """Return the lines of the block, empty where there is none."""
+    begin, end = BEGIN.format(owner=owner), END.format(owner=owner)
+    lines = text.splitlines()
+    if begin not in lines or end not in lines[lines.index(begin) :]:
+        return ""
+    first = lines.index(begin)
+    return "\n".join(lines[first + 1 : lines.index(end, first)])
+
+
 def merged(text: str | None, content: str, owner: str) -> str | None:
     """Return a file's text with the block, at its end, holding the content; None for no file.
 

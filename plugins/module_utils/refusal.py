@@ -200,6 +200,67 @@ CODES = {
         "{user} is no user of this node, so {group} cannot take it in",
         "Correct the name, or make the user first.",
     ),
+    # H150 to H165: storage; nothing was changed when one of these is raised, but for H162
+    "H150": ("the storage tier {tier} {wrong}", "Correct it in storage_tiers. Nothing was changed."),
+    "H151": (
+        "the storage tier {tier} names {device}, which may be another disk after the next boot",
+        "Name it by a path that stays; it has now: {names}. Nothing was changed.",
+    ),
+    "H152": (
+        "the storage tier {tier} names {device}, and this node has no such disk",
+        "Check the disk and its name: lsblk --output NAME,SERIAL,SIZE; there are now: {known}. Nothing was changed.",
+    ),
+    "H153": (
+        "the storage tier {tier} names {device}, which is more than one: {found}",
+        "Name the right one by its path in /dev/disk/by-id. Nothing was changed.",
+    ),
+    "H154": (
+        "the storage tier {tier} would need {device} to be blank, and it is not: {found}",
+        (
+            "To keep what is on it, name its filesystem (UUID=...), its volume or all disks of its array. To lose it,"
+            " make the filesystem on {path} by hand; gpulab never does. Nothing was changed."
+        ),
+    ),
+    "H155": (
+        "there is no filesystem on {device}, and the storage tier {tier} does not say that gpulab may make one",
+        "If these are the right disks, set format: true for the tier. Nothing was changed.",
+    ),
+    "H156": (
+        "{device} has the filesystem {found}, and the storage tier {tier} wants {wanted}",
+        "Correct filesystem in the tier; gpulab never makes another one in its place. Nothing was changed.",
+    ),
+    "H157": (
+        "{device} of the storage tier {tier} is in use elsewhere: {by}",
+        "Unmount or stop what uses it, or name what is made of it. Nothing was changed.",
+    ),
+    "H158": (
+        "the storage tier {tier} is for datasets and has several disks without an array: {devices}",
+        (
+            "gpulab makes RAID 0 for scratch only, which may be lost. Make an array or a volume with redundancy by"
+            " hand, and name its filesystem. Nothing was changed."
+        ),
+    ),
+    "H159": ("{mount}, the mount point of the storage tier {tier}, {wrong}", "Clear it. Nothing was changed."),
+    "H160": (
+        "{file} has a line of its own for what shall be mounted at {mount}: {line}",
+        "Take that line out, and gpulab writes its own; or take the tier out. Nothing was changed.",
+    ),
+    "H161": (
+        "{mount} is to be unmounted, and is in use by {users}",
+        "Let them end and run again. Nothing was changed.",
+    ),
+    "H162": (
+        "the storage tiers could not be brought to what is declared: {detail}",
+        "Look at dmesg and at the devices named; what was done before stays. Then run again.",
+    ),
+    "H164": (
+        "the disks of the storage tier {tier} do not belong to one array: {found}",
+        "Name all disks of one array, or only disks that are blank. Nothing was changed.",
+    ),
+    "H165": (
+        "the storage tiers {one} and {other} share {device}",
+        "Give each device to one of them. Nothing was changed.",
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

@@ -1,7 +1,7 @@
 """A block in somebody else's file: his lines stay, whatever becomes of the block."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.owned_block import merged, outside
+from ansible_collections.gpulab.node.plugins.module_utils.owned_block import BEGIN, inside, merged, outside
 
 BLOCK = merged(None, "A=1\n", "nccl")
 
@@ -35,3 +35,9 @@ def test_of_a_block_without_its_end_no_setting_is_lost():
 def test_no_marker_looks_like_a_setting():
     """NCCL before 2.24 does not know comments."""
     assert [line for line in BLOCK.splitlines() if "=" in line] == ["A=1"]
+
+
+def test_the_block_is_read_back():
+    assert inside(merged("a\n", "b\nc", "nccl"), "nccl") == "b\nc"
+    assert inside("a\nb\n", "nccl") == ""
+    assert inside(BEGIN.format(owner="nccl") + "\nb\n", "nccl") == ""

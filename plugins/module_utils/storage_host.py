@@ -1,0 +1,145 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read a node's block devices, mounts and mount points. Nothing is written, and no device is opened for writing."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage import Place, State, Tier
+from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import STABLE, Devices
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+Call = Callable[[list[str]], tuple[int, str, str]]  # a command: exit status, output, errors
+
+COLUMNS = "KNAME,TYPE,SIZE,SERIAL,MAJ:MIN"
+LSBLK = ["lsblk", "--json", "--bytes", "--output", COLUMNS]
+BLKID = ["blkid", "--probe", "--output", "export"]
+WIPEFS = ["wipefs", "--no-act", "--json"]
+LVS = ["lvs", "--reportformat", "json", "--options", "vg_name,lv_name,lv_active"]
+SECONDS = "20"  # for one of these; a disk that does not answer is unknown
+MIB = 1 << 20
+ENDS = 16 * MIB  # read at either end of a device that shall be blank
+SAMPLES, SAMPLE = 256, 1 << 16  # and between them
+
+
+class Reader:
+    """Reads a node; call runs a command there."""
+
+    def __init__(self, node: Node, call: Call) -> None:
+        """Read nothing yet."""
+        self._node = node
+        self._call = call
+
+    def state(self, tiers: list[Tier]) -> State:
+        """Return the node as it is now, with a closer look at the devices of these tiers."""
+        fstab = (self._node.data(storage.FSTAB) or b"").decode("utf-8", "surrogateescape")
+        if not tiers and not storage.entries(fstab):
+            return State(Devices({}), fstab)  # nothing is gpulab's affair
+        known = self._devices()
+        for path in storage.devices_of(tiers, known):
+            known.closer[path] = self.closer(path)
+        places = [tier.mount for tier in tiers] + [entry.mount for entry in storage.entries(fstab)]
+        return State(
+            known,
+            fstab,
+            {place: self._place(place) for place in places if not storage_devices.at(place, known.mounts)},
+            {place: self._users(place, known) for place in places},
+        )
+
+    def _devices(self) -> Devices:
+        found = storage_devices.block_devices(self._output(LSBLK))
+        volumes = storage_devices.volumes(self._output(LVS))
+        return Devices(
+            found,
+            self._links([name for name, active in volumes.items() if active]),
+            {path: storage_devices.content(*self._timed([*BLKID, path])) for path in found if found[path].size},
+            {},
+            storage_devices.mounts(self._node.text("/proc/self/mountinfo")),
+            storage_devices.swaps(self._node.text("/proc/swaps")),
+            volumes,
+        )
+
+    def _links(self, volumes: list[str]) -> dict[str, str]:
+        names = [f"{directory}{name}" for directory in STABLE for name in self._node.names(directory)]
+        return {name: self._node.resolve(name) for name in [*names, *volumes]}
+
+    def closer(self, path: str) -> list[str]:
+        """Return all signatures on a device, or else what makes it not blank all the same."""
+        found = storage_devices.signatures(*self._timed([*WIPEFS, path]))
+        return found or bytes_found(str(self._node.path(path)))
+
+    def _place(self, path: str) -> Place:
+        place = self._node.path(path)
+        if not os.path.lexists(place):
+            return Place()
+        real = os.path.realpath(place)
+        return Place(
+            exists=True,
+            directory=place.is_dir(),
+            real=path if real == os.path.realpath(self._node.root) + path else real,
+            entries=tuple(self._node.names(path)),
+        )
+
+    def _users(self, place: str, known: Devices) -> list[str]:
+        """Return what keeps a mount from being let go: what is mounted below it, and processes."""
+        below = [f"the mount {mount.place}" for mount in known.mounts if mount.place.startswith(f"{place}/")]
+        return [
+            *below,
+            *(f"process {pid}" for pid in self._node.names("/proc") if pid.isdigit() and self._uses(pid, place)),
+        ]
+
+    def _uses(self, pid: str, place: str) -> bool:
+        descriptors = [f"fd/{number}" for number in self._node.names(f"/proc/{pid}/fd")]
+        links = (self._node.link(f"/proc/{pid}/{name}") for name in ("cwd", "root", "exe", *descriptors))
+        return any(link == place or (link or "").startswith(f"{place}/") for link in links)
+
+    def _output(self, argv: list[str]) -> str:
+        rc, output, _errors = self._timed(argv)
+        return output if rc == 0 else ""
+
+    def _timed(self, argv: list[str]) -> tuple[int, str, str]:
+        return self._call(["timeout", "--signal=KILL", SECONDS, *argv])
+
+
+def bytes_found(path: str) -> list[str]:
+    """Say what is on a device that no signature tells of: it must be free, and read as nothing but zeros.
+
+    It is read at both ends, and at places between. The kernel lets a device be opened like this only while nothing
+    holds it, in whatever container or namespace.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        return [f"it cannot be opened for itself alone: {error.strerror}"]
+    try:
+        size = os.lseek(handle, 0, os.SEEK_END)
+        for start, length in _stretches(size):
+            if _read(handle, start, length).strip(b"\0"):
+                return [f"data that no program knows, near byte {start} of {size}"]
+    except OSError as error:
+        return [f"something unknown, as it cannot be read: {error.strerror}"]
+    finally:
+        os.close(handle)
+    return []
+
+
+def _stretches(size: int) -> list[tuple[int, int]]:
+    ends = [(start, MIB) for start in [*range(0, min(ENDS, size), MIB), *range(max(0, size - ENDS), size, MIB)]]
+    return ends + [(size // SAMPLES * number, SAMPLE) for number in range(SAMPLES)]
+
+
+def _read(handle: int, start: int, length: int) -> bytes:
+    """Read a stretch whole, but for what lies beyond the end. Raises OSError."""
+    data = b""
+    while len(data) < length:
+        chunk = os.pread(handle, length - len(data), start + len(data))
+        if not chunk:
+            break
+        data += chunk
+    return data

@@ -1,0 +1,259 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Mount tiers of storage, and never lose what is on a disk."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: storage_tiers
+short_description: Mount disks, arrays, volumes and NFS exports by names that stay, and never lose what is on one
+version_added: 0.3.0
+description:
+  - Mounts each tier now and at every boot, by lines in a block of its own in C(/etc/fstab). Lines of others stay as
+    they are. A boot does not wait for a disk that is lost.
+  - A disk with anything on it is never written to. A filesystem, or an array of RAID 0, is made only where the tier
+    says O(tiers[].format=true), on devices that nothing holds, that carry no signature that blkid or wipefs knows, and
+    that read as zeros at both ends and at places between. What cannot be read counts as not blank. There is no force.
+  - Arrays and logical volumes that are there are assembled or activated, and never made anew.
+  - All tiers are judged before the first change; a refusal (GPULAB-H150 to H165) names the device, its serial number,
+    what was found on it, and the remedy. After the last change the node is read again.
+  - A tier that is no longer listed is unmounted when nothing uses it; what is on it stays.
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change, or why it would be refused. What an array holds, assembling it tells.
+    support: full
+  diff_mode:
+    description: Shows C(/etc/fstab) before and after, and each other step.
+    support: full
+options:
+  tiers:
+    description: The tiers. An empty list takes all of gpulab's mounts away.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the tier.
+        type: str
+        required: true
+      purpose:
+        description: V(scratch) may be lost, V(datasets) may not.
+        type: str
+        choices: [scratch, datasets]
+        required: true
+      mount:
+        description: Where it is mounted, an empty directory or none yet.
+        type: str
+        required: true
+      devices:
+        description:
+          - Disks, each by its serial number, a path or a name in C(/dev/disk/by-id), a path in C(/dev/disk/by-uuid) or
+            C(/dev/disk/by-partuuid), V(UUID=...) of a filesystem, or C(/dev/GROUP/VOLUME). A name of the kernel's, as
+            C(/dev/nvme0n1), is refused.
+          - Several are the disks of one array, or blank disks for a RAID 0, which is made for V(scratch) only.
+        type: list
+        elements: str
+      nfs:
+        description: Export of an NFS server, as V(server:/path), in place of devices.
+        type: str
+      filesystem:
+        description: >-
+          Filesystem that is expected; unset takes what is there. Of V(format=true) V(ext4), the default, or V(xfs).
+        type: str
+      options:
+        description: Options of the mount. C(nofail) and a time limit for the device are always added.
+        type: list
+        elements: str
+        default: [noatime]
+      format:
+        description: Whether a filesystem may be made on blank devices.
+        type: bool
+        default: false
+"""
+
+EXAMPLES = r"""
+- name: Mount scratch space and datasets
+  gpulab.node.storage_tiers:
+    tiers:
+      - name: scratch
+        purpose: scratch
+        mount: /scratch
+        devices: [S7KGNX0W100001, S7KGNX0W100002]
+        filesystem: xfs
+        format: true
+      - name: datasets
+        purpose: datasets
+        mount: /mnt/data
+        devices: ["UUID=2f3c0a6b-7d0e-42f4-8d0c-9a551f2f3c0a"]
+"""
+
+RETURN = r"""
+steps:
+  description: What was done, or would be, in words.
+  returned: success
+  type: list
+  elements: str
+  sample: [write gpulab's lines in /etc/fstab, mount UUID=2f3c0a6b-7d0e-42f4-8d0c-9a551f2f3c0a at /mnt/data]
+packages:
+  description: Packages that the steps need and that are not installed.
+  returned: success
+  type: list
+  elements: str
+  sample: [xfsprogs]
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
+"""
+
+import json
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import files, storage
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.storage import FSTAB, Step, Tier
+from ansible_collections.gpulab.node.plugins.module_utils.storage_host import Reader
+
+RECORD = Path("/var/lib/gpulab/storage-directories.json")
+LOOKS = 5  # at the node: an array shows what it holds only once it is assembled
+TIER = {
+    "name": {"type": "str", "required": True},
+    "purpose": {"type": "str", "choices": ["scratch", "datasets"], "required": True},
+    "mount": {"type": "str", "required": True},
+    "devices": {"type": "list", "elements": "str"},
+    "nfs": {"type": "str"},
+    "filesystem": {"type": "str"},
+    "options": {"type": "list", "elements": "str", "default": ["noatime"]},
+    "format": {"type": "bool", "default": False},
+}
+
+
+def main() -> None:
+    """Read, judge, carry out, read again."""
+    module = AnsibleModule(
+        argument_spec={"tiers": {"type": "list", "elements": "dict", "required": True, "options": TIER}},
+        supports_check_mode=True,
+    )
+    try:
+        result = operate(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**result)
+
+
+def operate(module: AnsibleModule) -> dict[str, Any]:
+    """Bring the node to what the tiers say. Raises Refusal."""
+    tiers = storage.tiers(module.params["tiers"])
+    work = Work(module)
+    before = state = work.reader.state(tiers)
+    done = steps = storage.plan(tiers, state)
+    packages = work.packages(tiers, steps)
+    if not module.check_mode:
+        done = []
+        for _look in range(LOOKS):
+            for step in steps:
+                work.carry_out(step)
+                done.append(step)
+                if step.kind in ("assemble", "array"):
+                    break
+            state = work.reader.state(tiers)
+            steps = storage.plan(tiers, state)
+            if not steps:
+                break
+        if steps:
+            raise refuse("H162", detail=f"left to do is: {'; '.join(step.what for step in steps)}")
+        work.tidy(tiers)
+    told = [step.what for step in done]
+    after = next((step.text for step in reversed(done) if step.kind == "fstab"), before.fstab)
+    return {
+        "changed": bool(done),
+        "steps": told,
+        "packages": packages,
+        "diff": [files.diff(FSTAB, before.fstab, after), {"prepared": "".join(f"{line}\n" for line in told)}],
+    }
+
+
+class Work:
+    """Carries steps out."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        """Take the module, which runs the commands."""
+        self._module = module
+        self.reader = Reader(Node(), self._run)
+
+    def packages(self, tiers: list[Tier], steps: list[Step]) -> list[str]:
+        """Return the packages that are missing for these steps."""
+        manager = "apt" if self._module.get_bin_path("apt-get") else "dnf"
+        missing = [name for name in storage.programs(tiers, steps) if not self._module.get_bin_path(name)]
+        return [storage.PACKAGES[name][manager] for name in missing]
+
+    def carry_out(self, step: Step) -> None:
+        """Do one thing. Raises Refusal H162 where it does not succeed, or where a device is not blank any more."""
+        for path in step.devices:
+            found = self.reader.closer(path)
+            if found:
+                raise refuse("H162", detail=f"{path} was blank a moment ago, and now there is {'; '.join(found)}")
+        if step.kind == "fstab":
+            self._write(Path(FSTAB), step.text)
+        elif step.kind == "directory":
+            self._make(step.place)
+        else:
+            rc, output, errors = self._run(list(step.argv))
+            if rc != 0:
+                lines = (errors.strip() or output.strip() or f"exit status {rc}").splitlines()
+                raise refuse("H162", detail=f"{' '.join(step.argv)}: {lines[-1]}")
+        if step.kind in ("assemble", "array", "format") and self._module.get_bin_path("udevadm"):
+            self._run(["udevadm", "settle", "--timeout=30"])
+
+    def tidy(self, tiers: list[Tier]) -> None:
+        """Remove the directories that were made for places which no tier has any more, as far as they are empty."""
+        made = self._made()
+        kept = [path for path in made if any(f"{tier.mount}/".startswith(f"{path}/") for tier in tiers)]
+        for path in sorted(set(made) - set(kept), reverse=True):
+            if Path(path).is_dir() and not os.path.ismount(path) and not any(Path(path).iterdir()):
+                Path(path).rmdir()
+        self._remember(kept)
+
+    def _make(self, place: str) -> None:
+        above = [str(path) for path in (Path(place), *Path(place).parents) if path.exists()]
+        new = storage.parents(place, above)
+        self._remember([*self._made(), *new])
+        for path in new:
+            Path(path).mkdir(mode=0o755)
+
+    def _made(self) -> list[str]:
+        text = files.read(RECORD)
+        return json.loads(text) if text else []
+
+    def _remember(self, paths: list[str]) -> None:
+        if paths != self._made():
+            files.put(self._module, RECORD, json.dumps(paths) + "\n" if paths else None, 0o600)
+
+    def _write(self, path: Path, text: str) -> None:
+        """Put the text at path in one rename, byte for byte; no text means no file."""
+        if not text:
+            path.unlink()
+            return
+        handle, draft = tempfile.mkstemp(dir=self._module.tmpdir)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+        Path(draft).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o644)
+        self._module.atomic_move(draft, str(path))
+
+    def _run(self, argv: list[str]) -> tuple[int, str, str]:
+        rc, output, errors = self._module.run_command(argv, environ_update={"LC_ALL": "C"})
+        return rc, output, errors
+
+
+if __name__ == "__main__":
+    main()

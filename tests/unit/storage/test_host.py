@@ -1,0 +1,164 @@
+"""What is read of a node: real blkid and wipefs on images of disks, and the files of a tree."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices, storage_host
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+from .nodes import DATA, EXT4, tier
+
+SIGNATURES = Path(__file__).parents[2] / "stubs/disk_signatures.py"
+KINDS = {
+    "partition_table": "dos",
+    "array": "linux_raid_member",
+    "volume_group": "LVM2_member",
+    "zfs_pool": "zfs_member",
+    "encrypted": "crypto_LUKS",
+    "nobodys": "data that no program knows",
+}
+MIB = 1 << 20
+
+
+def call(argv):
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "disk.img"
+    with path.open("wb") as file:
+        file.truncate(64 * MIB)
+    return path
+
+
+def closer(path):
+    return storage_host.Reader(Node(), call).closer(str(path))
+
+
+def test_a_disk_of_zeros_is_blank(image):
+    assert closer(image) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_of_somebody_else_is_not_blank(image, kind):
+    subprocess.run([sys.executable, SIGNATURES, kind, image], check=True, timeout=60)
+    assert KINDS[kind] in closer(image)[0]
+
+
+@pytest.mark.parametrize("place", [0, 5000, 16 * MIB - 1, 32 * MIB, 48 * MIB, 64 * MIB - 1])
+def test_one_byte_is_enough(image, place):
+    with image.open("r+b") as file:
+        file.seek(place)
+        file.write(b"\1")
+    assert "data that no program knows" in closer(image)[0]
+
+
+def test_old_signatures_are_found_beside_new_ones(image):
+    subprocess.run(["mkswap", image], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, SIGNATURES, "zfs_pool", image], check=True, timeout=60)
+    assert {one.split()[0] for one in closer(image)} == {"zfs_member", "swap"}
+    assert "several signatures" in storage_devices.content(*call([*storage_host.BLKID, str(image)])).trouble
+
+
+def test_what_is_missing_is_not_blank(tmp_path):
+    assert "something unknown" in closer(tmp_path / "none")[0]
+    assert "cannot be opened" in storage_host.bytes_found(str(tmp_path / "none"))[0]
+
+
+def test_what_cannot_be_read_is_not_blank(image, monkeypatch):
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", broken)
+    assert storage_host.bytes_found(str(image)) == ["something unknown, as it cannot be read: Input/output error"]
+
+
+@pytest.mark.parametrize("answer", [(1, "", "probing failed"), (0, "garbage", ""), (0, "{}", ""), (124, "", "")])
+def test_what_wipefs_cannot_tell_is_not_blank(answer):
+    assert "something unknown" in storage_devices.signatures(*answer)[0]
+
+
+# A whole node
+
+LSBLK = {
+    "blockdevices": [
+        {"kname": "nvme1n1", "type": "disk", "size": 2 * 10**12, "serial": "S7KGNX0W100001", "maj:min": "259:11"},
+        {"kname": "sr0", "type": "rom", "size": 0, "serial": None, "maj:min": "11:0"},
+    ]
+}
+
+
+@pytest.fixture
+def node(tmp_path):
+    files = {
+        "etc/fstab": "UUID=old /old ext4 defaults 0 2\n",
+        "proc/self/mountinfo": "22 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\n"
+        "23 22 8:1 / /mnt/data/sub rw - ext4 /dev/sda1 rw\n",
+        "proc/swaps": "Filename Type Size Used Priority\n/dev/sdb partition 1 0 -2\n",
+        "mnt/data/imagenet": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for name, target in {
+        "dev/disk/by-id/nvme-X": "../../nvme1n1",
+        "proc/4711/cwd": "/mnt/data/sub",
+        "proc/4712/fd/3": "/mnt/data/x",
+        "proc/4713/cwd": "/mnt/database",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(target)
+    return Node(tmp_path)
+
+
+def answers(argv):
+    command = argv[3:]  # after timeout and its arguments
+    if command[0] == "lsblk":
+        return 0, json.dumps(LSBLK), ""
+    if command[0] == "blkid":
+        assert command[-1] == "/dev/nvme1n1"  # nothing is asked of a device without a medium
+        return 0, EXT4.format(path=command[-1], uuid=DATA), ""
+    return 127, "", "not found"
+
+
+def test_a_node_is_read(node):
+    state = storage_host.Reader(node, answers).state(storage.tiers([tier()]))
+    assert state.known.links == {"/dev/disk/by-id/nvme-X": "/dev/nvme1n1"}
+    assert state.known.content("/dev/nvme1n1").type == "ext4"
+    assert state.known.swaps == ("/dev/sdb",)
+    assert state.known.closer == {}  # a filesystem is not looked into
+    assert state.places["/mnt/data"].entries == ("imagenet",)
+    assert state.users["/mnt/data"] == ["the mount /mnt/data/sub", "process 4711", "process 4712"]
+    assert state.fstab.startswith("UUID=old")
+
+
+def test_a_device_without_a_filesystem_is_looked_at(node):
+    def blank(argv):
+        return (2, "", "") if argv[3] == "blkid" else answers(argv)
+
+    state = storage_host.Reader(node, blank).state(storage.tiers([tier()]))
+    assert "wipefs cannot read it: not found" in state.known.closer["/dev/nvme1n1"][0]
+
+
+def test_what_is_mounted_already_is_not_listed(node):
+    mountinfo = node.path("/proc/self/mountinfo")
+    mountinfo.write_text(mountinfo.read_text() + "24 22 0:60 / /mnt/data rw - nfs4 dead:/export rw\n")
+    assert storage_host.Reader(node, answers).state(storage.tiers([tier()])).places == {}
+
+
+def test_without_tiers_no_device_is_asked(node):
+    def never(argv):
+        raise AssertionError(argv)
+
+    assert storage.plan([], storage_host.Reader(node, never).state([])) == []
+
+
+def test_volumes_are_read():
+    told = {"report": [{"lv": [{"vg_name": "data", "lv_name": "sets", "lv_active": "active"}]}]}
+    assert storage_devices.volumes(json.dumps(told)) == {"/dev/data/sets": True}
