@@ -27,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_network,
     facts_pci,
     facts_services,
+    facts_storage,
     facts_system,
     facts_tuning,
     facts_users,
@@ -87,6 +88,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "limits": facts_limits.read(node, limit_texts),
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),
+        "storage": facts_storage.read(node),
         "tuning": facts_tuning.read(node, limit_texts),
     }
     return {**facts, "reboot": reboot(facts)}

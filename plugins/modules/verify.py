@@ -45,6 +45,7 @@ options:
       - infiniband
       - nccl
       - host
+      - storage
       - limits
       - tuning
       - measurements

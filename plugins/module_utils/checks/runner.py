@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     pcie,
     services,
     software,
+    storage,
     thermal,
     tuning,
 )
@@ -62,6 +63,7 @@ SUBJECTS = (
     infiniband,
     nccl,
     host,
+    storage,
     limits,
     tuning,
     measurements,

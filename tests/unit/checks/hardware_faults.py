@@ -30,6 +30,12 @@ def xid(
     return lambda facts: facts["kernel_log"]["events"].append(event)
 
 
+def tier(**found: Any) -> Any:
+    """Return an injection of a tier of storage of which this was found."""
+    healthy = {"declared": "/dev/nvme1n1", "mounted": "/dev/nvme1n1", "there": True, "options": []}
+    return put("storage", [{"mount": "/scratch", "source": "UUID=1", **healthy, **found}])
+
+
 def links_down(facts: dict[str, Any], *numbers: int) -> None:
     """Take NVLinks of the first GPU down."""
     for number in numbers:
@@ -480,6 +486,11 @@ HOST = [
         "warn",
         plan={**PLAN, "tuning": {"values": {}, "limits": {"nofile": "1048576:1048576"}}},
     ),
+    Fault("tier not mounted", "l40s", tier(mounted=None), "storage-mounts", "check_storage"),
+    Fault("tier mounted from another disk", "l40s", tier(mounted="/dev/sda"), "storage-mounts", "check_storage"),
+    Fault("disk of a tier gone", "l40s", tier(there=False), "storage-mounts", "check_storage", says="is gone"),
+    Fault("tier read-only", "l40s", tier(options=["rw"]), "storage-options", "check_storage", says="read-only"),
+    Fault("tier without an option", "l40s", tier(options=["noatime"]), "storage-options", "configure", "warn"),
     Fault("file system full", "v100x4", put("filesystems.0.free_mib", 900), "disks", "free_space", "warn"),
     Fault("file system read-only", "v100x4", put("filesystems.0.read_only", value=True), "disks", "reboot"),
     Fault("file system without inodes", "l40s", put("filesystems.0.free_inodes", 0), "disks", "free_space", "warn"),

@@ -294,6 +294,7 @@ def healthy(model: str) -> dict[str, Any]:
             "infiniband": [_port(number) for number in range(2 * spec.get("nvswitches", 0))],
             "kernel_log": {"readable": True, "events": []},
             "nccl_own": {},
+            "storage": [],
             "tuning": {
                 "values": {"vm.swappiness": "10", "vm.max_map_count": "1048576", "cpu_governor": None},
                 "limits": {who: {"nofile": "1048576:1048576"} for who in ("pam", "systemd")},

@@ -7,7 +7,7 @@ from . import nodes
 from .cuda_faults import CUDA_FAULTS
 from .driver_faults import DRIVER_FAULTS
 from .environment_faults import ENVIRONMENT_FAULTS
-from .hardware_faults import HARDWARE_FAULTS
+from .hardware_faults import HARDWARE_FAULTS, tier
 from .load_faults import LOAD_FAULTS
 from .software_faults import SOFTWARE_FAULTS
 
@@ -34,3 +34,11 @@ def test_the_finding_names_its_gpu():
     facts["nvml"]["gpus"][1]["persistence"] = False
     (finding,) = [r for r in verify(nodes.node(facts)) if r.severity == "warn"]
     assert finding.gpu == {"index": 1, "uuid": "GPU-00000000-0000-0000-0000-000000000001", "bus_id": "0000:29:00.0"}
+
+
+def test_a_tier_that_is_declared_read_only_is_no_finding():
+    facts = nodes.healthy("l40s")
+    tier(mount="/")(facts)
+    facts["filesystems"][0]["read_only"] = True
+    results = verify(nodes.node(facts), ["host", "storage"])
+    assert {r.severity for r in results if r.id in ("disks", "storage-mounts", "storage-options")} == {"ok"}

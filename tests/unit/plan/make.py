@@ -67,6 +67,7 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
         "network": [],
         "infiniband": [],
         "nccl_own": {},
+        "storage": [],
         "tuning": {"grub": True, "kernel_arguments": {"wanted": [], "in_menu": True, "running": []}},
         "engines": {"docker": None, "podman": None, "containerd": None, "nvidia_container_toolkit": None},
     }

@@ -1,0 +1,57 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check that the tiers of storage are mounted, each from its own device and as declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, unknown, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+SOURCE = "https://man7.org/linux/man-pages/man5/fstab.5.html"
+
+
+@check("storage-mounts", proves="each tier of storage is mounted from its own device", source=SOURCE)
+def storage_mounts(node: Node) -> Iterator[Result]:
+    """Compare the device in each place with the one that is declared."""
+    tiers = node.facts["storage"]
+    if not tiers:
+        yield skipped("no tier of storage is declared")
+    for tier in tiers:
+        place, mounted, declared = tier["mount"], tier.get("mounted"), tier.get("declared")
+        if mounted is None:
+            yield fail(f"{place} is not mounted", "check_storage", observed=None, expected=tier["source"])
+        elif not tier["there"]:
+            yield fail(f"{place} is mounted from {mounted}, which is gone", "check_storage", observed=mounted)
+        elif declared is None:
+            yield unknown(f"the node has no name for {tier['source']}, so that of {place} cannot be compared")
+        elif mounted != declared:
+            yield fail(f"{place} is mounted from another device", "check_storage", observed=mounted, expected=declared)
+        else:
+            yield ok(f"{place} is mounted from {mounted}", mounted)
+
+
+@check(
+    "storage-options",
+    proves="each tier of storage is mounted with its options, and writable where declared",
+    source=SOURCE,
+)
+def storage_options(node: Node) -> Iterator[Result]:
+    """Compare; a file system that met an error turns read-only."""
+    tiers = [tier for tier in node.facts["storage"] if tier.get("mounted")]
+    if not tiers:
+        yield skipped("no tier of storage is mounted")
+    for tier in tiers:
+        place, differing = tier["mount"], tier["options"]
+        if "rw" in differing:
+            yield fail(f"{place} is read-only", "check_storage", observed="ro", expected="rw")
+        elif differing:
+            yield warn(f"{place} is mounted without {', '.join(differing)}", "configure", expected=differing)
+        else:
+            yield ok(f"{place} is mounted as declared")

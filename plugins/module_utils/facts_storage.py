@@ -1,0 +1,52 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tiers of storage that gpulab keeps in /etc/fstab, and what is mounted in their places."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import Mount
+
+
+def read(node: Node) -> list[dict[str, Any]]:
+    """Return the facts ``storage``, a record for each line of gpulab's in /etc/fstab.
+
+    declared is the device that the line names now, source itself where it is of NFS, None where the node has no such
+    device; mounted is the device in that place, None where nothing is mounted; there tells whether that one is still
+    on the node; options are those of the mount that differ from the line's.
+    """
+    found = storage_devices.mounts(node.text("/proc/self/mountinfo"))
+    return [
+        _record(entry, storage_devices.at(entry.mount, found), node)
+        for entry in storage.entries(node.text(storage.FSTAB))
+    ]
+
+
+def _record(entry: storage.Entry, mount: Mount | None, node: Node) -> dict[str, Any]:
+    nfs = entry.type == "nfs"
+    return {
+        "mount": entry.mount,
+        "source": entry.source,
+        "declared": entry.source if nfs else _named(entry.source, node),
+        "mounted": (mount.source if nfs else _mounted(mount, node)) if mount else None,
+        "there": bool(mount) and (nfs or node.exists(f"/sys/dev/block/{mount.number}")),  # type: ignore[union-attr]
+        "options": sorted(storage.different_options(entry.options, mount.options)) if mount else [],
+    }
+
+
+def _named(source: str, node: Node) -> str | None:
+    path = f"/dev/disk/by-uuid/{source[5:]}" if source.startswith("UUID=") else source
+    return node.resolve(path) if node.link(path) else None
+
+
+def _mounted(mount: Mount, node: Node) -> str:
+    """Return the kernel's own name of a mounted device, whatever it was mounted by."""
+    block = f"/sys/dev/block/{mount.number}"
+    return f"/dev/{posixpath.basename(node.resolve(block))}" if node.link(block) else mount.source

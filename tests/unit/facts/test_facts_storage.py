@@ -1,0 +1,63 @@
+"""The tiers that gpulab keeps in /etc/fstab, and what is mounted in their places."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_storage, owned_block
+
+LINES = "UUID=1 /scratch xfs noatime,nofail 0 0\nserver:/export /shared nfs ro,_netdev 0 0"
+HERE = "30 22 259:11 / /scratch rw,noatime - xfs /dev/disk/by-uuid/1 rw\n"
+
+
+@pytest.fixture
+def machine(tree):
+    tree.file("/etc/fstab", owned_block.merged("UUID=root / ext4 defaults 0 1\n", LINES, "storage"))
+    tree.link("/dev/disk/by-uuid/1", "../../nvme1n1")
+    tree.link("/sys/dev/block/259:11", "../../devices/pci/nvme1n1")
+    tree.directory("/sys/devices/pci/nvme1n1")
+    return tree
+
+
+def read(machine, mountinfo):
+    machine.file("/proc/self/mountinfo", mountinfo)
+    return {one["mount"]: one for one in facts_storage.read(machine.node())}
+
+
+def test_only_gpulabs_lines_count(machine):
+    assert list(read(machine, "")) == ["/scratch", "/shared"]
+
+
+def test_a_tier_as_declared(machine):
+    assert read(machine, HERE)["/scratch"] == {
+        "mount": "/scratch",
+        "source": "UUID=1",
+        "declared": "/dev/nvme1n1",
+        "mounted": "/dev/nvme1n1",
+        "there": True,
+        "options": [],
+    }
+
+
+def test_a_tier_that_is_not_mounted(machine):
+    assert read(machine, "")["/scratch"]["mounted"] is None
+
+
+def test_another_device_in_the_place(machine):
+    machine.link("/sys/dev/block/8:1", "../../devices/pci/sda1")
+    found = read(machine, HERE.replace("259:11", "8:1"))["/scratch"]
+    assert (found["declared"], found["mounted"]) == ("/dev/nvme1n1", "/dev/sda1")
+
+
+def test_a_disk_that_fell_off_its_bus(machine):
+    (machine.root / "dev/disk/by-uuid/1").unlink()
+    (machine.root / "sys/dev/block/259:11").unlink()
+    found = read(machine, HERE)["/scratch"]
+    assert (found["declared"], found["there"]) == (None, False)
+
+
+def test_options_that_differ(machine):
+    assert read(machine, HERE.replace("rw,noatime", "ro"))["/scratch"]["options"] == ["noatime", "rw"]
+
+
+def test_an_export(machine):
+    found = read(machine, "31 22 0:60 / /shared ro - nfs4 server:/export ro\n")["/shared"]
+    assert (found["declared"], found["mounted"], found["there"]) == ("server:/export", "server:/export", True)
+    assert found["options"] == []
