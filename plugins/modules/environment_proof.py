@@ -73,8 +73,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import probe_source
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job
-from ansible_collections.gpulab.node.plugins.module_utils.venv_host import probe_source
 
 # JAX would take three quarters of a GPU's memory.
 LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"

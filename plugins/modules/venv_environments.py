@@ -172,6 +172,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import venv
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change, told
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.venv_host import Tool, Venvs
 
@@ -184,19 +185,6 @@ def wanted(environment: dict[str, Any]) -> venv.Wanted:
     lists = {key: tuple(given[key]) for key in ("requirements", "index_packages")}
     variables = {name: str(value) for name, value in given["variables"].items()}
     return venv.Wanted(**{**given, **lists, "variables": variables, "index": environment["index_url"]})
-
-
-def change(name: str, because: list[str], before: dict[str, str], after: dict[str, str]) -> dict[str, Any]:
-    """Return how an environment changes, and its part of the diff."""
-    return {
-        "environment": {"name": name, "because": because, **venv.steps(before, after)},
-        "diff": {
-            "before_header": name,
-            "after_header": name,
-            "before": venv.listing(before),
-            "after": venv.listing(after),
-        },
-    }
 
 
 def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -> dict[str, Any]:
@@ -222,11 +210,6 @@ def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -
             changes.append(change(one.name, todo[one.name], venvs.packages(one.name), after))
     changes += [change(name, ["it shall not be there"], venvs.packages(name), {}) for name in gone]
     return {**result, **told(changes)}
-
-
-def told(changes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return changes as the module's result has them."""
-    return {"environments": [one["environment"] for one in changes], "diff": [one["diff"] for one in changes]}
 
 
 def operate(module: AnsibleModule) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import environment_probe as probe
-from ansible_collections.gpulab.node.plugins.module_utils.venv_host import probe_source
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import probe_source
 
 from .wheels import TORCH
 
