@@ -158,9 +158,14 @@ class Builds:
         return path
 
 
-def settings_of_node() -> dict[str, str]:
+def proxies() -> dict[str, str]:
     """Return the proxies that the task was given."""
     return {name: os.environ[name] for name in PROXIES if os.environ.get(name)}
+
+
+def pip_settings() -> dict[str, str]:
+    """Return what pip on this node is set up for (see venv.pip_settings)."""
+    return venv.pip_settings([files.read(path) for path in PIP_FILES])
 
 
 def probe_source() -> str:

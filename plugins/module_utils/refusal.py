@@ -487,7 +487,7 @@ CODES = {
     ),
     "E007": (
         "a line of a lock pins nothing: {line}",
-        "Write name==version with --hash, as the gpulab.lock of an environment has it. Nothing was changed.",
+        "Write name==version with --hash (conda: ADDRESS#SHA256), as gpulab.lock has it. Nothing was changed.",
     ),
     "E008": ("{name} was built and does not work: {line}", "Correct what it says. {former}"),
     "E009": ("{name} could not be built: {line}", "Read {log} on the node. {former}"),
@@ -496,6 +496,32 @@ CODES = {
         "there is no space left to build {name}: {line}",
         "Free space on the file system of the environments. {former}",
     ),
+    # E012 to E018: conda
+    "E012": (
+        "a channel cannot be reached for {name}: {line}",
+        "Check the node's network and proxy, conda_channels and conda_channel_alias. {former}",
+    ),
+    "E013": (
+        "micromamba cannot be fetched from {url}: {detail}",
+        "Check the node's network and proxy, or name a mirror: conda_micromamba_url. Nothing was changed.",
+    ),
+    "E014": (
+        "the SHA-256 of {url} is {found}, and {wanted} is wanted",
+        "A proxy or mirror serves another file, or version and SHA-256 do not belong together. Nothing was installed.",
+    ),
+    "E015": (
+        "nobody has told the SHA-256 of micromamba {version} for {architecture}",
+        "Set conda_micromamba_sha256 to what its release says (in the file .sha256 beside it). Nothing was changed.",
+    ),
+    "E016": (
+        "{name} takes packages from the channel {channel}, which is free for some only and not used by its short name",
+        "Take them from conda-forge, or name the channel by its whole address. Nothing was changed.",
+    ),
+    "E017": (
+        "{path} is there, so {directory} is another installation of conda",
+        "Give gpulab's a place of its own: conda_directory. Nothing was changed.",
+    ),
+    "E018": ("{file} of the environment {name} cannot be used: {detail}", "Correct it. Nothing was changed."),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

@@ -72,12 +72,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Build:
-    """A build as it is found: its number, its record, the names in its site-packages, whether its Python is there."""
+    """A build as it is found: its number, its record, the names in its site-packages, whether its Python is there.
+
+    sizes are those of files that are never changed.
+    """
 
     number: int
     record: dict[str, Any]
     names: tuple[str, ...]
     python: bool
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 def normalized(name: str) -> str:
@@ -105,7 +109,7 @@ def locked(text: str) -> dict[str, str]:
     return found
 
 
-def reasons(build: Build | None, wanted: Wanted) -> list[str]:
+def reasons(build: Build | None, wanted: Any) -> list[str]:
     """Return why an environment must be built anew; nothing where it is as it is wanted."""
     if build is None:
         return ["it is not there"]

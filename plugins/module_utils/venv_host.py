@@ -109,8 +109,8 @@ class Venvs(Builds):
             "UV_PYTHON_INSTALL_DIR": str(self.directory / ".python"),
             "UV_NO_PROGRESS": "1",
             "UV_SYSTEM_CERTS": "1",
-            **environment_builds.settings_of_node(),
-            **venv.pip_settings([files.read(path) for path in environment_builds.PIP_FILES]),
+            **environment_builds.proxies(),
+            **environment_builds.pip_settings(),
             **self._settings,
         }
         if index:  # the lock says by their hashes which files are right, wherever they lie

@@ -12,15 +12,20 @@ short_description: Try the Python environments of a node, each with its own inte
 version_added: 0.2.0
 author: The gpulab founders (@gpulab)
 description:
-  - Has the interpreter of each environment that M(gpulab.node.venv_environments) made import its framework, multiply
-    matrices on the CPU and on each GPU, and tell what it is built for.
+  - Has the interpreter of each environment that M(gpulab.node.venv_environments) or M(gpulab.node.conda_environments)
+    made import its framework, multiply matrices on the CPU and on each GPU, and tell what it is built for.
   - Changes nothing and never hangs; an environment that gives no answer in time is killed.
   - M(gpulab.node.verify) judges what was found.
 options:
   directory:
-    description: Where the environments are.
+    description: Where the virtual environments are.
     type: path
     default: /opt/venvs
+  conda_directory:
+    description: The root prefix below which the conda environments are.
+    version_added: 0.3.0
+    type: path
+    default: /opt/conda
   gpus:
     description:
       - Whether to try the GPUs, too, which takes memory of each for a moment. Give V(false) where somebody uses them;
@@ -60,8 +65,8 @@ ansible_facts:
   contains:
     gpulab_environments:
       description:
-        - For each environment its C(name), what is C(expected) of it, whether its GPUs were tried (C(gpus_tried)), and
-          the C(answer) of its interpreter, null where it gave none.
+        - For each environment its C(name), with C((conda)) behind one of conda, what is C(expected) of it,
+          whether its GPUs were tried (C(gpus_tried)), and the C(answer) of its interpreter, null where it gave none.
       returned: always
       type: list
       elements: dict
@@ -81,9 +86,9 @@ LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"
 NO_GPUS = "CUDA_VISIBLE_DEVICES="
 
 
-def attempt(link: Path, seconds: float, *, gpus: bool) -> dict[str, Any]:
+def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) -> dict[str, Any]:
     """Return {name, expected, gpus_tried, answer} of the environment that a link names."""
-    found: dict[str, Any] = {"name": link.name, "expected": None, "gpus_tried": gpus, "answer": None}
+    found: dict[str, Any] = {"name": name or link.name, "expected": None, "gpus_tried": gpus, "answer": None}
     try:
         expected = json.loads(files.read(link / venv.RECORD))["expected"]
     except ValueError:  # it was cut off
@@ -105,13 +110,19 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "default": "/opt/venvs"},
+            "conda_directory": {"type": "path", "default": "/opt/conda"},
             "gpus": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
     )
-    links = [path for path in sorted(Path(module.params["directory"]).glob("*")) if path.is_symlink()]
-    found = [attempt(link, module.params["timeout"], gpus=module.params["gpus"]) for link in links]
+    places = [(Path(module.params["directory"]), "{}"), (Path(module.params["conda_directory"], "envs"), "{} (conda)")]
+    found = [
+        attempt(path, module.params["timeout"], gpus=module.params["gpus"], name=label.format(path.name))
+        for place, label in places
+        for path in sorted(place.glob("*"))
+        if path.is_symlink()
+    ]
     module.exit_json(changed=False, ansible_facts={"gpulab_environments": found})
 
 

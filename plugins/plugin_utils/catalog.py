@@ -106,6 +106,11 @@ class Catalog:
         return frameworks
 
     @cached_property
+    def micromamba(self) -> Record:
+        """micromamba, which makes conda environments."""
+        return self.read("micromamba")
+
+    @cached_property
     def uv(self) -> Record:
         """uv, which makes virtual environments."""
         return self.read("uv")

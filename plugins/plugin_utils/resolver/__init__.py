@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
+    conda,
     container_toolkit,
     cuda,
     disk,
@@ -52,6 +53,7 @@ def resolve(
     plan["container_toolkit"] = container_toolkit.plan(case)
     plan["environments"] = environments.plan(case, plan["driver"])
     plan["uv"] = uv.plan(case)
+    plan["conda"] = conda.plan(case, plan["driver"])
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
     plan["tuning"] = tuning.plan(case)
     plan["nccl"] = nccl.plan(case, plan["driver"], plan["tuning"])

@@ -29,3 +29,8 @@ def test_gpus_in_use_are_hidden(environment, gpus, visible):
 
 def test_no_framework_takes_most_of_a_gpu(environment):
     assert attempt(environment, 10, gpus=True)["answer"]["preallocate"] == "false"
+
+
+def test_environments_of_both_engines_are_told_apart(environment):
+    assert attempt(environment, 10, gpus=False)["name"] == environment.name
+    assert attempt(environment, 10, gpus=False, name="lab (conda)")["name"] == "lab (conda)"

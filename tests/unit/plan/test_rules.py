@@ -603,6 +603,14 @@ def test_uv_is_named_with_the_hash_of_its_wheel_for_the_node():
     assert here["sha256"] != there["sha256"]
 
 
+def test_conda_takes_micromamba_for_the_node_and_the_cuda_of_the_planned_driver():
+    here, there = plan(facts())["conda"], plan(facts("ubuntu-24.04", architecture="aarch64"))["conda"]
+    assert here["url"].endswith(f"{here['version']}/micromamba-linux-64")
+    assert there["url"].endswith("/micromamba-linux-aarch64")
+    assert here["sha256"] != there["sha256"]
+    assert plan(facts(), nvidia_driver_branch="580")["conda"]["cuda"] == "13.0"
+
+
 @pytest.mark.parametrize(
     ("platform", "framework", "version", "python"),
     [
@@ -662,7 +670,7 @@ def test_disk_adds_up_per_filesystem():
 
 def test_every_part_gives_its_reasons():
     made = plan(facts(), **environment("pytorch", "2.9"))
-    without = (made["disk"], made["uv"])
+    without = (made["disk"], made["uv"], made["conda"])
     assert all(part["because"] for part in made.values() if isinstance(part, dict) and part not in without)
     assert "CUDA 13.2 is the newest that driver branch 595 runs in full." in reasons(made)
 
