@@ -4,6 +4,7 @@
 #include "settings.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- Memory ---- */
@@ -49,6 +50,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Mem
 
 READ_U32(nvmlDeviceGetPersistenceMode, "persistence")
 READ_U32(nvmlDeviceGetComputeMode, "compute_mode")
+READ_U32(nvmlDeviceGetAccountingMode, "accounting")
 READ_U32(nvmlDeviceGetDisplayMode, "display")
 READ_U32(nvmlDeviceGetDisplayActive, "display_active")
 READ_U32(nvmlDeviceGetVirtualizationMode, "virtualization")
@@ -172,9 +174,24 @@ static nvmlReturn_t read_clock(nvmlDevice_t device, const char *prefix, unsigned
     return read_u32(device, key, mhz);
 }
 
+enum { GRAPHICS = 0, SM = 1 };
+
+/* Locked clocks hold graphics and SM alike; "clock_locked_max = 0" stands for free ones. */
+static unsigned within_lock(nvmlDevice_t device, unsigned type, unsigned mhz)
+{
+    unsigned low = (unsigned)gpu_number(device->index, "clock_locked_min", 0);
+    unsigned high = (unsigned)gpu_number(device->index, "clock_locked_max", 0);
+    if (!high || (type != GRAPHICS && type != SM))
+        return mhz;
+    return mhz < low ? low : mhz > high ? high : mhz;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned type, unsigned *mhz)
 {
-    return read_clock(device, "clock", type, mhz);
+    nvmlReturn_t status = read_clock(device, "clock", type, mhz);
+    if (!status)
+        *mhz = within_lock(device, type, *mhz);
+    return status;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned type, unsigned *mhz)
@@ -194,7 +211,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, u
 
 /* ---- Setting ---- */
 
-/* set_KEY = ERR:3 makes setting that field fail. */
+/* set_KEY = ERR:3 makes setting that field fail; KEPT makes it succeed and change nothing, HANG never return. */
 static nvmlReturn_t store(nvmlDevice_t device, const char *key, double number)
 {
     const char *refusal;
@@ -204,10 +221,14 @@ static nvmlReturn_t store(nvmlDevice_t device, const char *key, double number)
         return status;
     snprintf(name, sizeof name, "set_%s", key);
     refusal = gpu_setting(device->index, name);
+    if (refusal && !strcmp(refusal, "HANG"))
+        simulate_hang();
     if (refusal && meaning(refusal))
         return meaning(refusal);
     if (geteuid())
         return NO_PERMISSION;
+    if (refusal && !strcmp(refusal, "KEPT"))
+        return SUCCESS;
     snprintf(text, sizeof text, "%g", number);
     return settings_store(device->index, key, text) ? UNKNOWN : SUCCESS;
 }
@@ -222,6 +243,18 @@ EXPORT nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned mode)
     return store(device, "compute_mode", mode);
 }
 
+EXPORT nvmlReturn_t nvmlDeviceSetAccountingMode(nvmlDevice_t device, unsigned mode)
+{
+    return store(device, "accounting", mode);
+}
+
+/* A program with a context on the GPU keeps it from changing over, as the driver says it. */
+static int in_use(nvmlDevice_t device)
+{
+    const char *processes = gpu_setting(device->index, "processes");
+    return processes && *processes;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceSetEccMode(nvmlDevice_t device, unsigned mode)
 {
     return store(device, "ecc_pending", mode);
@@ -229,6 +262,11 @@ EXPORT nvmlReturn_t nvmlDeviceSetEccMode(nvmlDevice_t device, unsigned mode)
 
 EXPORT nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvmlReturn_t *activation)
 {
+    nvmlReturn_t status = check_device(device);
+    if (status)
+        return status;
+    if (in_use(device))
+        return IN_USE;
     *activation = SUCCESS;
     return store(device, "mig_pending", mode);
 }
@@ -242,4 +280,20 @@ EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsig
     if (milliwatts < low || milliwatts > high)
         return INVALID_ARGUMENT;
     return store(device, "power_limit_w", milliwatts / 1000.0);
+}
+
+static nvmlReturn_t lock_clocks(nvmlDevice_t device, unsigned low, unsigned high)
+{
+    nvmlReturn_t status = store(device, "clock_locked_min", low);
+    return status ? status : store(device, "clock_locked_max", high);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned low, unsigned high)
+{
+    return !high || low > high ? INVALID_ARGUMENT : lock_clocks(device, low, high);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
+{
+    return lock_clocks(device, 0, 0);
 }

@@ -10,10 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* On a node: the model, then what the loaded driver is and lacks, then what was set, then injected faults. */
+/* On a node: the model, then what the loaded driver is and lacks, then what was set (in the board's own memory, and
+ * until the next boot), then injected faults. */
 static const char *const NODE_FILES[] = {
     "/etc/gpulab-simulation/gpu.conf",
     "/run/gpulab-simulation/driver.conf",
+    "/etc/gpulab-simulation/board.conf",
     "/run/gpulab-simulation/state.conf",
     "/etc/gpulab-simulation/faults.conf",
 };
@@ -54,13 +56,13 @@ static void read_file(const char *path)
     fclose(file);
 }
 
-/* Where set values are kept: NODE_FILES' state.conf, or beside the one file that was named. */
-static const char *state_file(void)
+/* Where a set value is kept: in one of NODE_FILES, or beside the one file that was named. */
+static const char *state_file(const char *key)
 {
     static char beside[4096];
-    const char *only = getenv("GPULAB_SIMULATION");
+    const char *only = getenv("GPULAB_SIMULATION"), *pending = strstr(key, "_pending");
     snprintf(beside, sizeof beside, "%s.state", only ? only : "");
-    return only ? beside : NODE_FILES[2];
+    return only ? beside : NODE_FILES[pending ? 2 : 3];
 }
 
 void settings_read(void)
@@ -68,7 +70,7 @@ void settings_read(void)
     setting_count = 0;
     if (getenv("GPULAB_SIMULATION")) {
         read_file(getenv("GPULAB_SIMULATION"));
-        read_file(state_file());
+        read_file(state_file(""));
         return;
     }
     for (size_t i = 0; i < sizeof NODE_FILES / sizeof *NODE_FILES; i++)
@@ -117,7 +119,7 @@ int gpu_count(void)
 
 int settings_store(int gpu, const char *key, const char *value)
 {
-    FILE *file = fopen(state_file(), "a");
+    FILE *file = fopen(state_file(key), "a");
     if (!file)
         return -1;
     fprintf(file, "gpu.%d.%s = %s\n", gpu, key, value);

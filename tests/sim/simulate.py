@@ -29,6 +29,7 @@ LOADED = HOME / "loaded"  # the libraries as the loader finds them while the dri
 LOADER = Path("/etc/ld.so.conf.d/000-gpulab-simulation.conf")  # read first, so these win over the real libraries
 RUN = Path("/run/gpulab-simulation")
 MODEL, FAULTS = Path("/etc/gpulab-simulation/gpu.conf"), Path("/etc/gpulab-simulation/faults.conf")
+BOARD = Path("/etc/gpulab-simulation/board.conf")  # what GPUs keep in their own memory: ECC and MIG
 DRIVER, STATE = RUN / "driver.conf", RUN / "state.conf"
 
 # The CUDA driver API by branch, and the branch from which a function or field is there.
@@ -130,6 +131,15 @@ def own_uuids(host: str, settings: Settings) -> str:
     return "\n".join(f"gpu.{gpu}.uuid = GPU-{uuids[gpu]}" for gpu in uuids)
 
 
+def turn_over() -> None:
+    """Let the modes hold that were set for after a reset."""
+    kept = Settings(MODEL, BOARD)
+    modes = [(gpu, mode, kept.gpu(gpu, f"{mode}_pending")) for gpu in kept.gpus for mode in ("ecc", "mig")]
+    lines = (f"gpu.{gpu}.{mode} = {value}\ngpu.{gpu}.{mode}_pending = {value}\n" for gpu, mode, value in modes)
+    if BOARD.exists():
+        BOARD.write_text("".join(lines), encoding="utf-8")
+
+
 def boot() -> None:
     """Bring the node into the state that a real one has after booting from this disk."""
     kernel = read_kernel()
@@ -138,6 +148,7 @@ def boot() -> None:
     if RUN.exists():
         sys.exit("This boot is simulated already; the next one is a reboot away.")
     RUN.mkdir()
+    turn_over()
     hardware.write_line(RUN / "boot_id", str(uuid.uuid4()))
     hardware.write_pci(RUN, settings, driver)
     hardware.write_modules(RUN, driver, kernel.module_version)

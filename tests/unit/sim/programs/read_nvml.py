@@ -105,6 +105,7 @@ READERS = {
     "bar1_mib": lambda h: nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total >> 20,
     "persistence": nvml.nvmlDeviceGetPersistenceMode,
     "compute_mode": nvml.nvmlDeviceGetComputeMode,
+    "accounting": nvml.nvmlDeviceGetAccountingMode,
     "display": nvml.nvmlDeviceGetDisplayMode,
     "display_active": nvml.nvmlDeviceGetDisplayActive,
     "virtualization": nvml.nvmlDeviceGetVirtualizationMode,
