@@ -31,6 +31,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_system,
     facts_tuning,
     facts_users,
+    gpu_settings,
     nvml,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import SECONDS, Node
@@ -89,6 +90,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),
         "storage": facts_storage.read(node),
+        "gpu_settings": gpu_settings.read_file(node.text(gpu_settings.FILE)),
         "tuning": facts_tuning.read(node, limit_texts),
     }
     return {**facts, "reboot": reboot(facts)}

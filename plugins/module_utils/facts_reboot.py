@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings
+
 
 def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     """Return {reasons: one line each, loadable}.
@@ -29,6 +31,7 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
         kernel = facts["system"]["kernel"]
         reasons.append(f"the NVIDIA driver {coming} is on disk for the next kernel, not for {kernel}, which runs")
     reasons += _arguments(facts)
+    reasons += gpu_settings.pending(facts.get("gpu_settings", {}), facts.get("nvml", {}).get("gpus", []))
     return {"reasons": reasons, "loadable": bool(running) and not nvidia["loaded"] and not bound}
 
 

@@ -89,7 +89,7 @@ class GpuReader:
             "pcie": self.pcie(),
             "memory_mib": self.memory(),
             "temperature": self.temperature(),
-            "power_mw": self.power(),
+            **self.settings(),
             "clocks": self.clocks(),
             "ecc": self.ecc(),
             "remapped_rows": self.remapped_rows(),
@@ -99,11 +99,19 @@ class GpuReader:
             "inforom": self.inforom(),
             "gsp": self.gsp(),
             "recovery_action": self.field(FIELD_RECOVERY_ACTION),
-            "persistence": self.flag("nvmlDeviceGetPersistenceMode"),
-            "compute_mode": self.number("nvmlDeviceGetComputeMode"),
-            "mig": self.flags("nvmlDeviceGetMigMode", "enabled", "pending"),
             "utilization": reading(self.utilization),
             "processes": self.processes(),
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Read what an operator may set, in the form of read."""
+        return {
+            "power_mw": self.power(),
+            "ecc": {"mode": self.ecc_mode()},
+            "persistence": self.flag("nvmlDeviceGetPersistenceMode"),
+            "compute_mode": self.number("nvmlDeviceGetComputeMode"),
+            "accounting": self.flag("nvmlDeviceGetAccountingMode"),
+            "mig": self.flags("nvmlDeviceGetMigMode", "enabled", "pending"),
         }
 
     def number(self, function: str, *arguments: int) -> Any:
@@ -241,11 +249,15 @@ class GpuReader:
     def ecc(self) -> dict[str, Any]:
         """Read ECC's mode and its error counters, since the driver's load and over the board's life."""
         return {
-            "mode": self.flags("nvmlDeviceGetEccMode", "enabled", "pending"),
+            "mode": self.ecc_mode(),
             "volatile": self.ecc_errors(VOLATILE),
             "aggregate": self.ecc_errors(AGGREGATE),
             "sram_threshold_exceeded": reading(self.sram_threshold_exceeded),
         }
+
+    def ecc_mode(self) -> Any:
+        """Read whether ECC is on, and whether it will be after a reset."""
+        return self.flags("nvmlDeviceGetEccMode", "enabled", "pending")
 
     def ecc_errors(self, counter: int) -> dict[str, Any]:
         """Read one set of counters: in total, and uncorrected ones by kind of memory."""

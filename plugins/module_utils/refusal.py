@@ -200,6 +200,32 @@ CODES = {
         "{user} is no user of this node, so {group} cannot take it in",
         "Correct the name, or make the user first.",
     ),
+    # H120 to H126: settings of GPUs
+    "H120": (
+        "gpu_settings_per_gpu names {name}, and this node has no such GPU",
+        "Name its UUID, bus id or index: {known}. Nothing was changed.",
+    ),
+    "H121": (
+        "the power supply leaves the GPUs {budget} W, which is {watts} W for GPU {gpu}, and it takes {low} W at least",
+        "Use a larger power supply or fewer GPUs, or set limits yourself: gpu_settings_per_gpu. Nothing was changed.",
+    ),
+    "H122": (
+        "GPU {gpu} has no {name} (NVML: {error})",
+        "Take it out of gpu_settings_values, or give this GPU null in gpu_settings_per_gpu. Nothing was changed.",
+    ),
+    "H123": (
+        "{name} of GPU {gpu} is to be {value}, and it takes {low} to {high} {unit}",
+        "Choose a value in that range. Nothing was changed.",
+    ),
+    "H124": (
+        "the settings of the GPUs cannot be looked at: {detail}",
+        "Bring the driver up (site.yml does), or take the settings out of the inventory. Nothing was changed.",
+    ),
+    "H125": ("GPU {gpu} did not take {name} = {value} ({why})", "{way}."),
+    "H126": (
+        "{names} would change on {host}, and its GPUs are {state} ({who})",
+        "Wait until they are idle and run again. Nothing was changed.",
+    ),
     # H150 to H165: storage; nothing was changed when one of these is raised, but for H162
     "H150": ("the storage tier {tier} {wrong}", "Correct it in storage_tiers. Nothing was changed."),
     "H151": (
@@ -460,6 +486,11 @@ CODES = {
         "Leave it unset, or name one of: {known}.",
     ),
     "P053": ("nccl_overrides has {name}, which is no setting of NCCL", "Its names are as NCCL_DEBUG."),
+    "P054": ("{variable} has {name}, which is no setting of a GPU", "Name one of: {known}."),
+    "P055": (
+        "{variable} has {value} for {name}, which takes {form}",
+        "Correct it, or give null to leave it alone.",
+    ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
         "{path} exists and gpulab did not make it",

@@ -88,6 +88,10 @@ plan:
       description: What the host is tuned to, by its type; each setting with its reason and source.
       returned: success
       type: dict
+    gpu_settings:
+      description: Settings of the GPUs, for all and for single ones, and what they may draw together.
+      returned: success
+      type: dict
     nccl:
       description: NCCL's settings, each with its reason, and kernel modules for GPUDirect RDMA.
       returned: success

@@ -177,6 +177,30 @@ WISHES = (
         {},
     ),
     Wish(
+        "gpu_settings_values",
+        "dict",
+        "Settings of every GPU by name, such as {power_limit_watts: 300}; null leaves one alone.",
+        {},
+    ),
+    Wish(
+        "gpu_settings_per_gpu",
+        "dict",
+        "Settings of single GPUs, by UUID, bus id or index, such as {0: {power_limit_watts: 250}}; they come first.",
+        {},
+    ),
+    Wish(
+        "preflight_psu_watts",
+        "int",
+        "What the power supplies deliver together, in watts. Unset does not judge the power budget.",
+    ),
+    Wish("preflight_cpu_watts", "int", "What the processors draw together, in watts.", 150),
+    Wish(
+        "preflight_power_headroom_percent",
+        "int",
+        "How much more than GPUs and processors may draw the power supply shall deliver.",
+        25,
+    ),
+    Wish(
         "nccl_interface",
         "str",
         "Network interface over which NCCL's processes meet; unset takes the one with the default route.",

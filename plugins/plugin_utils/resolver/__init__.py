@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     driver,
     environments,
     fabric_manager,
+    gpu_settings,
     libraries,
     nccl,
     reboot,
@@ -56,6 +57,7 @@ def resolve(
     plan["conda"] = conda.plan(case, plan["driver"])
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
     plan["tuning"] = tuning.plan(case)
+    plan["gpu_settings"] = gpu_settings.plan(case)
     plan["nccl"] = nccl.plan(case, plan["driver"], plan["tuning"])
     plan["reboot"] = reboot.plan(case, plan["driver"])
     plan["disk"] = disk.plan(case, plan)

@@ -527,6 +527,7 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
         "recovery_action": 0,
         "persistence": True,
         "compute_mode": 0,
+        "accounting": False,
         "mig": {"enabled": False, "pending": False} if spec.get("hbm") and "pages" not in spec else ABSENT,
         "utilization": {"gpu": 0, "memory": 0},
         "processes": [],

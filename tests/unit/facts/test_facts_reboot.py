@@ -85,6 +85,15 @@ def test_reboot(node, reasons, loadable):
     assert reboot(facts(**node)) == {"reasons": reasons, "loadable": loadable}
 
 
+@pytest.mark.parametrize(("declared", "reasons"), [(False, 1), (None, 0)])
+def test_ecc_that_was_asked_for_takes_a_reboot(declared, reasons):
+    node = facts(driver="nvidia", loaded="550.2", running="550.2", coming="550.2")
+    modes = {"enabled": True, "pending": False}
+    gpu = {"index": 0, "uuid": "GPU-1", "bus_id": "0000:01:00.0", "ecc": {"mode": modes}, "mig": {"unsupported": "X"}}
+    node.update(nvml={"gpus": [gpu]}, gpu_settings={"all": {"ecc": declared}})
+    assert reboot(node)["reasons"] == ["ECC of GPU 0000:01:00.0 turns off at a boot only"] * reasons
+
+
 def test_held_gpus_are_named_on_one_line():
     node = facts(driver="nouveau", blacklisted=True)
     node["pci"]["gpus"].append({"address": "0000:02:00.0", "driver": "nouveau"})

@@ -684,6 +684,15 @@ PACKAGED = {**facts(), "driver": {"packages": [{"name": "nvidia-smi"}], "runfile
 SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
 
 REFUSALS = {
+    "no setting of a GPU": (facts(), {"gpu_settings_values": {"power_limit": 300}}, "P054", "power_limit_watts"),
+    "no setting of one GPU": (facts(), {"gpu_settings_per_gpu": {0: {"fan": 30}}}, "P054", "gpu_settings_per_gpu[0]"),
+    "one GPU without settings": (facts(), {"gpu_settings_per_gpu": {0: 300}}, "P055", "settings by name"),
+    "power limit as text": (facts(), {"gpu_settings_values": {"power_limit_watts": "300"}}, "P055", "whole number"),
+    "power limit of nothing": (facts(), {"gpu_settings_values": {"power_limit_watts": 0}}, "P055", "whole number"),
+    "ECC as a number": (facts(), {"gpu_settings_values": {"ecc": 1}}, "P055", "true or false"),
+    "one clock": (facts(), {"gpu_settings_values": {"locked_clocks_mhz": [1200]}}, "P055", "two whole numbers"),
+    "clocks upside down": (facts(), {"gpu_settings_values": {"locked_clocks_mhz": [1200, 210]}}, "P055", "two whole"),
+    "a compute mode of old": (facts(), {"gpu_settings_values": {"compute_mode": "exclusive"}}, "P055", "prohibited"),
     "override of nothing": (facts(), {"tuning_overrides": {"swappiness": 1}}, "P050", "transparent_hugepage"),
     "no such interface": (facts(), {"nccl_interface": "eth0"}, "P052", "eth0"),
     "no setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),

@@ -1,0 +1,167 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Give GPUs their settings through NVML, and read each back. The module gpu_settings and the unit at boot share it."""
+
+from __future__ import annotations
+
+import json
+import time
+from ctypes import byref, c_uint, c_void_p
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, nvml
+from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, LATE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import Nvml, NvmlError
+from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
+from ansible_collections.gpulab.node.plugins.module_utils.nvml_gpu import GpuReader
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import Step
+
+LIBRARY = nvml.LIBRARY
+LOCKED = Path("/run/gpulab/gpu-settings.json")  # what NVML does not tell; it goes with the boot, as the clocks do
+READ_SECONDS, SET_SECONDS = 15.0, 120.0  # turning MIG on resets the GPU
+TRIES, PAUSE = 20, 0.1  # for clocks to come down
+
+# Functions that take one number
+SETTERS = {
+    "persistence": "nvmlDeviceSetPersistenceMode",
+    gpu_settings.ECC: "nvmlDeviceSetEccMode",
+    gpu_settings.COMPUTE_MODE: "nvmlDeviceSetComputeMode",
+    "accounting": "nvmlDeviceSetAccountingMode",
+    gpu_settings.POWER: "nvmlDeviceSetPowerManagementLimit",
+}
+WAYS = {
+    "NO_PERMISSION": "Run it as root on the machine itself; in a container or a virtual machine its host decides",
+    "IN_USE": "End what has the GPU open (fuser -v /dev/nvidia*), and run again",
+    "NOT_SUPPORTED": "Take it out of the inventory for this GPU: this board or driver does not have it",
+    "INVALID_ARGUMENT": "Choose another value: nvidia-smi -q shows what this GPU takes",
+}
+OTHERWISE = "Look at journalctl -k on the node, and run again"
+
+
+def facts() -> dict[str, Any]:
+    """Read all GPUs, in a child process with a deadline: the facts ``nvml``."""
+    return NvmlQuery(READ_SECONDS, LIBRARY).facts()
+
+
+def locked_clocks() -> dict[str, list[int]]:
+    """Return the clocks that gpulab locked since the boot, by the GPU's key."""
+    try:
+        found: dict[str, list[int]] = json.loads(LOCKED.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def apply(steps: list[Step]) -> list[tuple[Step, str]]:
+    """Carry the steps out in a child process; return each with why it was not taken, "" where the GPU has it now.
+
+    A step that follows one at which the driver hung is not tried.
+    """
+    child = Child(lambda emit: _set_all(emit, steps), SET_SECONDS)
+    outcome = child.wait()
+    stuck = "the driver did not answer in time" if outcome == LATE else child.reason
+    missing = [stuck] * (len(steps) - len(child.messages)) if outcome != DONE else []
+    answers = list(zip(steps, [*child.messages, *missing]))
+    locked = locked_clocks()
+    for step, why in answers:
+        if step.name == gpu_settings.CLOCKS and not why:
+            locked.pop(step.key, None)
+            locked.update({step.key: step.after} if step.after else {})
+    if locked != locked_clocks():
+        LOCKED.parent.mkdir(parents=True, exist_ok=True)
+        LOCKED.write_text(json.dumps(locked), encoding="utf-8")
+    return answers
+
+
+def refusal(step: Step, why: str) -> Refusal:
+    """Say that a GPU did not take a setting, and what to do about it."""
+    way = WAYS.get(why.partition(":")[0], OTHERWISE)
+    return refuse("H125", gpu=step.gpu, name=step.name, value=json.dumps(step.after), why=why, way=way)
+
+
+def at_boot(text: str) -> tuple[list[str], list[str]]:
+    """Bring the GPUs to the settings of gpulab's file; return what was set, and what could not be, a line each.
+
+    What needs an idle GPU is left alone where a program runs on it already. Raises Refusal.
+    """
+    settings, answers = gpu_settings.read_file(text), facts()
+    if answers["state"] != "ok":
+        raise refuse("H124", detail=(answers["error"] or {}).get("text") or answers["state"])
+    busy = {gpu["bus_id"] for gpu in gpu_settings.usable(answers["gpus"]) if gpu["processes"]}
+    done, failed = [], []
+    due = []
+    for step in gpu_settings.plan(settings, answers["gpus"], {}, locked_clocks()):
+        if step.name in gpu_settings.NEED_IDLE and step.gpu in busy:
+            failed.append(f"{told(step)}: left alone, the GPU is in use")
+        else:
+            due.append(step)
+    for step, why in apply(due):
+        if why:
+            failed.append(str(refusal(step, why)))
+        else:
+            done.append(told(step))
+    return done, failed
+
+
+def told(step: Step) -> str:
+    """Say in a line what a step sets."""
+    return f"GPU {step.gpu}: {step.name} {json.dumps(step.before)} -> {json.dumps(step.after)}"
+
+
+def _set_all(emit: Emit, steps: list[Step]) -> None:
+    session = Nvml(LIBRARY)
+    for step in steps:
+        emit(_set_one(session, step))
+
+
+def _set_one(session: Nvml, step: Step) -> str:
+    """Carry a step out; return why the GPU does not have the value, if it has not."""
+    try:
+        handle = session.handle(step.index)
+        _set(session, handle, step)
+        return _read_back(GpuReader(session, handle), step)
+    except NvmlError as error:
+        return error.name
+
+
+def _set(session: Nvml, handle: c_void_p, step: Step) -> None:
+    if step.name == gpu_settings.MIG:
+        activation = c_uint()
+        session.call("nvmlDeviceSetMigMode", handle, c_uint(step.after), byref(activation))
+    elif step.name == gpu_settings.CLOCKS and step.after:
+        session.call("nvmlDeviceSetGpuLockedClocks", handle, *map(c_uint, step.after))
+    elif step.name == gpu_settings.CLOCKS:
+        session.call("nvmlDeviceResetGpuLockedClocks", handle)
+    else:
+        session.call(SETTERS[step.name], handle, c_uint(_number(step)))
+
+
+def _number(step: Step) -> int:
+    if step.name == gpu_settings.POWER:
+        return round(step.after * 1000)
+    if step.name == gpu_settings.COMPUTE_MODE:
+        return gpu_settings.COMPUTE_MODES[step.after]
+    return int(step.after)
+
+
+def _read_back(reader: GpuReader, step: Step) -> str:
+    """Return why the GPU does not have the value, if it has not. Of locked clocks only the clock itself tells."""
+    if step.name == gpu_settings.CLOCKS:
+        return _clocks_held(reader, step.after) if step.after else ""
+    has = gpu_settings.live(reader.settings(), step.name, {})
+    return "" if has == step.after else f"the driver took it, and has {json.dumps(has)}"
+
+
+def _clocks_held(reader: GpuReader, clocks: list[int]) -> str:
+    runs: Any = None
+    for _try in range(TRIES):
+        runs = reader.clocks()["sm"]
+        if isinstance(runs, dict) or runs <= clocks[1]:
+            return ""
+        time.sleep(PAUSE)
+    return f"the driver took it, and the clock still runs at {runs} MHz"

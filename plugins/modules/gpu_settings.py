@@ -1,0 +1,223 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Give GPUs their settings, and the old ones back."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_settings
+short_description: Set power limits, clocks, compute mode, ECC, MIG and more of GPUs, and read each back
+version_added: 0.3.0
+description:
+  - Sets through NVML what differs, reads each setting back, and fails where a GPU did not take one (GPULAB-H125). NVML
+    is called in a child process with a deadline, so a hung driver does not hang the task.
+  - What a GPU does not have (GPULAB-H122), a value outside its range (GPULAB-H123), a GPU that is not there
+    (GPULAB-H120) and a power budget that cannot be kept (GPULAB-H121) are refused before the first change.
+  - Compute mode, ECC and MIG change only while nobody uses a GPU of the node (GPULAB-H126).
+  - Remembers what each GPU had before, in C(/var/lib/gpulab/gpu-settings.json), and gives it back when the setting is
+    no longer in O(settings).
+  - Resets and reboots nothing by itself. NVML may reset an idle GPU to turn MIG on or off, which was asked for then.
+  - NVML does not tell whether clocks are locked. What was locked since the boot is kept in
+    C(/run/gpulab/gpu-settings.json), and the clock itself is what is read back.
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description:
+      - Reports what would change, or why it would be refused. Where the driver does not run yet, nobody knows what the
+        GPUs have, and every setting counts as one that would change.
+    support: full
+  diff_mode:
+    description: Shows each setting before and after.
+    support: full
+options:
+  settings:
+    description:
+      - C(all) has the values of every GPU by name, C(gpus) those of single ones by UUID, bus id or index,
+        C(power_budget_watts) what all GPUs together may draw. Where their default limits come to more, the GPUs without
+        a limit of their own share what is left, in proportion to these.
+      - The names are V(persistence), V(accounting), V(ecc) and V(mig) (true or false), V(compute_mode) (V(default),
+        V(exclusive_process) or V(prohibited)), V(power_limit_watts), and V(locked_clocks_mhz) (lowest and highest
+        graphics clock). Null leaves a GPU alone.
+      - An empty dictionary restores everything.
+    type: dict
+    required: true
+  host:
+    description: What the operator calls the node, for the messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Limit every GPU to 300 W, and let one alone
+  gpulab.node.gpu_settings:
+    settings:
+      all: {power_limit_watts: 300}
+      gpus: {"0000:01:00.0": {power_limit_watts: null}}
+    host: "{{ inventory_hostname }}"
+
+- name: Give the GPUs back what they had
+  gpulab.node.gpu_settings:
+    settings: {}
+    host: "{{ inventory_hostname }}"
+"""
+
+RETURN = r"""
+steps:
+  description: What was, or in check mode would be, set.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{gpu: "0000:01:00.0", name: power_limit_watts, before: 450, after: 300}]
+pending:
+  description: Settings that are stored and hold from the next boot on.
+  returned: success
+  type: list
+  elements: str
+  sample: ["ECC of GPU 0000:3b:00.0 turns off at a boot only"]
+refused:
+  description: Each setting that a GPU did not take, as a refusal.
+  returned: failure
+  type: list
+  elements: dict
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
+"""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import facts_users, files, gpu_settings, gpu_settings_host
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import Step
+
+MEMORY = Path("/var/lib/gpulab/gpu-settings.json")
+
+
+def remembered() -> dict[str, dict[str, Any]]:
+    """Return what GPUs had before gpulab set it, by key and name."""
+    text = files.read(MEMORY)
+    return json.loads(text) if text else {}
+
+
+def remember(module: AnsibleModule, kept: dict[str, Any]) -> None:
+    """Keep what GPUs had before; without anything to keep, no file."""
+    if kept != remembered():
+        files.put(module, MEMORY, json.dumps(kept, indent=1, sort_keys=True) + "\n" if kept else None)
+
+
+def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None:
+    """Raise Refusal where a step needs idle GPUs and somebody uses one."""
+    names = sorted({step.name for step in steps if step.name in gpu_settings.NEED_IDLE})
+    if not names:
+        return
+    users = facts_users.read(Node(), gpus, os.getpid())
+    if users["state"] != "idle":
+        who = ", ".join(
+            f"{one['user']}: {one['command']} (pid {one['pid']})" for one in users["who"] if not one["service"]
+        )
+        raise refuse("H126", names=" and ".join(names), host=host, state=users["state"], who=who or "nobody known")
+
+
+def foresee(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what would be set on GPUs that nobody can read yet."""
+    named = {"every GPU": settings.get("all") or {}, **(settings.get("gpus") or {})}
+    return [
+        {"gpu": str(gpu), "name": name, "before": "unknown", "after": value}
+        for gpu, values in named.items()
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
+def shown(steps: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the diff of each GPU that changes."""
+    found = []
+    for gpu in dict.fromkeys(step["gpu"] for step in steps):
+        own = [step for step in steps if step["gpu"] == gpu]
+        sides = ("".join(f"{one['name']}: {json.dumps(one[side])}\n" for one in own) for side in ("before", "after"))
+        found.append(files.diff(f"GPU {gpu}", *sides))
+    return found
+
+
+def main() -> None:
+    """Read, plan, guard, set, read back."""
+    module = AnsibleModule(
+        argument_spec={"settings": {"type": "dict", "required": True}, "host": {"type": "str", "required": True}},
+        supports_check_mode=True,
+    )
+    try:
+        result = operate(module, module.params["settings"])
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**result)
+
+
+def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
+    """Bring the GPUs to their settings. Raises Refusal."""
+    known = remembered()
+    for variable, values in {"all": settings.get("all"), **(settings.get("gpus") or {})}.items():
+        gpu_settings.check(str(variable), values or {})
+    if not known and not any(settings.values()):
+        return {"changed": False, "steps": [], "pending": [], "diff": []}
+    answers = gpu_settings_host.facts()
+    if answers["state"] != "ok" and not any(settings.values()):
+        module.warn("the GPUs get back what they had once their driver answers, and this is applied again")
+        return {"changed": False, "steps": [], "pending": [], "diff": []}
+    if answers["state"] != "ok":
+        if not module.check_mode or answers["state"] in ("unresponsive", "error"):
+            raise refuse("H124", detail=(answers["error"] or {}).get("text") or answers["state"])
+        foreseen = foresee(settings)
+        return {"changed": bool(foreseen), "steps": foreseen, "pending": [], "diff": shown(foreseen)}
+    gpus = answers["gpus"]
+    steps = gpu_settings.plan(settings, gpus, known, gpu_settings_host.locked_clocks())
+    check_idle(steps, gpus, module.params["host"])
+    if not module.check_mode:
+        carry_out(module, settings, steps, known, gpus)
+        gpus = gpu_settings_host.facts()["gpus"] if steps else gpus
+    told = [{name: getattr(step, name) for name in ("gpu", "name", "before", "after")} for step in steps]
+    return {
+        "changed": bool(steps),
+        "steps": told,
+        "pending": gpu_settings.pending(settings, gpus),
+        "diff": shown(told),
+    }
+
+
+def carry_out(
+    module: AnsibleModule,
+    settings: dict[str, Any],
+    steps: list[Step],
+    known: dict[str, Any],
+    gpus: list[dict[str, Any]],
+) -> None:
+    """Set, remember what was there before, and fail where a GPU did not take a setting."""
+    # Before the first change: a run that is cut off must not forget what was there.
+    ahead = gpu_settings.to_remember(known, gpus, settings, [], steps)
+    remember(module, {gpu: {**ahead.get(gpu, {}), **known.get(gpu, {})} for gpu in {**known, **ahead}})
+    answers = gpu_settings_host.apply(steps) if steps else []
+    done = [step for step, why in answers if not why]
+    remember(module, gpu_settings.to_remember(known, gpus, settings, steps, done))
+    refused = [gpu_settings_host.refusal(step, why) for step, why in answers if why]
+    if refused:
+        module.fail_json(
+            msg="\n".join(map(str, refused)),
+            refusal=asdict(refused[0]),
+            refused=[asdict(one) for one in refused],
+            changed=bool(done),
+        )
+
+
+if __name__ == "__main__":
+    main()

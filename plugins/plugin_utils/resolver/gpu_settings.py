@@ -1,0 +1,52 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settings of the GPUs: what the inventory declares, and how much all of them together may draw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+
+ALL, SINGLE = "gpu_settings_values", "gpu_settings_per_gpu"
+
+
+def plan(case: Case) -> dict[str, Any]:
+    """Return {settings, because}; settings, in the form of module_utils/gpu_settings.py, are empty where none is made.
+
+    What a limit in watts comes to on each GPU, the node says: its GPUs know their defaults and ranges.
+    Raises Refusal for a wish that is no setting.
+    """
+    values, single = case.wishes[ALL], case.wishes[SINGLE]
+    gpu_settings.check(ALL, values)
+    for gpu, own in single.items():
+        if not isinstance(own, dict):
+            raise refuse("P055", variable=SINGLE, name=gpu, value=own, form="settings by name")
+        gpu_settings.check(f"{SINGLE}[{gpu}]", own)
+    if not case.gpus:
+        return {"settings": {}, "because": ["Without a GPU there is none to set."]}
+    budget, why = _budget(case)
+    because = ["nvidia-persistenced keeps the driver initialised, and with it what is set."] if case.gpus else []
+    declared = [*values, *(f"{name} of {gpu}" for gpu, own in single.items() for name in own)]
+    because.append(f"The inventory sets {', '.join(declared)}." if declared else "Nothing else is set: nobody asked.")
+    settings = {"all": values, "gpus": single, "power_budget_watts": budget}
+    return {"settings": settings if any(settings.values()) else {}, "because": because + why}
+
+
+def _budget(case: Case) -> tuple[int | None, list[str]]:
+    """Return what the GPUs together may draw, where the power supply is declared, and what is to be said about it."""
+    supply = case.wishes["preflight_psu_watts"]
+    if not supply:
+        return None, []
+    headroom, cpus = case.wishes["preflight_power_headroom_percent"], case.wishes["preflight_cpu_watts"]
+    budget = supply * 100 // (100 + headroom) - cpus
+    because = (
+        f"The power supply's {supply} W, with {headroom} % in reserve and {cpus} W for processors, leave the GPUs"
+        f" {budget} W: they are limited where their default limits come to more."
+    )
+    return budget, [because]

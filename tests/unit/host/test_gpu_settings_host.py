@@ -1,0 +1,177 @@
+"""Settings of GPUs, set through the simulated NVML of tests/sim and read back."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings_host as host
+from sim.build import build
+
+MODELS = Path(__file__).parents[2] / "sim/models"
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("gcc"), reason="the simulated NVML needs gcc"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="setting needs root, in the simulation as on a GPU"),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return str(build(tmp_path_factory.mktemp("simulated")) / "libnvidia-ml.so.1")
+
+
+class Simulated:
+    """Two A100, with what a test lets go wrong."""
+
+    def __init__(self, directory):
+        """Start with the model alone."""
+        self.file = directory / "gpu.conf"
+        self.inject()
+
+    def inject(self, *lines):
+        """Let the node behave otherwise."""
+        text = (MODELS / "a100-pcie-2.conf").read_text(encoding="utf-8")
+        self.file.write_text("\n".join([text, *lines, ""]), encoding="utf-8")
+
+    def gpus(self):
+        """Read them."""
+        return host.facts()["gpus"]
+
+    def bring(self, **values):
+        """Set what differs; return why each step was not taken, by GPU and name."""
+        steps = gpu_settings.plan({"all": values}, self.gpus(), {}, host.locked_clocks())
+        return {(step.index, step.name): why for step, why in host.apply(steps)}
+
+
+@pytest.fixture
+def node(library, tmp_path, monkeypatch):
+    simulated = Simulated(tmp_path)
+    monkeypatch.setenv("GPULAB_SIMULATION", str(simulated.file))
+    monkeypatch.setattr(host, "LIBRARY", library)
+    monkeypatch.setattr(host, "LOCKED", tmp_path / "run/locked.json")
+    monkeypatch.setattr(host, "READ_SECONDS", 60)
+    return simulated
+
+
+EVERYTHING = {
+    "persistence": True,
+    "accounting": True,
+    "compute_mode": "exclusive_process",
+    "ecc": False,
+    "mig": True,
+    "power_limit_watts": 200,
+    "locked_clocks_mhz": [300, 1200],
+}
+
+
+def test_every_setting_is_set_and_read_back_and_then_left_alone(node):
+    assert node.bring(**EVERYTHING) == {(gpu, name): "" for name in EVERYTHING for gpu in (0, 1)}
+    gpu = node.gpus()[1]
+    assert (gpu["persistence"], gpu["accounting"], gpu["compute_mode"]) == (True, True, 3)
+    assert (gpu["ecc"]["mode"], gpu["mig"]) == (
+        {"enabled": True, "pending": False},
+        {"enabled": False, "pending": True},
+    )
+    assert (gpu["power_mw"]["limit"], gpu["clocks"]["sm"]) == (200_000, 300)
+    assert node.bring(**EVERYTHING) == {}
+
+
+def test_clocks_are_given_free_again(node):
+    node.bring(locked_clocks_mhz=[300, 1200])
+    locked = host.locked_clocks()
+    remembered = {gpu: {"locked_clocks_mhz": None} for gpu in locked}
+    steps = gpu_settings.plan({}, node.gpus(), remembered, locked)
+    assert [why for _step, why in host.apply(steps)] == ["", ""]
+    assert node.gpus()[0]["clocks"]["sm"] == 210
+    assert host.locked_clocks() == {}
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        ("persistence", True, "persistence"),
+        ("accounting", True, "accounting"),
+        ("compute_mode", "prohibited", "compute_mode"),
+        ("ecc", False, "ecc_pending"),
+        ("mig", True, "mig_pending"),
+        ("power_limit_watts", 200, "power_limit_w"),
+        ("locked_clocks_mhz", [300, 1200], "clock_locked_max"),
+    ],
+)
+@pytest.mark.parametrize(("code", "error"), [(3, "NOT_SUPPORTED"), (4, "NO_PERMISSION"), (19, "IN_USE")])
+def test_what_one_gpu_refuses_is_told_and_the_other_has_it(node, wish, code, error):
+    name, value, field = wish
+    node.inject(f"gpu.0.set_{field} = ERR:{code}")
+    assert node.bring(**{name: value}) == {(0, name): error, (1, name): ""}
+    steps = gpu_settings.plan({"all": {name: value}}, node.gpus(), {}, host.locked_clocks())
+    assert [step.index for step in steps] == [0]
+    refusal = host.refusal(steps[0], error)
+    assert (refusal.code, name in refusal.cause, error in refusal.cause) == ("H125", True, True)
+
+
+@pytest.mark.parametrize("error", [*host.WAYS, "UNKNOWN"])
+def test_each_error_has_a_remedy_of_its_own(error):
+    step = gpu_settings.Step("0000:01:00.0", "GPU-1", 0, "ecc", before=True, after=False)
+    way = host.WAYS.get(error, host.OTHERWISE)
+    assert host.refusal(step, error).remedy == f"{way}."
+
+
+def test_a_driver_that_says_yes_and_does_nothing_is_found_out(node):
+    node.inject("gpu.0.set_power_limit_w = KEPT")
+    why = node.bring(power_limit_watts=200)
+    assert why == {(0, "power_limit_watts"): "the driver took it, and has 250", (1, "power_limit_watts"): ""}
+
+
+def test_clocks_that_stay_up_are_found_out(node, monkeypatch):
+    monkeypatch.setattr(host, "PAUSE", 0.01)
+    node.inject("gpu.0.set_clock_locked_max = KEPT", "gpu.0.clock_sm = 1410")
+    assert "1410 MHz" in node.bring(locked_clocks_mhz=[210, 900])[0, "locked_clocks_mhz"]
+    assert len(host.locked_clocks()) == 1
+
+
+def test_a_driver_that_hangs_costs_the_deadline_and_no_more(node, monkeypatch):
+    monkeypatch.setattr(host, "SET_SECONDS", 3)
+    node.inject("gpu.1.set_persistence = HANG")
+    started = time.monotonic()
+    answers = node.bring(persistence=True, power_limit_watts=200)
+    assert time.monotonic() - started < 60
+    assert answers[0, "persistence"] == ""
+    late = {"the driver did not answer in time"}
+    assert {why for step, why in answers.items() if step != (0, "persistence")} == late
+
+
+def test_a_gpu_in_use_keeps_mig(node):
+    node.inject("gpu.0.processes = 4242:100")
+    assert node.bring(mig=True) == {(0, "mig"): "IN_USE", (1, "mig"): ""}
+
+
+def boot(settings):
+    """Do what the unit does at boot."""
+    return host.at_boot(f"# Written by gpulab\n{json.dumps(settings)}")
+
+
+@pytest.mark.usefixtures("node")
+def test_the_unit_sets_what_the_boot_took_away():
+    settings = {"all": {"power_limit_watts": 200}, "gpus": {}, "power_budget_watts": None}
+    done, failed = boot(settings)
+    assert done[0] == "GPU 0000:3b:00.0: power_limit_watts 250 -> 200"
+    assert failed == []
+    assert boot(settings) == ([], [])
+
+
+def test_the_unit_leaves_a_gpu_in_use_alone_where_its_user_would_notice(node):
+    node.inject("gpu.0.processes = 4242:100")
+    done, failed = boot({"all": {"power_limit_watts": 200, "compute_mode": "prohibited"}})
+    assert len(done) == 3
+    assert failed == ['GPU 0000:3b:00.0: compute_mode "default" -> "prohibited": left alone, the GPU is in use']
+
+
+def test_the_unit_tells_what_was_refused(node):
+    node.inject("gpu.0.set_power_limit_w = ERR:4")
+    done, failed = boot({"all": {"power_limit_watts": 200}})
+    assert (len(done), len(failed)) == (1, 1)
+    assert failed[0].startswith("GPULAB-H125")
