@@ -40,6 +40,7 @@ options:
       - board
       - memory
       - thermal
+      - gpu_settings
       - pcie
       - links
       - infiniband

@@ -9,7 +9,9 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import POWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +40,12 @@ RECOVERY = {
 }
 # A GPU this much warmer than the median of its siblings has a problem that they have not.
 WARMER_CELSIUS = 20
+LIMIT = "power_mw.enforced_limit"
 # Reading, its name, its unit, and what helps where one GPU differs.
 ALIKE = (
     ("vbios", "VBIOS", None, "contact_support"),
     ("memory_mib.total", "memory", "MiB", "contact_support"),
-    ("power_mw.enforced_limit", "power limit", "mW", "configure"),
+    (LIMIT, "power limit", "mW", "configure"),
 )
 ENOUGH_SIBLINGS = 4
 
@@ -110,7 +113,7 @@ def gsp_firmware(node: Node, gpu: Facts) -> Iterator[Result]:
 )
 def mig(node: Node, gpu: Facts) -> Iterator[Result]:
     """Expect MIG off unless declared."""
-    declared = bool(node.declared.get("mig"))
+    declared = bool(gpu_settings.planned(node, gpu).get("mig", node.declared.get("mig")))
     enabled, pending = gpu["mig.enabled"], gpu["mig.pending"]
     if enabled != pending:
         yield warn(
@@ -159,7 +162,7 @@ def siblings_alike(node: Node) -> Iterator[Result]:
     models: dict[str, list[Facts]] = {}
     for gpu in node.gpus:
         models.setdefault(gpu.get("device"), []).append(gpu)
-    found = [result for siblings in models.values() for result in _unlike(siblings)]
+    found = [result for siblings in models.values() for result in _unlike(node, siblings)]
     if len(node.gpus) == 1:
         yield skipped("there is one GPU")
     elif found:
@@ -168,9 +171,13 @@ def siblings_alike(node: Node) -> Iterator[Result]:
         yield ok(f"{len(node.gpus)} GPUs are alike")
 
 
-def _unlike(siblings: list[Facts]) -> Iterator[Result]:
+def _unlike(node: Node, siblings: list[Facts]) -> Iterator[Result]:
     for path, name, unit, remedy in ALIKE:
-        values = [(gpu, gpu.get(path)) for gpu in siblings]
+        # A limit that is declared for a GPU is compared with the declared one (see gpu-settings).
+        alike = [gpu for gpu in siblings if path != LIMIT or POWER not in gpu_settings.planned(node, gpu)]
+        values = [(gpu, gpu.get(path)) for gpu in alike]
+        if not values:
+            continue
         usual, _count = Counter(value for _gpu, value in values).most_common(1)[0]
         for gpu, value in values:
             if value != usual:

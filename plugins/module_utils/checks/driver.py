@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.checks.board import BROKEN
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Facts,
@@ -366,6 +367,8 @@ def persistence(node: Node, gpu: Facts) -> Iterator[Result]:
     enabled = gpu["persistence"]
     if node.plan and node.plan.get("driver.persistence") is False:
         yield skipped("the plan leaves persistence off")
+    elif gpu_settings.planned(node, gpu).get("persistence") is False:
+        yield skipped("the inventory turns persistence off")
     elif enabled:
         yield ok("persistence mode is on", enabled)
     else:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,8 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
         yield warn(
             f"ECC turns {'on' if pending else 'off'} at the next reboot", "reboot", observed=enabled, expected=pending
         )
+    elif not enabled and gpu_settings.planned(node, gpu).get("ecc") is False:
+        yield skipped("the inventory turns ECC off")
     elif enabled or "ecc" not in node.profile(gpu).get("capabilities", ()):
         yield ok(f"ECC is {'on' if enabled else 'off, as boards of this model may be'}", enabled)
     else:

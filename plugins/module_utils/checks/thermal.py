@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Unread, check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import POWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,9 +83,13 @@ def clock_events(_node: Node, gpu: Facts) -> Iterator[Result]:
 
 @check("power-limit", proves="the board may draw the power it is made for", source=QUERIES, per_gpu=True)
 def power_limit(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Compare what is enforced with the profile's declared limit, else with the board's default."""
+    """Compare what is enforced with the limit that is set on purpose, the profile's, or the board's default."""
     enforced = gpu["power_mw.enforced_limit"] // 1000
-    wanted = node.profile(gpu).get("power_limit_watts") or gpu["power_mw.default_limit"] // 1000
+    wanted = (
+        gpu_settings.planned(node, gpu).get(POWER)
+        or node.profile(gpu).get("power_limit_watts")
+        or gpu["power_mw.default_limit"] // 1000
+    )
     seen = {"observed": enforced, "expected": wanted, "unit": "W"}
     if enforced < wanted:
         yield warn(f"power is limited to {enforced} W of {wanted} W", "configure", **seen)

@@ -398,6 +398,130 @@ XIDS = [
     Fault("reset required, without XID", "h100x8", xid(None, "NVRM: ...", "reset_required"), "xids", "reset_gpu"),
 ]
 
+
+def settings(**values: Any) -> dict[str, Any]:
+    """Return a plan with these settings of every GPU."""
+    return {"gpu_settings": {"settings": {"all": values, "gpus": {}, "power_budget_watts": None}}}
+
+
+def set_power(watts: int, number: int = 0) -> Any:
+    """Return an injection of another power limit."""
+    return all_of(gpu("power_mw.limit", watts * 1000, number), gpu("power_mw.enforced_limit", watts * 1000, number))
+
+
+SETTINGS = [
+    Fault(
+        "a power limit that was changed by hand",
+        "rtx4090x2",
+        all_of(every_gpu("power_mw.limit", 300_000), every_gpu("power_mw.enforced_limit", 300_000), set_power(350, 1)),
+        "gpu-settings",
+        "configure",
+        "warn",
+        plan=settings(power_limit_watts=300),
+        says="power_limit_watts is 350",
+    ),
+    Fault(
+        "a power limit that a boot took away",
+        "l40s",
+        lambda _: None,
+        "gpu-settings",
+        "configure",
+        "warn",
+        plan=settings(power_limit_watts=300),
+        says="power_limit_watts is 350",
+    ),
+    Fault(
+        "a power limit below the declared one",
+        "l40s",
+        set_power(200),
+        "gpu-settings",
+        "configure",
+        "warn",
+        also=("power-limit",),
+        plan=settings(power_limit_watts=300),
+        says="power_limit_watts is 200",
+    ),
+    Fault(
+        "limits that go past the power supply",
+        "rtx4090x2",
+        lambda _: None,
+        "gpu-settings",
+        "configure",
+        "warn",
+        plan={"gpu_settings": {"settings": {"all": {}, "gpus": {}, "power_budget_watts": 650}}},
+        says="power_limit_watts is 450",
+    ),
+    Fault(
+        "another compute mode",
+        "t4",
+        gpu("compute_mode", 0),
+        "gpu-settings",
+        "configure",
+        "warn",
+        plan=settings(compute_mode="exclusive_process"),
+        says="compute_mode is default",
+    ),
+    Fault(
+        "accounting off",
+        "h100x8",
+        gpu("accounting", value=False),
+        "gpu-settings",
+        "configure",
+        "warn",
+        plan=settings(accounting=True),
+    ),
+    Fault(
+        "ECC waits for a boot",
+        "l40s",
+        gpu("ecc.mode", {"enabled": True, "pending": False}),
+        "gpu-settings",
+        "reboot",
+        "warn",
+        also=("ecc-enabled",),
+        plan=settings(ecc=False),
+        says="from the next boot on",
+    ),
+    Fault(
+        "clocks that are not held",
+        "l40s",
+        gpu("clocks.sm", 1980),
+        "gpu-settings",
+        "configure",
+        "warn",
+        plan=settings(locked_clocks_mhz=[210, 1200]),
+        says="1980 MHz",
+    ),
+    Fault(
+        "MIG declared on a GeForce",
+        "rtx4090x2",
+        lambda _: None,
+        "gpu-settings",
+        "configure",
+        plan=settings(mig=True),
+        says="has no mig",
+    ),
+    Fault(
+        "settings of a GPU that is gone",
+        "rtx4090x2",
+        lambda _: None,
+        "gpu-settings",
+        "configure",
+        plan={"gpu_settings": {"settings": {"all": {}, "gpus": {"2": {"ecc": False}}, "power_budget_watts": None}}},
+        says="no such GPU",
+    ),
+    Fault(
+        "MIG on as nobody declared",
+        "a100-pcie-x2",
+        gpu("mig", {"enabled": True, "pending": True}),
+        "gpu-settings",
+        "configure",
+        "warn",
+        also=("mig",),
+        plan=settings(mig=False),
+        says="mig is True",
+    ),
+]
+
 PLAN = {
     "driver": {"branch": "580", "version": nodes.DRIVER, "kernel_modules": "open", "persistence": True},
     "container_toolkit": {"engines": [], "packages": []},
@@ -555,4 +679,4 @@ CONTAINERS = [
     ),
 ]
 
-HARDWARE_FAULTS = LINKS + MEMORY + THERMAL + BOARD + XIDS + HOST + CONTAINERS + INFINIBAND
+HARDWARE_FAULTS = LINKS + MEMORY + THERMAL + SETTINGS + BOARD + XIDS + HOST + CONTAINERS + INFINIBAND

@@ -11,7 +11,27 @@ NO_INFINIBAND = put("infiniband", [])
 NO_NVLINK_NO_PEERS = put("nvml.peers.0", {"gpus": [0, 1], "ancestor": "single", "read": "not_supported"})
 BRIDGED = "a100-pcie-bridged"
 REDIRECTED = below_switch(redirecting_bridges=["0000:18:08.0"], iommu="DMA")
+
+
+def gpu_plan(every=None, single=None):
+    """Return a plan with settings of GPUs."""
+    settings = {"all": every or {}, "gpus": single or {}, "power_budget_watts": None}
+    return {"gpu_settings": {"settings": settings}}
+
+
+LIMITED = all_of(put("nvml.gpus.1.power_mw.limit", 300_000), put("nvml.gpus.1.power_mw.enforced_limit", 300_000))
+ONE_LIMIT = gpu_plan({"power_limit_watts": 450}, single={"1": {"power_limit_watts": 300}})
+WITHOUT_ECC = put("nvml.gpus.0.ecc.mode", {"enabled": False, "pending": False})
+PERSISTENCE_OFF = put("nvml.gpus.0.persistence", value=False)
+MIG_ON = put("nvml.gpus.0.mig", {"enabled": True, "pending": True})
 CASES = [
+    ("gpu-settings", "skipped", "l40s", lambda _: None, gpu_plan()),
+    ("gpu-settings", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
+    ("power-limit", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
+    ("siblings-alike", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
+    ("ecc-enabled", "skipped", "l40s", WITHOUT_ECC, gpu_plan({"ecc": False})),
+    ("mig", "ok", "h100x8", MIG_ON, gpu_plan(single={"0": {"mig": True}})),
+    ("persistence", "skipped", "l40s", PERSISTENCE_OFF, gpu_plan({"persistence": False})),
     ("cuda-libraries", "ok", "l40s", lambda _: None, planned(cudnn="9.14.0.64", nccl="2.28")),
     ("cuda-libraries", "skipped", "l40s", put("libraries", {"cudnn": [], "nccl": [], "tensorrt": []}), None),
     ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "eth,enp,ib"), None),

@@ -1,0 +1,67 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check that the GPUs are set as planned: what NVML reads against what the inventory declares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import CLOCKS, ECC, MIG
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+
+NVML_COMMANDS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceCommands.html"
+
+
+def declared(node: Node) -> dict[str, Any]:
+    """Return the settings of the plan; without a plan, those that gpulab left on the node."""
+    planned = node.plan.get("gpu_settings.settings") if node.plan else node.facts.get("gpu_settings")
+    return planned.data if planned else {}
+
+
+def planned(node: Node, gpu: Facts) -> dict[str, Any]:
+    """Return what one GPU is to have, by name; nothing where that cannot be told."""
+    try:
+        aims = gpu_settings.wanted(declared(node), gpu_settings.usable(one.data for one in node.gpus))
+    except Refusal:
+        return {}
+    return aims.get(gpu.get("bus_id"), {})
+
+
+@check("gpu-settings", proves="the GPU is set as planned", source=NVML_COMMANDS, per_gpu=True)
+def settings(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Compare, by what the role itself would have to change."""
+    try:
+        present = gpu_settings.usable(one.data for one in node.gpus)
+        aim = gpu_settings.wanted(declared(node), present).get(gpu.get("bus_id"), {})
+        steps = gpu_settings.plan({"all": aim}, [gpu.data])
+    except Refusal as refusal:
+        yield fail(refusal.cause.rstrip("."), "configure", reason=refusal.remedy)
+        return
+    if not aim:
+        yield skipped("no setting is declared")
+        return
+    differing = [step for step in steps if step.name != CLOCKS]
+    for step in differing:
+        yield warn(f"{step.name} is {step.before}", "configure", observed=step.before, expected=step.after)
+    later = [name for name in (ECC, MIG) if name in aim and aim[name] != _holds(gpu, name)]
+    for name in later:
+        if name not in [step.name for step in differing]:
+            yield warn(f"{name} holds from the next boot on", "reboot", observed=not aim[name], expected=aim[name])
+    fast = CLOCKS in aim and gpu["clocks.sm"] > aim[CLOCKS][1]
+    if fast:
+        runs = gpu["clocks.sm"]
+        yield warn(f"the clock runs at {runs} MHz", "configure", observed=runs, expected=aim[CLOCKS], unit="MHz")
+    if not (differing or later or fast):
+        yield ok(f"{', '.join(aim)} as planned", len(aim))
+
+
+def _holds(gpu: Facts, name: str) -> bool:
+    return bool(gpu["ecc.mode.enabled" if name == ECC else "mig.enabled"])
