@@ -11,7 +11,7 @@ import pytest
 
 MODELS = Path(__file__).parents[2] / "sim/models"
 # Settings that NVML has no function to read: most are for the PCI tree and the CUDA driver.
-NOT_IN_NVML = {"class", "bridge_pcie_width_max", "copy_to_device_gbs", "copy_to_host_gbs", "memory_gbs"}
+NOT_IN_NVML = {"class", "bridge_pcie_width_max", "copy_to_device_gbs", "copy_to_host_gbs", "memory_gbs", "peer_gbs"}
 NOT_IN_NVML |= {"clock_locked_min", "clock_locked_max"}  # set, and never told
 TWO_GPUS = (MODELS / "a100-pcie-2.conf").read_text()
 NOT_SUPPORTED, ABSENT = "error 3", "error 13"
