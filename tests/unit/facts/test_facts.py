@@ -107,4 +107,4 @@ def test_module_with_a_hung_driver(pytestconfig, tmp_path):
     _, usual = run_module(pytestconfig)
     result, hung = run_module(pytestconfig, {"LD_LIBRARY_PATH": str(tmp_path)}, timeout=1)
     assert result["ansible_facts"]["gpulab"]["nvml"]["state"] == "unresponsive"
-    assert hung - usual < 2
+    assert hung - usual < max(2, 2 * usual)  # a machine under load takes its time for all else, too
