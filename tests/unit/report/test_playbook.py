@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.action.report import BEFORE_THE_PROOF
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import BEFORE_THE_PROOF
 from sim.build import build
 
 from unit.checks import nodes
@@ -26,13 +26,15 @@ AWAY = {"ansible_host": "127.0.0.1", "ansible_port": 1}
 def play(tmp_path):
     """Return a function that runs a playbook on hosts and returns (exit status, output, report)."""
 
-    def run(hosts, playbook=ROOT / "playbooks/verify.yml", **variables):
+    def run(hosts, playbook=ROOT / "playbooks/verify.yml", options=(), **variables):
         inventory = tmp_path / "inventory.yml"
-        inventory.write_text(yaml.safe_dump({"gpu-nodes": {"hosts": hosts}}), encoding="utf-8")
+        inventory.write_text(
+            yaml.safe_dump({"gpu-nodes": {"children": {"workstations": {"hosts": hosts}}}}), encoding="utf-8"
+        )
         directory = tmp_path / "report"
         extra = json.dumps({"verify_report_directory": str(directory), **variables})
         done = subprocess.run(
-            [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, playbook, "-e", extra],
+            [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, playbook, "-e", extra, *options],
             cwd=ROOT,
             env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_HOME": str(tmp_path / "home")},
             capture_output=True,
@@ -134,6 +136,40 @@ def test_host_refused_before_the_proof_is_reported_with_its_refusal(play, tmp_pa
     for host in report["hosts"][1:]:
         assert host["state"] == "failed"
         assert host["detail"].startswith(f"GPULAB-H001 {host['name']}")
+
+
+SITE = ROOT / "site.yml"
+
+
+def test_report_is_written_where_every_host_fails_before_the_proof(play):
+    status, output, report = play({"away": AWAY, "broken": {**LOCAL, "ansible_python_interpreter": "/no/python"}}, SITE)
+    assert status != 0
+    found = {host["name"]: (host["state"], host["detail"].split()[0]) for host in report["hosts"]}
+    assert found == {"away": ("unreachable", "GPULAB-H001"), "broken": ("failed", "GPULAB-H002")}
+    assert "Judge the node" not in output
+    assert "report.html" in output
+
+
+def test_report_says_why_a_run_was_refused_before_any_host_was_read(play):
+    status, _, report = play({"one": LOCAL, "two": {**LOCAL, "nvidia_driver_branch": "101"}}, SITE)
+    assert status != 0
+    assert report["verdict"] == "fail"
+    details = [host["detail"] for host in report["hosts"]]
+    assert any("GPULAB-P007" in detail and "two" in detail for detail in details)
+    assert any("the run ended before it came to this host" in detail for detail in details)
+
+
+@pytest.mark.parametrize("option", ["--check", "--tags=cuda", "--skip-tags=cuda"])
+def test_run_that_is_to_prove_nothing_writes_no_report(play, option):
+    status, _, report = play({"away": AWAY}, SITE, options=[option])
+    assert status != 0
+    assert report is None
+
+
+def test_playbook_without_a_report_gets_none(play, tmp_path):
+    tasks = [{"hosts": "gpu-nodes", "gather_facts": False, "tasks": [{"ansible.builtin.fail": {"msg": "no"}}]}]
+    (tmp_path / "own.yml").write_text(yaml.safe_dump(tasks), encoding="utf-8")
+    assert play({"here": LOCAL}, tmp_path / "own.yml")[::2] == (2, None)
 
 
 def test_healthy_node_passes_and_a_warning_fails_it_on_demand(play, tmp_path):

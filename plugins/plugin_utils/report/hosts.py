@@ -1,0 +1,92 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the document of a run is built from, out of the hosts' variables; and the run's files, written."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# What the tasks before the judgement register, the latest first.
+BEFORE_THE_PROOF = ("gpulab_reading", "__preflight_judgement", "__plan_decision", "__plan_facts")
+
+
+def publish(
+    hosts: dict[str, dict[str, Any]], directory: str | None, baseline: str | None
+) -> tuple[dict[str, Any], list[str], Path]:
+    """Write the report of these hosts; return its document, what to tell on a terminal, and its directory.
+
+    Raises Refusal V003 where it cannot be written, V004 where baseline is no report.
+    """
+    now = datetime.now(timezone.utc)
+    report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}")
+    earlier = _earlier(baseline)
+    place = files.place(directory, now)
+    files.write(report, earlier, place)
+    return report, [*files.terminal(report), f"report: {place / 'report.html'}"], place
+
+
+def gather(
+    names: Iterable[str], hostvars: Mapping[str, Any], ends: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return what the document is built from, for each host, failed and unreachable ones included.
+
+    ends are the results by which hosts left the run, where they are known; else what the tasks before the proof
+    registered tells.
+    """
+    hosts = {}
+    for name in names:
+        known = hostvars[name]
+        facts, verdict = known.get("ansible_facts") or {}, known.get("gpulab_verify") or {}
+        hosts[name] = {
+            "facts": facts_of(facts, (verdict.get("declared") or {}).get("level", "quick")),
+            "plan": facts.get("gpulab_plan"),
+            "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
+            "reading": _ending(_last_words(known) or (ends or {}).get(name) or {}, name),
+        }
+    # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
+    plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
+    for host in plain.values():
+        judged = "declared" in host["verify"]
+        host["results"] = judge(host["facts"], host["plan"], host["verify"]["declared"]) if judged else []
+    return plain
+
+
+def _last_words(known: Any) -> dict[str, Any]:
+    """Return the result that kept a host from being judged; nothing where it is not known."""
+    results = [known.get(name) or {} for name in BEFORE_THE_PROOF]
+    return next((result for result in results if result.get("failed") or result.get("unreachable")), {})
+
+
+def _ending(reading: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return how the reading ended, its message with cause and remedy where they are known."""
+    ending: dict[str, Any] = {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
+    if ending.get("unreachable") or ending.get("failed"):
+        refusal = explain(reading, host, unreachable=bool(ending.get("unreachable")))
+        ending["msg"] = str(refusal) if refusal else ending.get("msg", "")
+    return ending
+
+
+def _earlier(path: str | None) -> dict[str, Any] | None:
+    """Return the earlier report to compare with, or None. Raises Refusal V004 for a file that is none."""
+    if not path:
+        return None
+    try:
+        earlier: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        schema = earlier["schema"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise refuse("V004", path=path, detail=error) from error
+    if schema != document.SCHEMA:
+        raise refuse("V004", path=path, detail=f"its schema is {schema}, this gpulab writes {document.SCHEMA}")
+    return earlier
