@@ -61,7 +61,7 @@ test-vm: test-setup ## boot the disk of a provisioned node in QEMU with its own 
 	tests/vm/run.sh
 
 test-gpu: ## on a machine with an NVIDIA driver: run facts, proof and active tests for real, record them
-	@python3 tests/gpu/run.py $(GPU_ARGUMENTS)
+	@$(or $(wildcard .venv/bin/python),python3) tests/gpu/run.py $(GPU_ARGUMENTS)
 
 bench: test-setup ## benchmarks, as ratios within one run
 	tests/bench/run.sh

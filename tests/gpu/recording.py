@@ -11,6 +11,7 @@ IDENTIFYING = {
     "uuid": "GPU-00000000-0000-0000-0000-{:012d}",
     "serial": "{:013d}",
     "hostname": "node{}",
+    "ipv4": "192.0.2.{}",
     "boot_id": "boot{}",
     "cluster": "{:032d}",
     "user": "user{}",
@@ -29,7 +30,7 @@ def build(facts: dict[str, Any], measurements: dict[str, Any], made: str) -> dic
     ``notes.allow`` is for a person to fill in: {id of a check: why its finding is right on this machine}.
     """
     kept = {**facts, "filesystems": [each for each in facts["filesystems"] if each["mount"] in SYSTEM_MOUNTS]}
-    data = {"facts": kept, "measurements": {**measurements, "mounts": []}}
+    data = {"facts": kept, "measurements": {**measurements, "mounts": [], "python": None}}
     return {"schema": SCHEMA, "made": made, "notes": {"allow": {}}, **anonymous(data)}
 
 

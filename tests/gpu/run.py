@@ -33,6 +33,9 @@ from gpu import recording
 RECORDINGS = ROOT / "tests/gpu/recordings"
 SIMULATED = ROOT / "reports"
 ANSWER_SECONDS = 10
+NOT_JUDGED = f"""NOT JUDGED: {sys.executable} has no PyYAML, so no findings or limits are above. To have it judged:
+  apt-get install python3-yaml   (dnf install python3-pyyaml), and make test-gpu again
+  or: make setup                 (it brings .venv, which make test-gpu then takes)"""
 COPIES = ("to_device_gbs", "to_host_gbs")
 
 
@@ -55,6 +58,8 @@ def main() -> int:
     made = time.strftime("%Y-%m-%d", time.gmtime())
     path.write_text(json.dumps(recording.build(facts, measurements, made), indent=1) + "\n", encoding="utf-8")
     print(f"recording: {path}")
+    if failures is None:
+        print(NOT_JUDGED)
     tested = any(gpu["tests"]["smoke"]["state"] != "skipped" for gpu in measurements["gpus"])
     return 0 if tested and not failures else 1
 
@@ -97,13 +102,15 @@ def show_tests(measurements: dict[str, Any]) -> None:
     print(f"all_reduce {measurements['all_reduce']['state']} {measurements['all_reduce'].get('reason', '')}")
 
 
-def judge_and_show(facts: dict[str, Any], measurements: dict[str, Any]) -> int:
-    """Print rates with their share of the card's limit, then the findings; return how many of these are failures."""
+def judge_and_show(facts: dict[str, Any], measurements: dict[str, Any]) -> int | None:
+    """Print rates with their share of the card's limit, then the findings; return how many of these are failures.
+
+    None where this Python has no PyYAML: then nothing is judged.
+    """
     try:
         from ansible_collections.gpulab.node.plugins.plugin_utils import proof  # noqa: PLC0415 - it needs PyYAML
     except ImportError:
-        print("no proof and no limits here: this Python has no PyYAML (Debian, Ubuntu: apt-get install python3-yaml)")
-        return 0
+        return None
     profiles = proof.catalog()["profiles"]
     links = {gpu.get("uuid"): gpu["pcie"] for gpu in facts["nvml"]["gpus"] if "pcie" in gpu}
 

@@ -44,13 +44,13 @@ def run(tmp_path):
     """Return a function that runs make test-gpu's program on simulated GPUs: (exit status, output, recording)."""
     libraries = build(tmp_path / "simulated")
 
-    def start(model, settings=""):
+    def start(model, settings="", **environment):
         file = tmp_path / "gpu.conf"
         file.write_text((TESTS / f"sim/models/{model}.conf").read_text() + settings + "\n", encoding="utf-8")
         for _attempt in range(5):  # GPUs in use are left alone, and this machine's labs use simulated ones now and then
             done = subprocess.run(
                 [sys.executable, TESTS / "gpu/run.py", "--directory", tmp_path / "recordings"],
-                env={**os.environ, "LD_LIBRARY_PATH": str(libraries), "GPULAB_SIMULATION": str(file)},
+                env={**os.environ, "LD_LIBRARY_PATH": str(libraries), "GPULAB_SIMULATION": str(file), **environment},
                 capture_output=True,
                 text=True,
                 timeout=100,
@@ -75,6 +75,15 @@ def test_a_run_measures_judges_and_records(run):
     assert recorded["facts"]["nvml"]["gpus"][0]["temperature"]["gpu"] == 25
     assert "12345678-9abc" not in path.read_text()
     assert recorded["facts"]["nvml"]["gpus"][0]["uuid"] == recorded["measurements"]["gpus"][0]["uuid"]
+
+
+def test_without_pyyaml_the_run_says_how_to_have_it_judged(run, tmp_path):
+    (tmp_path / "yaml.py").write_text("raise ImportError", encoding="utf-8")
+    status, output, path, _recorded = run("t4", PYTHONPATH=str(tmp_path))
+    assert (status, path.exists()) == (0, True)
+    assert "has no PyYAML" in output
+    assert "apt-get install python3-yaml" in output
+    assert "proof:" not in output
 
 
 def test_a_run_on_a_gpu_that_computes_wrong_fails(run):
@@ -105,7 +114,8 @@ def test_recording_names_nobody():
     facts["nvml"]["gpus"][1]["serial"] = "1650522012345"
     event = {"kind": "xid", "xid": 31, "bus_id": None, "count": 1, "time": None, "text": "pid=1, name=thesis.py, Ch 1"}
     facts["kernel_log"]["events"] = [event]
-    measurements = facts.pop("measurements")
+    facts["network"] = [{"name": "eno1", "ipv4": "198.51.100.77"}]
+    measurements = {**facts.pop("measurements"), "python": "/home/alicia/venv/bin/python"}
     text = json.dumps(recording.build(facts, measurements, "2026-11-21"))
-    for name in ("alice", "secret-project", "1650522012345", "thesis"):
+    for name in ("alice", "alicia", "198.51.100", "secret-project", "1650522012345", "thesis"):
         assert name not in text
