@@ -210,8 +210,8 @@ class Work:
         else:
             rc, output, errors = self._run(list(step.argv))
             if rc != 0:
-                lines = (errors.strip() or output.strip() or f"exit status {rc}").splitlines()
-                raise refuse("H162", detail=f"{' '.join(step.argv)}: {lines[-1]}")
+                told = " ".join((errors.strip() or output.strip() or f"exit status {rc}").split())
+                raise refuse("H162", detail=f"{' '.join(step.argv)}: {told}")
         if step.kind in ("assemble", "array", "format") and self._module.get_bin_path("udevadm"):
             self._run(["udevadm", "settle", "--timeout=30"])
 

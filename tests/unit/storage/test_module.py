@@ -1,0 +1,117 @@
+"""What the module does to a node, with commands that are only noted down."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import storage
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.modules import storage_tiers
+from ansible_collections.gpulab.node.plugins.modules.storage_tiers import Step, Work
+
+from .nodes import tier
+
+
+class Module:
+    """An AnsibleModule that runs no command."""
+
+    def __init__(self, tmpdir, answer):
+        """Keep what every command answers."""
+        self.tmpdir, self._answer, self.ran = str(tmpdir), answer, []
+
+    def run_command(self, argv, **_):
+        """Note it down."""
+        self.ran.append(argv)
+        return self._answer
+
+    def get_bin_path(self, name):
+        """Know of APT only."""
+        return "/usr/bin/apt-get" if name == "apt-get" else None
+
+    @staticmethod
+    def atomic_move(draft, path):
+        """Move it."""
+        Path(draft).replace(path)
+
+
+@pytest.fixture
+def module(tmp_path):
+    return Module(tmp_path, (0, "", ""))
+
+
+@pytest.fixture
+def work(module, monkeypatch, tmp_path):
+    monkeypatch.setattr(storage_tiers, "RECORD", tmp_path / "record/made.json")
+    monkeypatch.setattr(storage_tiers, "FSTAB", str(tmp_path / "fstab"))
+    return Work(module)
+
+
+def test_a_disk_that_is_not_blank_any_more_is_not_formatted(work, module, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(b"\0" * 4096 + b"somebody wrote this")
+    with pytest.raises(Refusal) as caught:
+        work.carry_out(Step("format", "make a filesystem", ("mkfs.ext4", str(disk)), (str(disk),)))
+    assert caught.value.code == "H162"
+    assert not any("mkfs.ext4" in argv for argv in module.ran)
+
+
+def test_a_disk_that_is_still_blank_is_formatted(work, module, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(b"\0" * 4096)
+    work.carry_out(Step("format", "make a filesystem", ("mkfs.ext4", str(disk)), (str(disk),)))
+    assert module.ran[-1] == ["mkfs.ext4", str(disk)]
+
+
+def test_a_command_that_fails_is_told(module, work):
+    module._answer = (32, "", "mount: what is this?\n       dmesg may know")  # noqa: SLF001 - the test's own
+    with pytest.raises(Refusal) as caught:
+        work.carry_out(Step("mount", "mount it", ("mount", "/scratch")))
+    assert "mount /scratch: mount: what is this? dmesg may know" in caught.value.cause
+
+
+def test_directories_that_were_made_go_when_their_tier_goes_and_others_stay(work, tmp_path):
+    own = tmp_path / "mine"
+    own.mkdir()
+    place = f"{own}/a/b"
+    work.carry_out(Step("directory", "make it", place=place))
+    assert Path(place).is_dir()
+    work.tidy(storage.tiers([tier(mount=place)]))
+    assert Path(place).is_dir()
+    work.tidy([])
+    assert list(own.iterdir()) == []
+    assert not storage_tiers.RECORD.exists()
+
+
+def test_a_directory_that_has_got_something_in_it_stays(work, tmp_path):
+    place = tmp_path / "a"
+    work.carry_out(Step("directory", "make it", place=str(place)))
+    (place / "thesis").touch()
+    work.tidy([])
+    assert (place / "thesis").exists()
+
+
+def test_the_record_names_what_was_made(work, tmp_path):
+    work.carry_out(Step("directory", "make it", place=f"{tmp_path}/a/b"))
+    assert json.loads(storage_tiers.RECORD.read_text()) == [f"{tmp_path}/a", f"{tmp_path}/a/b"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_the_file_keeps_its_mode_and_its_bytes(work, tmp_path, mode):
+    file = tmp_path / "fstab"
+    file.write_bytes(b"# caf\xe9\n")
+    file.chmod(mode)
+    text = file.read_bytes().decode("utf-8", "surrogateescape") + "line\n"
+    work.carry_out(Step("fstab", "write it", text=text))
+    assert file.read_bytes() == b"# caf\xe9\nline\n"
+    assert file.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_has_nothing_left_goes(work, tmp_path):
+    (tmp_path / "fstab").write_text("line\n")
+    work.carry_out(Step("fstab", "write it", text=""))
+    assert not (tmp_path / "fstab").exists()
+
+
+def test_packages_are_those_of_the_programs_that_are_missing(work):
+    steps = [Step("format", "make it", ("mkfs.xfs", "/dev/x")), Step("mount", "mount it", ("mount", "/x"))]
+    assert work.packages([], steps) == ["xfsprogs"]
