@@ -44,12 +44,13 @@ class Reader:
         known = self._devices()
         for path in storage.devices_of(tiers, known):
             known.closer[path] = self.closer(path)
-        places = [tier.mount for tier in tiers] + [entry.mount for entry in storage.entries(fstab)]
+        places = [tier.mount for tier in tiers]
+        former = {entry.mount for entry in storage.entries(fstab)} - set(places)
         return State(
             known,
             fstab,
             {place: self._place(place) for place in places if not storage_devices.at(place, known.mounts)},
-            {place: self._users(place, known) for place in places},
+            {place: self._users(place, known) for place in former},
         )
 
     def _devices(self) -> Devices:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices, storage_host
+from ansible_collections.gpulab.node.plugins.module_utils import owned_block, storage, storage_devices, storage_host
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 from .nodes import DATA, EXT4, tier
@@ -134,8 +134,14 @@ def test_a_node_is_read(node):
     assert state.known.swaps == ("/dev/sdb",)
     assert state.known.closer == {}  # a filesystem is not looked into
     assert state.places["/mnt/data"].entries == ("imagenet",)
-    assert state.users["/mnt/data"] == ["the mount /mnt/data/sub", "process 4711", "process 4712"]
     assert state.fstab.startswith("UUID=old")
+
+
+def test_who_uses_a_former_place_is_told(node):
+    fstab = owned_block.merged("", f"UUID={DATA} /mnt/data ext4 nofail 0 2", "storage")
+    node.path("/etc/fstab").write_text(fstab)
+    state = storage_host.Reader(node, answers).state([])
+    assert state.users == {"/mnt/data": ["the mount /mnt/data/sub", "process 4711", "process 4712"]}
 
 
 def test_a_device_without_a_filesystem_is_looked_at(node):
