@@ -177,6 +177,7 @@ def test_a_filesystem_of_another_kind_is_refused():
         (124, "", ""),
         (137, "", ""),
         (0, "", ""),
+        (137, nodes.EXT4, ""),
         (127, "", "blkid: not found"),
     ],
 )
