@@ -52,11 +52,12 @@ def nodes():
     return {host.backend.get_pytest_id().rpartition("/")[2]: host for host in found}
 
 
-def site(version):
+def site(version, *arguments):
     inventories = [f"--inventory={path}" for path in INVENTORIES]
     # Only what has to do with the driver; the whole of site.yml runs in the lab.
     roles = "--tags=nouveau,nvidia_driver,reboot"
-    command = ["ansible-playbook", *inventories, "site.yml", roles, f"--extra-vars=nvidia_driver_version={version}"]
+    wish = f"--extra-vars=nvidia_driver_version={version}"
+    command = ["ansible-playbook", *inventories, "site.yml", roles, wish, *arguments]
     done = subprocess.run(command, cwd=PROJECT, check=False, capture_output=True, text=True)
     return Run(done.returncode, done.stdout, {name: look(host) for name, host in nodes().items()})
 
@@ -83,6 +84,7 @@ def story():
     everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
     runs["busy"] = site(BETTER)
     everywhere("gpulab-simulate heal")
+    runs["foreseen"] = site(BETTER, "--check", "--diff")
     runs["better"] = site(BETTER)
     runs["again"] = site(BETTER)
     runs["lossy"] = site(LOSSY)
@@ -116,6 +118,12 @@ def test_a_node_in_use_keeps_its_driver(story, seen):
     assert story["busy"].status == 2
     assert "GPULAB-D021" in story["busy"].output
     assert seen("busy") == seen("first")
+
+
+def test_check_mode_foresees_the_change_and_changes_nothing(story, seen):
+    assert story["foreseen"].status == 0, story["foreseen"].output
+    assert f"+nvidia-kernel-open-dkms {BETTER}-1" in story["foreseen"].output
+    assert seen("foreseen") == seen("first")
 
 
 def test_a_driver_that_proves_itself_stays(story, seen):

@@ -141,6 +141,18 @@ def install_command(
     ]
 
 
+def pins(wishes: Wishes) -> str:
+    """Return the preferences under which what is to be held is taken in the versions that are wished, over all others.
+
+    They stand for a transaction before this one that has not run in check mode: the one that takes away the pin of
+    the former version.
+    """
+    versions = dict.fromkeys(version for name, version in map(split, wishes.present) if matches(name, wishes.hold))
+    record = "Package: {names}\nPin: version {version}\nPin-Priority: 1001\n"
+    records = [record.format(names=" ".join(wishes.hold), version=version) for version in versions if version != "*"]
+    return "\n".join(records)
+
+
 def autoremove_command(todo: Wishes, states: str) -> list[str]:
     """Return the call that says what nothing would need any more beside the wishes, and changes nothing.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure, dkms, package_plan
+from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure, dkms, files, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
 from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
@@ -27,6 +27,7 @@ BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's tr
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
+PREFERENCES = Path("/etc/apt/preferences")
 
 
 class Apt(PackageHost):
@@ -58,10 +59,10 @@ class Apt(PackageHost):
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)
 
-    def simulate(self, todo: Wishes) -> tuple[Plan, str, str]:
-        """Return what apt-get would do, what it printed, and its errors (empty when it could)."""
-        rc, out, err = self._call(self._install(todo, "--simulate"))
-        return apt.parse_plan(out), out, (out + err if rc else "")
+    def foresee(self, todo: Wishes) -> tuple[Plan, str]:
+        """Return what apt-get would do where nothing pins another version any more, and its errors."""
+        rc, out, err = self._foresee(todo, "--simulate")
+        return apt.parse_plan(out), (out + err if rc else "")
 
     def unknown(self, errors: str) -> set[str]:
         """Return the names that the package lists do not have, from the errors of a simulation."""
@@ -72,8 +73,8 @@ class Apt(PackageHost):
         return apt_failure.classify(errors, "apt-get --simulate")
 
     def downloads(self, todo: Wishes) -> dict[str, int]:
-        """Return the bytes of each package file that the transaction would download."""
-        return apt.parse_downloads(self._call(self._install(todo, "--print-uris"))[1])
+        """Return the bytes of each package file that the foreseen transaction would download."""
+        return apt.parse_downloads(self._foresee(todo, "--print-uris")[1])
 
     def diff(self, plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
         """Return what changes, for people; what a glob holds as soon as it is there is told, too."""
@@ -88,9 +89,10 @@ class Apt(PackageHost):
         than asked).
         """
         todo, known, left = self.todo(), self.packages(), self._read_transaction()
-        plan, _out, errors = self.simulate(todo)
-        if errors:
-            raise apt_failure.classify(errors, str(self._step.log))
+        rc, out, errors = self._call(self._install(todo, "--simulate"))
+        if rc != 0:
+            raise apt_failure.classify(out + errors, str(self._step.log))
+        plan = apt.parse_plan(out)
         foreign = apt.foreign_holds(plan, self._wishes, known)
         self._check_asked(plan, (*self._wishes.absent, *todo.retire), foreign)
         download, growth = apt.parse_sizes(self._call(self._install(todo, "--print-uris"))[1])
@@ -192,6 +194,13 @@ class Apt(PackageHost):
         after = {name for name in before.union(self._read_transaction()["new"]) if apt.is_on_disk(packages, name)}
         if after != before:
             BROUGHT.write_text(json.dumps(sorted(after), indent=1) + "\n")
+
+    def _foresee(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(f"{files.read(PREFERENCES)}\n{apt.pins(self._wishes)}")
+            file.flush()
+            program, *arguments = self._install(todo, simulate)
+            return self._call([program, f"--option=Dir::Etc::preferences={file.name}", *arguments])
 
     def _install(self, todo: Wishes, simulate: str = "") -> list[str]:
         return apt.install_command(

@@ -53,10 +53,10 @@ class Dnf(PackageHost):
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else dnf.update_command()
 
-    def simulate(self, todo: Wishes) -> tuple[Plan, str, str]:
-        """Return what dnf would do, what its solver printed, and its errors (empty when it could)."""
-        answer, printed = self._solve(todo)
-        return answer.plan, printed, "\n".join([*_unmatched(answer), *answer.problem.splitlines()])
+    def foresee(self, todo: Wishes) -> tuple[Plan, str]:
+        """Return what dnf would do, and its errors (empty when it could)."""
+        answer = self._solve(todo)
+        return answer.plan, "\n".join([*_unmatched(answer), *answer.problem.splitlines()])
 
     def unknown(self, errors: str) -> set[str]:
         """Return the names that the metadata do not have, from the errors of a simulation."""
@@ -74,7 +74,7 @@ class Dnf(PackageHost):
 
     def downloads(self, todo: Wishes) -> dict[str, int]:
         """Return the bytes of each package file that the transaction would download."""
-        return self._solve(todo)[0].download
+        return self._solve(todo).download
 
     def prepare(self) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
@@ -83,7 +83,7 @@ class Dnf(PackageHost):
         locked, more than asked).
         """
         todo = self.todo()
-        answer, _printed = self._solve(todo)
+        answer = self._solve(todo)
         errors = [*_unmatched(answer), answer.problem]
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
@@ -119,14 +119,14 @@ class Dnf(PackageHost):
     def _changes_held(self) -> bool:
         return bool(self._wishes.hold or self._wishes.unhold)
 
-    def _solve(self, todo: Wishes) -> tuple[dnf.Answer, str]:
+    def _solve(self, todo: Wishes) -> dnf.Answer:
         """Ask dnf's solver, under the Python that dnf runs under. Raises Refusal H059 when it does not answer."""
         question = dnf.question(todo, recommends=self._recommends, changes_held=self._changes_held())
         python = PROGRAM.read_text(errors="replace").partition("\n")[0].lstrip("#!").split()[0]
         rc, out, errors = self._call([python, "-I", "-c", inspect.getsource(dnf_solver), json.dumps(question)])
         if rc != 0:
             raise refuse("H059", line=(errors.strip().splitlines() or [f"{python} ended with {rc}"])[-1], log=PROGRAM)
-        return dnf.parse_answer(json.loads(out.splitlines()[-1])), out
+        return dnf.parse_answer(json.loads(out.splitlines()[-1]))
 
 
 def _unmatched(answer: dnf.Answer) -> list[str]:

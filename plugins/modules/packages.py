@@ -203,7 +203,7 @@ def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
     """Return what a simulation found, and its diff; packages that are not in the lists yet are named as such."""
     not_listed: list[str] = []
     while True:
-        plan, _out, errors = host.simulate(todo)
+        plan, errors = host.foresee(todo)
         unknown = host.unknown(errors)
         missing = [wish for wish in todo.present if package_plan.split(wish)[0] in unknown]
         if not missing:

@@ -1,6 +1,9 @@
 """What check mode foresees on a node whose apt-get is played: it knows some packages and not others."""
 
+from pathlib import Path
+
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import apt_host
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
@@ -48,3 +51,20 @@ def test_what_cannot_be_installed_is_refused(foreseen):
     with pytest.raises(Refusal) as refusal:
         foreseen("broken", "dkms")
     assert refusal.value.code == "H048"
+
+
+def test_a_pin_that_this_very_run_takes_away_is_foreseen_as_gone(tmp_path, monkeypatch):
+    (tmp_path / "preferences").write_text("Package: sl\nPin: version 1\nPin-Priority: 900\n")
+    monkeypatch.setattr(apt_host, "PREFERENCES", tmp_path / "preferences")
+    preferences = []
+
+    def call(argv):
+        (path,) = (word.rpartition("=")[2] for word in argv if "Dir::Etc::preferences=" in word)
+        preferences.append(Path(path).read_text())
+        return 0, "", ""
+
+    wishes = Wishes(("nvidia-open=595.95.*", "dkms"), hold=("nvidia-*", "libcuda1"))
+    foresee(Apt(call, Step("driver", call, "boot", tmp_path), wishes, recommends=False, lock_timeout=1), wishes)
+    ours = "Package: nvidia-* libcuda1\nPin: version 595.95.*\nPin-Priority: 1001\n"
+    assert preferences
+    assert all(text.startswith("Package: sl\n") and text.endswith(ours) for text in preferences)
