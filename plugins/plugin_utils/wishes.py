@@ -49,6 +49,13 @@ ENVIRONMENT = (
 
 WISHES = (
     Wish(
+        "nvidia_driver_state",
+        "str",
+        "Whether the driver shall be there; absent takes away what gpulab brought.",
+        "present",
+        ("present", "absent"),
+    ),
+    Wish(
         "nvidia_driver_source",
         "str",
         "Where the driver comes from; auto takes NVIDIA's repository where it serves the node.",

@@ -28,7 +28,8 @@ def plan(case: Case) -> dict[str, Any]:
     modules, version, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
     why_version = source.check_version(case, branch, version)
     source.check_secure_boot(case, origin)
-    conflicting = conflicts.find(case, origin.name, branch, version) if origin.record else []
+    absent = case.wishes["nvidia_driver_state"] == "absent"
+    conflicting = conflicts.find(case, origin.name, branch, version) if origin.record and not absent else []
     held, why_held = _hold(case, origin, build_for)
     planned = {
         "source": origin.name,
@@ -45,26 +46,29 @@ def plan(case: Case) -> dict[str, Any]:
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
     change = _change(case, planned)
-    if change and package_format(case) == "deb":
+    if change and not absent and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
     return {**planned, "change": change}
 
 
 def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
-    """Return {from, to} where another driver takes the place of one that is there, or is about to; None elsewhere."""
+    """Return {from, to} where another driver, or none, takes the place of one that is there; None elsewhere."""
     driver = case.facts["driver"]
     present = driver.get("module_on_disk") or driver.get("library")
     if not present or not driver["packages"]:
         return None
     sources = sorted({package["source"] for package in driver["packages"]})
+    before = f"{present} ({' and '.join(sources)})"
+    if case.wishes["nvidia_driver_state"] == "absent":
+        return {"from": before, "to": "none"}
     other_version = planned["version"] not in (None, present)
     in_the_way = planned["conflicting_packages"] or planned.get("remove_packages")
     if not (other_version or planned["source"] not in sources or in_the_way or driver.get("former")):
         return None
     version = planned["version"] or f"branch {planned['branch']}"
     return {
-        "from": f"{present} ({' and '.join(sources)})",
+        "from": before,
         "to": f"{version} ({planned['source']}, {planned['kernel_modules']} modules)",
     }
 

@@ -334,6 +334,18 @@ def test_another_drivers_place_is_taken_knowingly(node, given, change):
     assert ("dpkg-repack" in driver["build_packages"]) is (change is not None)
 
 
+def test_a_driver_that_is_to_go_is_a_change_and_no_package_stands_in_its_way():
+    node = with_driver("580.178.04", "nvidia-utils-580", source="distribution")
+    driver = plan(node, nvidia_driver_state="absent")["driver"]
+    assert driver["change"] == {"from": "580.178.04 (distribution)", "to": "none"}
+    assert driver["conflicting_packages"] == []
+    assert "dpkg-repack" not in driver["build_packages"]
+
+
+def test_no_driver_that_is_to_go_is_no_change():
+    assert plan(facts(), nvidia_driver_state="absent")["driver"]["change"] is None
+
+
 def test_a_repository_for_apt_names_what_comes_from_it():
     assert "nvidia-*" in plan(facts("debian-13"))["driver"]["repository"]["packages"]
     assert plan(facts("rhel-9"))["driver"]["repository"]["packages"] == []
