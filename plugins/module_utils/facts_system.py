@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FAMILIES = {"debian": "debian", "ubuntu": "debian", "rhel": "redhat", "fedora": "redhat", "centos": "redhat"}
 EFIVARS = "/sys/firmware/efi/efivars"
 SECURE_BOOT = f"{EFIVARS}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+DKMS_CONFIG = "/etc/dkms/framework.conf"
 DKMS_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
 # The start of a DMI vendor or product name: what systemd-detect-virt calls it
 HYPERVISORS = (
@@ -140,18 +141,27 @@ def clock_synchronized(node: Node) -> bool | None:
     return words[3] < _SYNCHRONIZED_WITHIN
 
 
+def dkms_key(node: Node) -> str | None:
+    """Return the path of the key that DKMS signs with; None where it would make one, which nobody has enrolled."""
+    named = [f"{DKMS_CONFIG}.d/{name}" for name in node.names(f"{DKMS_CONFIG}.d") if name.endswith(".conf")]
+    texts = "\n".join(map(node.text, [DKMS_CONFIG, *named]))
+    chosen = re.findall(r"""^\s*mok_certificate=["']?([^"'\s]+)""", texts, re.MULTILINE)
+    return next((key for key in (*chosen[-1:], *DKMS_KEYS) if node.exists(key)), None)
+
+
 class MokQuery:
     """Whether the key that DKMS signs with is enrolled; only Secure Boot asks for it."""
 
     def __init__(self, node: Node, state: str) -> None:
         """Start mokutil where there is a question."""
-        key = next((key for key in DKMS_KEYS if node.exists(key)), None)
-        self._job: Job | None = (
-            node.start(["mokutil", "--test-key", str(node.path(key))]) if key and state == "enabled" else None
-        )
+        self._asked = state == "enabled"
+        self._key = dkms_key(node) if self._asked else None
+        self._job: Job | None = node.start(["mokutil", "--test-key", str(node.path(self._key))]) if self._key else None
 
     def enrolled(self) -> bool | None:
         """Return the answer, None where nobody knows."""
+        if self._asked and not self._key:
+            return False
         answer = (self._job.output() if self._job else None) or ""
         if "is already enrolled" in answer:
             return True

@@ -393,8 +393,11 @@ CODES = {
     "P018": (
         "Secure Boot is on and the key that DKMS signs with is not enrolled, so the module would not load",
         (
-            "Run mokutil --import /var/lib/dkms/mok.pub and confirm it at the console on the next boot; on Ubuntu,"
-            " nvidia_driver_source: distribution has signed modules."
+            "On Ubuntu, nvidia_driver_source: distribution has signed modules. Elsewhere, as root, make the key"
+            " where /var/lib/dkms/mok.pub is missing (openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj"
+            " '/CN=DKMS module signing key/' -keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub) and"
+            " run mokutil --import /var/lib/dkms/mok.pub, with a password to be used once; reboot, and at the console"
+            " choose Enroll MOK, Continue, Yes, type the password, choose Reboot; then run again."
         ),
     ),
     "P019": (

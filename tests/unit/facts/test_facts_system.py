@@ -98,6 +98,19 @@ def test_mok(tree, state, printed, expected):
     assert facts_system.MokQuery(tree.node(), state).enrolled() is expected
 
 
+@pytest.mark.parametrize(("state", "expected"), [("enabled", False), ("disabled", None)])
+def test_a_key_that_dkms_would_only_make_is_not_enrolled(tree, state, expected):
+    assert facts_system.MokQuery(tree.node(), state).enrolled() is expected
+
+
+def test_the_key_that_dkms_is_told_to_sign_with(tree):
+    config, drop_in = "/etc/dkms/framework.conf", "/etc/dkms/framework.conf.d/lab.conf"
+    tree.file(config, "# mok_certificate=/var/lib/dkms/mok.pub\nmok_certificate=/root/old.der\n")
+    tree.file(drop_in, 'mok_certificate="/root/lab.der"\n')
+    tree.file("/var/lib/dkms/mok.pub").file("/root/old.der").file("/root/lab.der")
+    assert facts_system.dkms_key(tree.node()) == "/root/lab.der"
+
+
 STATUS = """Package: bash
 Status: install ok installed
 Version: 5
