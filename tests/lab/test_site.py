@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+from laboratory import ROOT
 
 pytestmark = pytest.mark.story
 NODES = [
@@ -22,6 +23,7 @@ top="/etc /usr /boot /var/lib/dkms /var/lib/dpkg /var/lib/gpulab /lib/modules/"
 find $top -printf '%p %y %m %U:%G %s %T@ %l\n' 2>/dev/null | sort
 find $top -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum
 """
+LIST_NODE = (ROOT / "tests/list_node.sh").read_text()
 STEP = "/var/lib/gpulab/steps/nvidia-driver"
 BUILDING = "pgrep -x cc1 && ls /var/lib/dkms/nvidia*/*/build/make.log"
 KERNEL = "$(ls /lib/modules | sort -V | tail -1)"
@@ -43,6 +45,12 @@ def report(lab):
     return ("-e", f"verify_report_directory={directory}"), directory
 
 
+@pytest.fixture(scope="module")
+def bare(lab):
+    """Return what was on the nodes before anything ran on them."""
+    return every(lab, LIST_NODE)
+
+
 def every(lab, script):
     return [lab.node(name).run(script) for name in NAMES]
 
@@ -56,6 +64,7 @@ def test_a_bare_node_has_nouveau_on_its_gpus_and_nothing_of_nvidia(node):
     assert "nvidia" not in node.run("ldconfig -p; dpkg --get-selections; ls /dev")
 
 
+@pytest.mark.usefixtures("bare")
 def test_check_mode_announces_the_driver_and_changes_nothing(lab, report):
     before = every(lab, FILE_TREE)
     run = lab.play(*SITE, "--check", "--diff", *report[0])
@@ -207,3 +216,11 @@ def test_open_modules_that_do_not_build_are_refused_before_any_package_is_touche
     assert node.run(packages) == before
     assert node.run("dpkg --audit") == ""
     assert node.holds(f"test -e {DRIVER_LOADED}")
+
+
+def test_what_site_yml_brought_is_taken_away_again(lab, bare):
+    run = lab.play("playbooks/remove.yml")
+    assert run.rc == 0, run.output[-3000:]
+    for name, was, is_now in zip(NAMES, bare, every(lab, LIST_NODE)):
+        assert sorted(set(was.splitlines()) ^ set(is_now.splitlines())) == [], name
+    assert changed(lab.play("playbooks/remove.yml")) == dict.fromkeys(NAMES, 0)
