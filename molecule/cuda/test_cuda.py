@@ -1,57 +1,87 @@
-"""CUDA toolkits side by side, changed and taken away, seen from the node. The tests of a node run in this order."""
+"""CUDA toolkits side by side, changed and taken away, seen from the nodes."""
 
 import json
 import os
 import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import testinfra
 
 ROOT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
 EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-REPOSITORY = ["/etc/apt/keyrings/gpulab-nvidia-cuda.asc", "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources"]
+REPOSITORY = {"/etc/apt/keyrings/gpulab-nvidia-cuda.asc", "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources"}
 PREFERENCES = "/etc/apt/preferences.d/zz-gpulab-nvidia-cuda.pref"
 PROFILE = "/etc/profile.d/gpulab-cuda.sh"
-ONE_TOOLKIT = {"cuda_toolkits": ["13.2"], "cuda_default": None, "cudnn_version": None, "tensorrt_version": None}
+NO_LIBRARIES = {"cudnn_version": None, "tensorrt_version": None}
+ONE_TOOLKIT = {**NO_LIBRARIES, "cuda_toolkits": ["13.2"], "cuda_default": None}
+NO_TOOLKIT = {**NO_LIBRARIES, "cuda_toolkits": [], "cuda_default": None, "nccl_version": None}
+DISTRIBUTIONS_DRIVER = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
 
 
-@pytest.fixture
-def play(host):
-    """Return a function that applies the role to this node with other wishes; it returns the number of changes."""
+@dataclass(frozen=True)
+class Node:
+    """What a node shows: versions of packages, files, where the dynamic linker and a login session look for CUDA."""
 
-    def run(*arguments, **wishes):
-        argv = ["ansible-playbook", f"--limit={host.backend.get_hostname()}", f"--extra-vars={json.dumps(wishes)}"]
-        inventories = [f"--inventory={EPHEMERAL / name}" for name in ("inventory", "lab/inventory")]
-        done = subprocess.run(
-            [*argv, *inventories, *arguments, ROOT / "molecule/resources/converge.yml"],
-            cwd=ROOT,
-            env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_FORCE_COLOR": "0"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-        return int(re.search(r"changed=(\d+)", done.stdout)[1])
-
-    return run
+    packages: dict[str, str]
+    files: dict[str, str]
+    alternative: str
+    linker: list[str]
+    session: str
 
 
-@pytest.fixture
-def state(host):
-    """Return a function that returns what the role is about, as the node has it."""
+@dataclass(frozen=True)
+class Run:
+    """The number of changes on each node by name, and the nodes as the run left them."""
 
-    def look():
-        packages = host.check_output("dpkg-query --show --showformat='${Package} ${Version} ${Status}\n'")
-        files = host.run("cat /etc/apt/*/*gpulab* /etc/profile.d/gpulab* /etc/ld.so.conf.d/*").stdout
-        link = host.run("update-alternatives --query cuda").stdout
-        return {line for line in packages.splitlines() if line.endswith(" installed")}, files, link
-
-    return look
+    changed: dict[str, int]
+    nodes: dict[str, Node]
 
 
-def login(host, command):
-    return host.check_output("env --ignore-environment bash --login -c %s", command)
+def hosts():
+    inventory = str(EPHEMERAL / "lab/inventory")
+    found = testinfra.get_hosts(["ansible://gpu-nodes"], ansible_inventory=inventory, sudo=True)
+    return {host.backend.get_hostname(): host for host in found}
+
+
+def look(host):
+    listing = host.check_output("dpkg-query --show --showformat='${db:Status-Status} ${Package} ${Version}\n'")
+    rows = [line.split(" ") for line in listing.splitlines()]
+    paths = "/etc/apt/*/*gpulab* /etc/profile.d/gpulab* /etc/ld.so.conf.d/* /usr/local/cuda*"
+    show = 'test ! -e "$path" || echo "== $path"; test ! -f "$path" || cat "$path"'
+    texts = host.run(f"for path in {paths}; do {show}; done")
+    command = "readlink --canonicalize $(command -v nvcc); echo $CUDA_HOME:$LD_LIBRARY_PATH"
+    return Node(
+        packages={name: version for status, name, version in rows if status == "installed"},
+        files=dict(text.partition("\n")[::2] for text in texts.stdout.split("== ")[1:]),
+        alternative=host.run("update-alternatives --query cuda").stdout,
+        linker=re.findall(r"libstandin\.so\.(\S+) .*=> /usr/local/cuda/", host.check_output("ldconfig -p")),
+        session=host.run("env --ignore-environment bash --login -c %s", command).stdout,
+    )
+
+
+def play(*arguments, **wishes):
+    """Apply the role with other wishes than the scenario's."""
+    inventories = [f"--inventory={EPHEMERAL / name}" for name in ("inventory", "lab/inventory")]
+    command = ["ansible-playbook", *inventories, f"--extra-vars={json.dumps(wishes)}", *arguments]
+    done = subprocess.run(
+        [*command, ROOT / "molecule/resources/converge.yml"],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_FORCE_COLOR": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    changed = {name: int(count) for name, count in re.findall(r"^(\S+) .* changed=(\d+)", done.stdout, re.MULTILINE)}
+    return Run(changed, {name: look(host) for name, host in hosts().items()})
+
+
+def everywhere(command):
+    for host in hosts().values():
+        host.check_output(command)
 
 
 def compiled(host):
@@ -62,91 +92,117 @@ def compiled(host):
     return [record["problem"] for record in facts["gpulab_cuda_compiled"]]
 
 
-def linked_to(host, version):
+@pytest.fixture(scope="session")
+def compiles():
+    """Return what is found of each node's toolkits by name: as they are, and with one that does not know the GPU."""
+    nvcc, found = "/usr/local/cuda-13.2/bin/nvcc", {name: [compiled(host)] for name, host in hosts().items()}
+    everywhere(f"sed --in-place=.whole s/sm_89/sm_00/ {nvcc}")
+    for name, host in hosts().items():
+        found[name].append(compiled(host))
+    everywhere(f"mv {nvcc}.whole {nvcc}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def story(compiles):
+    """Return the runs by name, in the order in which they happen; at their end no toolkit is there to compile."""
+    assert compiles
+    runs = {"first": Run({}, {name: look(host) for name, host in hosts().items()})}
+    runs["foreseen"] = play("--check", cuda_default="13.2")
+    runs["switched"] = play(cuda_default="13.2")
+    runs["switched again"] = play(cuda_default="13.2")
+    everywhere("apt-get install --yes cuda-toolkit-13-0")  # somebody's own, which is not gpulab's to take
+    runs["fewer"] = play(**ONE_TOOLKIT)
+    runs["fewer again"] = play(**ONE_TOOLKIT)
+    runs["distribution's driver"] = play(**DISTRIBUTIONS_DRIVER, **NO_TOOLKIT)
+    runs["back"] = play()
+    everywhere("apt-get purge --yes --auto-remove cuda-toolkit-13-0")
+    runs["absent"] = play(cuda_state="absent")
+    runs["absent again"] = play(cuda_state="absent")
+    runs["foreseen on a bare node"] = play("--check")
+    return runs
+
+
+@pytest.fixture
+def name(host):
+    return host.backend.get_hostname()
+
+
+@pytest.fixture
+def seen(story, name):
+    """Return a function from a run's name to what it left on this node."""
+    return lambda run: story[run].nodes[name]
+
+
+@pytest.fixture
+def changed(story, name):
+    """Return a function from a run's name to the number of its changes on this node."""
+    return lambda run: story[run].changed[name]
+
+
+def leads_to(node, version):
     """Tell whether sessions and the dynamic linker find this toolkit, and no other."""
-    cached = re.findall(r"libstandin\.so\.(\S+) .*=> /usr/local/cuda/", host.check_output("ldconfig -p"))
-    nvcc = login(host, "readlink --canonicalize $(command -v nvcc)")
-    return (cached, nvcc, login(host, "echo $CUDA_HOME:$LD_LIBRARY_PATH")) == (
-        [version],
-        f"/usr/local/cuda-{version}/bin/nvcc",
-        "/usr/local/cuda:",
-    )
+    return (node.linker, node.session) == ([version], f"/usr/local/cuda-{version}/bin/nvcc\n/usr/local/cuda:\n")
 
 
-def test_toolkits_are_side_by_side_and_one_is_the_default(host):
-    assert host.package("cuda-toolkit-13-1").is_installed
-    assert host.package("cuda-toolkit-13-2").is_installed
-    assert linked_to(host, "13.1")
+def test_every_toolkit_compiles(compiles, name):
+    assert compiles[name][0] == [None, None]
 
 
-def test_libraries_are_those_of_the_default_toolkit(host):
-    assert host.package("libnccl2").version == "2.32.3-1+cuda13.1"
-    assert host.package("libnccl-dev").version == "2.32.3-1+cuda13.1"
-    assert host.package("libcudnn9-cuda-13").version == "9.20.0.48-1"
-    assert "+cuda13." in host.package("libnvinfer10").version  # built once for a major
-
-
-def test_every_toolkit_compiles(host):
-    assert compiled(host) == [None, None]
-
-
-def test_an_nvcc_that_does_not_know_the_gpu_is_found(host):
-    nvcc = "/usr/local/cuda-13.2/bin/nvcc"
-    host.check_output("sed --in-place=.whole 's/sm_89/sm_00/' %s", nvcc)
-    first, second = compiled(host)
-    host.check_output("mv %s.whole %s", nvcc, nvcc)
+def test_an_nvcc_that_does_not_know_the_gpu_is_found(compiles, name):
+    first, second = compiles[name][1]
     assert first is None
     assert "Unsupported gpu architecture" in second
 
 
-def test_the_repository_may_bring_the_driver_where_it_is_planned_from_there(host):
-    assert "libcuda1" in host.file(PREFERENCES).content_string
+def test_toolkits_are_side_by_side_and_one_is_the_default(seen):
+    assert {"cuda-toolkit-13-1", "cuda-toolkit-13-2"} <= set(seen("first").packages)
+    assert leads_to(seen("first"), "13.1")
 
 
-def test_check_mode_tells_what_would_change_and_changes_nothing(play, state):
-    before = state()
-    assert play("--check", cuda_default="13.2") == 2  # NCCL of the other toolkit, and the link
-    assert state() == before
+def test_libraries_are_those_of_the_default_toolkit(seen):
+    packages = seen("first").packages
+    assert packages["libnccl2"] == packages["libnccl-dev"] == "2.32.3-1+cuda13.1"
+    assert packages["libcudnn9-cuda-13"] == "9.20.0.48-1"
+    assert "+cuda13." in packages["libnvinfer10"]  # built once for a major
 
 
-def test_the_default_is_switched(host, play):
-    assert play(cuda_default="13.2") > 0
-    assert linked_to(host, "13.2")
-    assert host.package("libnccl2").version == "2.32.3-1+cuda13.2"
-    assert play(cuda_default="13.2") == 0
+def test_check_mode_tells_what_would_change_and_changes_nothing(seen, changed):
+    assert changed("foreseen") == 2  # NCCL of the other toolkit, and the link
+    assert seen("foreseen") == seen("first")
 
 
-def test_what_is_no_longer_wished_goes_with_what_came_along(host, play):
-    host.check_output("apt-get install --yes cuda-toolkit-13-0")  # somebody's own, which is not gpulab's to take
-    assert play(**ONE_TOOLKIT) > 0
-    for name in ("cuda-toolkit-13-1", "cuda-nvcc-13-1", "cuda-cudart-13-1", "libcudnn9-cuda-13", "libnvinfer10"):
-        assert not host.package(name).is_installed
-    assert not host.file("/usr/local/cuda-13.1").exists
-    for name in ("cuda-toolkit-13-0", "cuda-toolkit-13-2", "cuda-nvcc-13-2", "cuda-toolkit-config-common", "libnccl2"):
-        assert host.package(name).is_installed
-    assert linked_to(host, "13.2")
-    assert play(**ONE_TOOLKIT) == 0
+def test_the_default_is_switched(seen, changed):
+    assert leads_to(seen("switched"), "13.2")
+    assert seen("switched").packages["libnccl2"] == "2.32.3-1+cuda13.2"
+    assert changed("switched again") == 0
 
 
-def test_the_distributions_driver_cannot_be_replaced_by_nvidias(host, play):
-    own = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"], "cuda_toolkits": []}
-    play(**own, cuda_default=None, cudnn_version=None, nccl_version=None, tensorrt_version=None)
-    assert not [path for path in (*REPOSITORY, PREFERENCES, PROFILE) if host.file(path).exists]
+def test_what_is_no_longer_wished_goes_with_what_came_along(seen, changed):
+    gone = {"cuda-toolkit-13-1", "cuda-nvcc-13-1", "cuda-cudart-13-1", "libcudnn9-cuda-13", "libnvinfer10"}
+    stays = {"cuda-toolkit-13-0", "cuda-toolkit-13-2", "cuda-nvcc-13-2", "cuda-toolkit-config-common", "libnccl2"}
+    assert not gone & set(seen("fewer").packages)
+    assert stays <= set(seen("fewer").packages)
+    assert "/usr/local/cuda-13.1" not in seen("fewer").files
+    assert leads_to(seen("fewer"), "13.2")
+    assert changed("fewer again") == 0
 
 
-def test_absent_leaves_the_node_as_it_was(host, play, state):
-    play()
-    host.check_output("apt-get purge --yes --auto-remove cuda-toolkit-13-0")
-    play(cuda_state="absent")
-    before = set(host.file("/var/lib/packages-before").content_string.splitlines())
-    assert {line.split()[0] for line in state()[0]} == before
-    assert not host.file(PROFILE).exists
-    assert not host.file("/usr/local/cuda").exists
-    assert not host.file("/etc/ld.so.conf.d/000_cuda.conf").exists
-    assert play(cuda_state="absent") == 0
+def test_the_repository_brings_the_driver_only_where_it_is_planned_from_there(seen):
+    assert set(seen("first").files) >= REPOSITORY
+    assert "libcuda1" in seen("first").files[PREFERENCES]
+    assert not {*REPOSITORY, PREFERENCES, PROFILE} & set(seen("distribution's driver").files)
 
 
-def test_check_mode_on_a_bare_node_changes_nothing(play, state):
-    before = state()
-    assert play("--check") > 0
-    assert state() == before
+def test_absent_leaves_the_node_as_it_was(host, seen, changed):
+    bare = set(host.file("/var/lib/packages-before").content_string.splitlines())
+    assert set(seen("absent").packages) == bare
+    kept = {path for path in seen("absent").files if "cuda" in path}
+    assert kept <= {*REPOSITORY, PREFERENCES}  # the driver's, which is planned from there
+    assert seen("absent").alternative == ""
+    assert changed("absent again") == 0
+
+
+def test_check_mode_on_a_bare_node_changes_nothing(seen, changed):
+    assert changed("foreseen on a bare node") > 0
+    assert seen("foreseen on a bare node") == seen("absent again")
