@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,29 @@ def test_who_uses_the_package_system_is_named(host):
     assert "busy.service" in result["msg"]
     host.check_output("systemctl stop busy")
     assert task(host, "gpulab.node.packages", **wanted)["changed"]
+
+
+@pytest.fixture
+def remove(host):
+    """Return a function that takes away what the roles brought; it returns the number of changes on this node."""
+    lab = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+    inventories = [f"--inventory={lab / name}" for name in ("inventory", "lab/inventory")]
+    command = ["ansible-playbook", *inventories, "playbooks/remove.yml", f"--limit={host.backend.get_hostname()}"]
+
+    def run():
+        project = os.environ["MOLECULE_PROJECT_DIRECTORY"]
+        done = subprocess.run(command, cwd=project, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+        return int(re.search(r"changed=(\d+)", done.stdout)[1])
+
+    return run
+
+
+def test_the_driver_goes_with_all_that_was_for_it(host, remove):
+    """It comes last: after it there is no driver."""
+    assert remove() > 0
+    assert not host.run("rpm -qa | grep --ignore-case nvidia").stdout
+    assert "nvidia" not in host.file(LOCKS).content_string
+    assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
+    assert "blacklist nouveau" not in host.check_output("modprobe --showconfig")
+    assert remove() == 0
