@@ -36,6 +36,7 @@ ENVIRONMENT = {
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _ACTION = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]+)\])?(?: \((\S+))?")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ", re.MULTILINE)
+_KERNEL = re.compile(r"linux-image-|linux-modules-(?:extra-)?\d")
 # apt-get writes its caches and the input of its planner even when it only simulates.
 _WRITE_NOTHING = ("Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=", "Dir::Log::Planner=")
 _AFTER = re.compile(r"^After this operation, ([\d.,]+) (B|kB|MB|GB) of additional disk space", re.MULTILINE)
@@ -157,14 +158,21 @@ def autoremove_command(todo: Wishes, states: str) -> list[str]:
     """Return the call that says what nothing would need any more beside the wishes, and changes nothing.
 
     states is the file that says which packages only came as dependencies, as EXTENDED_STATES does. A package that
-    another one merely suggests is needed by none.
+    another one merely suggests is needed by none; one on hold is needed, unless the wishes let go of holds.
     """
     return [
-        *install_command(todo, recommends=False, lock_timeout=0, changes_held=False, simulate="--simulate"),
+        *install_command(todo, recommends=False, lock_timeout=0, changes_held=bool(todo.unhold), simulate="--simulate"),
         "--auto-remove",
         f"--option=Dir::State::extended_states={states}",
         "--option=APT::AutoRemove::SuggestsImportant=false",
+        # Headers that came for a driver go with it; what a kernel boots from is left out by parse_needless.
+        "--option=APT::Protect-Kernels=false",
     ]
+
+
+def parse_needless(report: str) -> set[str]:
+    """Read the packages that autoremove_command would remove, less those without which a kernel does not boot."""
+    return {name for name in parse_plan(report).remove if not _KERNEL.match(name)}
 
 
 def mark_automatic(states: str, names: Iterable[str]) -> str:

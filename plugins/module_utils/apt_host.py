@@ -183,7 +183,7 @@ class Apt(PackageHost):
             rc, out, _errors = self._call(apt.autoremove_command(todo, file.name))
             if rc != 0:  # a package that is in no list yet: what is there already decides
                 _rc, out, _errors = self._call(apt.autoremove_command(replace(todo, present=()), file.name))
-        return set(apt.parse_plan(out).remove)
+        return apt.parse_needless(out)
 
     def _brought(self) -> set[str]:
         return set(json.loads(BROUGHT.read_text())) if BROUGHT.exists() else set()

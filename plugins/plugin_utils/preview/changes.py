@@ -134,6 +134,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),
     "__nvidia_driver_fabric_unit": ("nvidia_driver", unit),
+    "__nvidia_driver_units_gone": ("nvidia_driver", None),
     "__nvidia_driver_removed": ("nvidia_driver", None),
     "__nvidia_driver_files_gone": ("nvidia_driver", files),
     "__nvidia_driver_repository_gone": ("nvidia_driver", files),

@@ -202,3 +202,15 @@ def test_holds_of_others_are_told_from_those_of_the_wishes(packages):
     assert apt.foreign_holds(Plan(remove={"nvidia-kernel-dkms": "535"}), Wishes(), packages) == ["nvidia-kernel-dkms"]
     for ours in (Wishes(hold=("nvidia-kernel-dkms",)), Wishes(unhold=("nvidia-*",))):
         assert apt.foreign_holds(plan, ours, packages) == []
+
+
+def test_headers_go_with_what_they_came_for_and_a_kernel_never_does():
+    names = ["linux-headers-6.1.0-56-amd64", "linux-modules-nvidia-595-6.8.0-51-generic", "gcc-12"]
+    kernel = ["linux-image-6.8.0-51-generic", "linux-modules-6.8.0-51-generic", "linux-modules-extra-6.8.0-51-generic"]
+    assert apt.parse_needless("".join(f"Remv {name} [1]\n" for name in (*names, *kernel))) == set(names)
+
+
+@pytest.mark.parametrize(("unhold", "ignored"), [((), False), (("nvidia-*",), True)])
+def test_what_is_on_hold_is_needed_unless_that_is_let_go(unhold, ignored):
+    command = apt.autoremove_command(apt.Wishes(unhold=unhold), "/states")
+    assert ("--option=APT::Ignore-Hold=true" in command) is ignored
