@@ -66,15 +66,18 @@ def is_installed(packages: list[Package], wish: str) -> bool:
 
 
 def open_wishes(wishes: Wishes, packages: list[Package], locks: list[str]) -> Wishes:
-    """Return the wishes that do not hold yet; globs in hold and unhold become the packages that they match."""
+    """Return the wishes that do not hold yet; globs in hold and unhold become the packages that they match.
+
+    What is to be let go need not be installed: a lock outlives its package, and would let no other version in.
+    """
     names = {package.name for package in packages}
     held = [package for package in packages if matches(package.name, wishes.hold)]
-    free = [package for package in packages if matches(package.name, wishes.unhold)]
+    free = {name for name in map(_locked_name, locks) if matches(name, wishes.unhold)}
     return Wishes(
         present=tuple(wish for wish in wishes.present if not is_installed(packages, wish)),
         absent=tuple(name for name in wishes.absent if name in names),
         hold=tuple(sorted({package.name for package in held if package.lock not in locks})),
-        unhold=tuple(sorted({package.name for package in free if package.lock in locks})),
+        unhold=tuple(sorted(free)),
     )
 
 
@@ -82,8 +85,9 @@ def lock_list(text: str, wishes: Wishes, packages: list[Package]) -> str:
     """Return the list of the versionlock plugin as it has to be; lines about other packages stay as they are."""
     ours = [package for package in packages if matches(package.name, wishes.hold)]
     wanted = sorted(package.lock for package in ours)
-    dealt_with = {package.name for package in packages if matches(package.name, wishes.hold + wishes.unhold)}
-    kept = [line for line in text.splitlines() if _locked_name(line) not in dealt_with or line in wanted]
+    held = {package.name for package in ours}
+    names = ((line, _locked_name(line)) for line in text.splitlines())
+    kept = [line for line, name in names if line in wanted or not (name in held or matches(name, wishes.unhold))]
     return "".join(f"{line}\n" for line in [*kept, *(lock for lock in wanted if lock not in kept)])
 
 

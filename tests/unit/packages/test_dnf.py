@@ -58,6 +58,11 @@ def test_the_list_of_locks_keeps_what_others_wrote():
     assert dnf.locks(locked) == ["bash-0:5.1.8-9.el9.*", LOCK]
 
 
+def test_a_lock_is_let_go_although_its_package_is_gone():
+    assert dnf.open_wishes(Wishes(unhold=HOLD), [], [LOCK]).unhold == ("nvidia-driver-cuda",)
+    assert dnf.lock_list(f"{LOCK}\n", Wishes(unhold=HOLD), []) == ""
+
+
 def test_only_its_own_locked_packages_may_a_transaction_change():
     plan = Plan(change={"nvidia-driver-cuda": ("1", "2"), "bash": ("1", "2")})
     locked = [LOCK, "bash-0:5.1.8-9.el9.*"]
