@@ -61,17 +61,20 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import certificates, files
 
-# Per family: where authorities are added, the store they end up in, the command that rebuilds the store.
-STORES = (
+# Per family: where authorities are added, the store they end up in, the command that rebuilds the store, and what it
+# must be told to forget an authority: without that, Debian's leaves links that lead nowhere.
+STORES: tuple[tuple[Path, Path, list[str], list[str]], ...] = (
     (
         Path("/usr/local/share/ca-certificates"),
         Path("/etc/ssl/certs/ca-certificates.crt"),
         ["update-ca-certificates"],
+        ["--fresh"],
     ),
     (
         Path("/etc/pki/ca-trust/source/anchors"),
         Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
         ["update-ca-trust", "extract"],
+        [],
     ),
 )
 PREFIX = "gpulab-"
@@ -86,7 +89,7 @@ def main() -> None:
     stores = [store for store in STORES if module.get_bin_path(store[2][0])]
     if not stores:
         module.fail_json(msg="The node has no trust store that can be extended: install the package ca-certificates.")
-    directory, bundle, rebuild = stores[0]
+    directory, bundle, rebuild, forget = stores[0]
     try:
         wanted = {k: v for text in module.params["certificates"] for k, v in certificates.split(text).items()}
     except ValueError as error:
@@ -102,7 +105,7 @@ def main() -> None:
             files.replace(module, directory / f"{PREFIX}{fingerprint}.crt", pem)
         for fingerprint in remove:
             (directory / f"{PREFIX}{fingerprint}.crt").unlink()
-        module.run_command(rebuild, check_rc=True)
+        module.run_command([*rebuild, *(forget if remove else [])], check_rc=True)
     module.exit_json(
         changed=bool(add or remove),
         store=str(bundle),
