@@ -102,6 +102,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import Step
 
+# NVML's errors where the driver is not installed yet, not loaded, or not the one on disk
+NOT_YET = (9, 12, 18)
 MEMORY = Path("/var/lib/gpulab/gpu-settings.json")
 
 
@@ -124,8 +126,9 @@ def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None
         return
     users = facts_users.read(Node(), gpus, os.getpid())
     if users["state"] != "idle":
+        workers = (one for one in users["who"] if not one["service"])
         who = ", ".join(
-            f"{one['user']}: {one['command']} (pid {one['pid']})" for one in users["who"] if not one["service"]
+            f"{one['user'] or 'unknown'}: {one['command'] or 'unknown'} (pid {one['pid']})" for one in workers
         )
         raise refuse("H126", names=" and ".join(names), host=host, state=users["state"], who=who or "nobody known")
 
@@ -176,8 +179,10 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
         module.warn("the GPUs get back what they had once their driver answers, and this is applied again")
         return {"changed": False, "steps": [], "pending": [], "diff": []}
     if answers["state"] != "ok":
-        if not module.check_mode or answers["state"] in ("unresponsive", "error"):
-            raise refuse("H124", detail=(answers["error"] or {}).get("text") or answers["state"])
+        error = answers["error"] or {}
+        coming = answers["state"] != "unresponsive" and error.get("code") in (*NOT_YET, None)
+        if not (module.check_mode and coming):
+            raise refuse("H124", detail=error.get("text") or answers["state"])
         foreseen = foresee(settings)
         return {"changed": bool(foreseen), "steps": foreseen, "pending": [], "diff": shown(foreseen)}
     gpus = answers["gpus"]

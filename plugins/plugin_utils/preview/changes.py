@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ TRANSACTIONS = {
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 DOCKER = "__container_toolkit_docker"
+GPU_SETTINGS = "__gpu_settings_live"
 
 
 def certificates(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -62,6 +64,12 @@ def command(result: dict[str, Any]) -> dict[str, list[str]]:
 def kernel_values(result: dict[str, Any]) -> dict[str, list[str]]:
     """Read a task of kernel_values: values of the running kernel."""
     return {"set": [f"{diff['after_header']} = {diff['after']}" for diff in result.get("diff", [])]}
+
+
+def gpu_settings(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of gpu_settings: settings of GPUs."""
+    steps = result.get("steps", [])
+    return {"set": [f"{one['name']} of GPU {one['gpu']} = {json.dumps(one['after'])}" for one in steps]}
 
 
 def modules(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -150,6 +158,8 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nccl_files": ("nccl", files),
     "__environments_packages": ("environments", None),
     "__environments_build": ("environments", environments),
+    GPU_SETTINGS: ("gpu_settings", gpu_settings),
+    "__gpu_settings_files": ("gpu_settings", files),
     "__container_toolkit_foreseen": ("container_toolkit", None),
     "__container_toolkit_engine_repository": ("container_toolkit", files),
     "__container_toolkit_engines": ("container_toolkit", None),

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import facts_reboot
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import ECC
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 
@@ -59,7 +60,18 @@ def afterwards(facts: dict[str, Any], plan: dict[str, Any], results: Results) ->
         after["driver"].update(library=coming, module_on_disk=coming)
     after["tuning"]["kernel_arguments"]["wanted"] = plan["tuning"]["kernel_arguments"]
     after["nouveau"].update(blacklisted=True, nova_blacklisted=True)
+    after["gpu_settings"] = plan["gpu_settings"]["settings"]
+    _store_ecc(after, results)
     return after
+
+
+def _store_ecc(after: dict[str, Any], results: Results) -> None:
+    """Let GPUs have ECC as it would be set: it turns over at a boot, as MIG need not."""
+    steps = results.get(changes.GPU_SETTINGS, {}).get("steps", [])
+    coming = {step["gpu"]: step["after"] for step in steps if step["name"] == ECC}
+    for gpu in after["nvml"]["gpus"]:
+        if gpu.get("bus_id") in coming:
+            gpu["ecc"]["mode"]["pending"] = coming[gpu["bus_id"]]
 
 
 def _coming(plan: dict[str, Any], results: Results) -> str | None:

@@ -40,10 +40,10 @@ def plan(case: Case) -> dict[str, Any]:
 
 def _budget(case: Case) -> tuple[int | None, list[str]]:
     """Return what the GPUs together may draw, where the power supply is declared, and what is to be said about it."""
-    supply = case.wishes["preflight_psu_watts"]
+    names = ("preflight_psu_watts", "preflight_power_headroom_percent", "preflight_cpu_watts")
+    supply, headroom, cpus = (int(case.wishes[name] or 0) for name in names)
     if not supply:
         return None, []
-    headroom, cpus = case.wishes["preflight_power_headroom_percent"], case.wishes["preflight_cpu_watts"]
     budget = supply * 100 // (100 + headroom) - cpus
     because = (
         f"The power supply's {supply} W, with {headroom} % in reserve and {cpus} W for processors, leave the GPUs"

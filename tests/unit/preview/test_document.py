@@ -235,3 +235,15 @@ def test_each_role_names_its_own_packages_once():
     assert found["cuda", "install"] == ["cuda-toolkit-13-2 13.2.1-1"]
     assert found["cuda", "remove"] == ["cuda-toolkit-12-9 12.9.1-1"]
     assert found["cuda", "select"] == ["/usr/local/cuda-13.2"]
+
+
+def test_settings_of_gpus_are_shown_and_ecc_takes_a_reboot():
+    one = hosts.provisioned()
+    address = one["facts"]["nvml"]["gpus"][0]["bus_id"]
+    one["facts"]["nvml"]["gpus"][0]["ecc"]["mode"] = {"enabled": True, "pending": True}
+    one["plan"]["gpu_settings"]["settings"] = {"all": {"ecc": False}}
+    steps = [{"gpu": address, "name": "ecc", "before": True, "after": False}]
+    one["results"][changes.GPU_SETTINGS] = {"changed": True, "steps": steps, "diff": []}
+    entry = hosts.preview(one)
+    assert actions(entry) == {("gpu_settings", "set"): [f"ecc of GPU {address} = false"]}
+    assert entry["reboot"]["because"] == [f"ECC of GPU {address} turns off at a boot only"]

@@ -1,0 +1,16 @@
+"""Bring the GPUs to the settings in /etc/gpulab/gpu-settings.conf: the program of gpulab-gpu-settings.service."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, gpu_settings_host
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+
+try:
+    done, failed = gpu_settings_host.at_boot(Path(gpu_settings.FILE).read_text(encoding="utf-8"))
+except Refusal as refusal:
+    sys.exit(str(refusal))
+sys.stdout.write("".join(f"{line}\n" for line in done))
+sys.exit("\n".join(failed) or 0)
