@@ -23,6 +23,7 @@ ARGUMENTS = {
     "mig": {"type": "bool", "default": False},
     "power_budget_watts": {"type": "int"},
     "profile": {"type": "dict", "default": {}},
+    "across_nodes": {"type": "bool", "default": False},
     "mounts": {
         "type": "list",
         "elements": "dict",
@@ -61,6 +62,7 @@ class ActionModule(ActionBase):
             "mig": arguments["mig"],
             "power_budget_watts": arguments["power_budget_watts"],
             "profile": arguments["profile"],
+            "across_nodes": arguments["across_nodes"],
         }
         results = judge(facts, known.get("gpulab_plan"), declared, arguments["subjects"])
         return {**outcome(host, results, arguments["fail_on"]), "declared": declared}

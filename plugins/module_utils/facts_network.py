@@ -19,7 +19,7 @@ _IPV4_FIELDS, _IPV6_FIELDS = 8, 10
 
 
 def read(node: Node) -> list[dict[str, Any]]:
-    """Return the facts ``network``: {"name", "kind", "link_layer", "driver", "speed_gbps", "up", "default_route"} each.
+    """Return the facts ``network``: name, kind, link_layer, driver, speed_gbps, up, default_route and ipv4 of each.
 
     kind is physical, bond, bridge, vlan or virtual; speed_gbps is None where the interface has or tells none. At most
     one interface has the default route: that of IPv4 with the lowest metric, else that of IPv6. Loopback is left out.
@@ -65,6 +65,7 @@ def _interface(node: Node, name: str, *, default_route: bool) -> dict[str, Any]:
         "speed_gbps": speed / 1000 if speed and speed > 0 else None,
         "up": node.text(f"{home}/operstate") == "up",
         "default_route": default_route,
+        "ipv4": node.ipv4(name),
     }
 
 

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import posixpath
 import shutil
+import socket
+import struct
 import subprocess
 from pathlib import Path
 from typing import Callable
@@ -15,6 +18,8 @@ from typing import Callable
 SECONDS = 3.0  # what one of the commands that facts are read with may take
 _SEARCH = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # missing from the PATH of many SSH sessions
 _MOST_LINKS = 40  # as in the kernel
+_SIOCGIFADDR = 0x8915  # linux/sockios.h; the answer is a struct ifreq
+_IFREQ, _IPV4 = "40s", slice(20, 24)
 
 
 class Job:
@@ -112,6 +117,17 @@ class Node:
         """Return what a symbolic link holds; None where it is none."""
         try:
             return str(self.path(path).readlink())
+        except OSError:
+            return None
+
+    def ipv4(self, interface: str) -> str | None:
+        """Return an interface's first IPv4 address; None below another root, where there is no kernel to ask."""
+        if self.root != Path("/"):
+            return None
+        request = struct.pack(_IFREQ, os.fsencode(interface)[:15])
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+                return socket.inet_ntoa(fcntl.ioctl(asked, _SIOCGIFADDR, request)[_IPV4])
         except OSError:
             return None
 

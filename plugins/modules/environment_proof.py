@@ -65,8 +65,9 @@ ansible_facts:
   contains:
     gpulab_environments:
       description:
-        - For each environment its C(name), with C((conda)) behind one of conda, what is C(expected) of it,
-          whether its GPUs were tried (C(gpus_tried)), and the C(answer) of its interpreter, null where it gave none.
+        - For each environment its C(name), with C((conda)) behind one of conda, its interpreter (C(python)), what is
+          C(expected) of it, whether its GPUs were tried (C(gpus_tried)), and the C(answer) of its interpreter, null
+          where it gave none.
       returned: always
       type: list
       elements: dict
@@ -87,8 +88,15 @@ NO_GPUS = "CUDA_VISIBLE_DEVICES="
 
 
 def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) -> dict[str, Any]:
-    """Return {name, expected, gpus_tried, answer} of the environment that a link names."""
-    found: dict[str, Any] = {"name": name or link.name, "expected": None, "gpus_tried": gpus, "answer": None}
+    """Return {name, python, expected, gpus_tried, answer} of the environment that a link names."""
+    python = str(link / "bin" / "python")
+    found: dict[str, Any] = {
+        "name": name or link.name,
+        "python": python,
+        "expected": None,
+        "gpus_tried": gpus,
+        "answer": None,
+    }
     try:
         expected = json.loads(files.read(link / venv.RECORD))["expected"]
     except ValueError:  # it was cut off
@@ -96,7 +104,6 @@ def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) 
     found["expected"] = expected
     if expected["framework"]:
         pairs = [f"{name}={value}" for name, value in sorted(expected["variables"].items())]
-        python = str(link / "bin" / "python")
         environment = ["env", LITTLE_MEMORY, *([] if gpus else [NO_GPUS])]
         output = Job(
             [*environment, python, "-I", "-c", probe_source(), expected["framework"], *pairs], seconds

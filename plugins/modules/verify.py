@@ -74,6 +74,10 @@ options:
         C(peer_gbs); null takes a floor away."
     type: dict
     default: {}
+  across_nodes:
+    description: Whether M(gpulab.node.nodes_all_reduce) ran in this run, and is to be judged.
+    type: bool
+    default: false
   mounts:
     description: Directories of data that M(gpulab.node.gpu_tests) reads, and what is expected of each.
     type: list

@@ -32,7 +32,10 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
         "cuda_compiled": known.get("gpulab_cuda_compiled"),
     }
     measured = level != "quick" and "gpulab_measurements" in known
-    return {**facts, "measurements": known["gpulab_measurements"]} if measured else facts
+    if not measured:
+        return facts
+    measurements, across = known["gpulab_measurements"], known.get("gpulab_nodes_all_reduce")
+    return {**facts, "measurements": {**measurements, "nodes_all_reduce": across}}
 
 
 def judge(

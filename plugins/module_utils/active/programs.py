@@ -28,10 +28,19 @@ class Program:
     """A started program in a process group of its own, its output kept in files so that it never waits for a reader."""
 
     def __init__(
-        self, argv: list[str], seconds: float, source: bytes = b"", environment: dict[str, str] | None = None
+        self,
+        argv: list[str],
+        seconds: float,
+        source: bytes = b"",
+        environment: dict[str, str] | None = None,
+        patience: float = 0.0,
     ) -> None:
-        """Start it; source is what it reads from its standard input. Raises OSError where it cannot be started."""
+        """Start it; source is what it reads from its standard input. Raises OSError where it cannot be started.
+
+        patience is how many seconds it has, when it is late, to end what it started in process groups of their own.
+        """
         self._seconds = seconds
+        self._patience = patience
         self._deadline = time.monotonic() + seconds
         self._out, self._errors, source_file = (tempfile.TemporaryFile() for _file in range(3))  # noqa: SIM115
         source_file.write(source)
@@ -62,7 +71,11 @@ class Program:
         return {"state": "done", "output": self._text(self._out)}
 
     def stop(self) -> None:
-        """Kill it and its children, and do not wait: one may be stuck in the kernel."""
+        """Kill it and its children, and do not wait for their death: one may be stuck in the kernel."""
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            if self._patience:
+                os.killpg(self._process.pid, signal.SIGTERM)
+                self._process.wait(self._patience)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -78,7 +91,7 @@ class TorchTest:
     def __init__(self, python: str, gpu: dict[str, Any], seconds: float, *arguments: str) -> None:
         """Start it."""
         environment = {"CUDA_VISIBLE_DEVICES": gpu["uuid"]}
-        self._program = Program([python, "-", *arguments], seconds, _source(matmul_program), environment)
+        self._program = Program([python, "-", *arguments], seconds, source(matmul_program), environment)
 
     def finish(self) -> dict[str, Any]:
         """Return its record; what it measured before it failed or was late is kept."""
@@ -102,7 +115,7 @@ def all_reduce(python: str | None, gpus: list[dict[str, Any]], seconds: float) -
             Program(
                 [python, "-", str(Path(directory) / "store"), str(rank), str(len(gpus))],
                 seconds,
-                _source(all_reduce_program),
+                source(all_reduce_program),
                 visible,
             )
             for rank in range(len(gpus))
@@ -138,7 +151,7 @@ def container(image: str, gpus: int, seconds: float) -> dict[str, Any]:
     return {"image": image, "expected": gpus, "seen": seen, **record}
 
 
-def _source(module: Any) -> bytes:
+def source(module: Any) -> bytes:
     """Return a module's own text, also where Ansible runs it out of an archive."""
     text: bytes = module.__loader__.get_data(module.__file__)
     return text

@@ -58,10 +58,10 @@ class Wishes:
 def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     """Run all tests and return the measurements.
 
-    {"schema", "level", "simulated" (the simulator's line or None), "rates_declared", "gpus": one record for each GPU
-    that NVML lists, "peer_copies", "all_reduce", "container", "mounts"}. A GPU's record has its identity,
-    "tests" by name and "errors" (before and after). Each test's record has "state": done,
-    failed, late, died or skipped (with "reason").
+    {"schema", "level", "python" (that has PyTorch), "simulated" (the simulator's line or None), "rates_declared",
+    "gpus": one record for each GPU that NVML lists, "peer_copies", "all_reduce", "container", "mounts"}. A GPU's record
+    has its identity, "tests" by name and "errors" (before and after). Each test's record has "state": done, failed,
+    late, died or skipped (with "reason").
     """
     before = _errors(node, wishes)
     gpus = [_gpu(node, wishes, index) for index in range(len(_look(node, wishes)[0]))]
@@ -76,6 +76,7 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "level": wishes.level,
+        "python": wishes.python,
         "simulated": simulation.get("line"),
         "rates_declared": simulation.get("rates_declared", True),
         "gpus": [{key: value for key, value in gpu.items() if key != "simulation"} for gpu in gpus],

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 DRIVER_API = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
 EVENT_REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
+BUS_BANDWIDTH = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
 PROFILES = "catalog/profiles.yml"
 PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html"
 # The ways between two GPUs, and what stands in the last one.
@@ -53,6 +54,18 @@ CONTAINERS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/
 SIBLING_SHARE = 0.85
 # Of pairs: two GPUs that one NVLink joins have half the rate of two that a pair of them joins, and no fault.
 PAIR_SHARE = 0.45
+# Of what all active InfiniBand and RoCE ports of a node carry together: bus bandwidth is comparable with the slowest
+# link's (nccl-tests, doc/PERFORMANCE.md), the node's own share of the way; loose, for not every port need serve NCCL.
+NETWORK_SHARE = 0.4
+# How far a node came in a run that hangs, the least first; what else a node is said to be is that it gives no answer.
+PHASES = {
+    "nothing": "its processes do not start",
+    "started": "PyTorch does not load, or its GPUs do not answer",
+    "computes": "its processes do not meet the others'",
+    "joined": "its processes met the others', and the data does not pass",
+    "reduced": "one sum came, then the data stopped",
+    "measured": "it measured, and does not end",
+}
 # GB/s of one PCIe lane by generation, one way, and the share of it that pinned copies exceed on every healthy node:
 # V100 nodes pass Azure's 9 GB/s of 15.75, A100 21 of 31.5, H100 48 of 63 (Azure/azurehpc-health-checks conf, 2026-05).
 LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
@@ -75,6 +88,7 @@ COPIES = (
     Rate("copies", "to_host_gbs", "GB/s", "copies to the host", "check_seating"),
 )
 MEMORY = Rate("memory", "memory_gbs", "GB/s", "triad", "contact_support")
+ACROSS = Rate("nodes_all_reduce", "nodes_all_reduce_gbs", "GB/s", "bus bandwidth over the nodes", "check_network")
 ALL_REDUCE = Rate("all_reduce", "all_reduce_gbs", "GB/s", "bus bandwidth", "contact_support")
 
 # Counters that a load may raise: what they count, and the remedy.
@@ -310,6 +324,81 @@ def all_reduce(node: Node) -> Iterator[Result]:
     else:
         floors = node.profile(node.facts["measurements.gpus"][0]).get("floors", {})
         yield _against_floor(ALL_REDUCE, record["all_reduce_gbs"], floors.get(ALL_REDUCE.key))
+
+
+@check("all-reduce-nodes", proves="the nodes of the run exchange data, right and fast", source=BUS_BANDWIDTH)
+def all_reduce_nodes(node: Node) -> Iterator[Result]:
+    """Name the node that did not come, or what kept this one; then judge result and bus bandwidth."""
+    if not node.declared.get("across_nodes") or node.declared.get("level", "quick") == "quick":
+        yield skipped("it is not wished for (verify_across_nodes, at level standard)")
+        return
+    record = node.facts.get("measurements.nodes_all_reduce")
+    if node.facts.get("measurements.gpus") is None:
+        yield unknown("no measurements were made")
+        return
+    if record is None:
+        yield fail(
+            "this node gave no answer while the nodes ran one all_reduce",
+            "check_network",
+            reason="it died, or it hangs",
+        )
+        return
+    yield _kept_from_the_others(record) or _across(node, record)
+
+
+def _kept_from_the_others(record: Facts) -> Result | None:
+    """Return what kept the nodes from running together; None where they ran."""
+    state = record["state"]
+    if state == "unreachable":
+        summary = f"{record['nodes'][0]} cannot be reached at {record['meeting_point']} from {record['interface']}"
+        return fail(summary, "check_network", reason=record["reason"])
+    if state == "missing":
+        missing = record["missing"].data
+        summary = f"no all_reduce over {len(record['nodes'])} nodes without {', '.join(sorted(missing))}"
+        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(missing.items()))
+        if record["name"] != record["nodes"][0]:  # it came, and the first one names who did not
+            return unknown(why)
+        return fail(summary, "check_network", reason=why, observed=len(record["nodes"]) - len(missing))
+    if state == "late":
+        return fail(
+            f"the all_reduce over {', '.join(record['nodes'])} did not end within {record['seconds']:g} s",
+            "check_network",
+            reason=_behind(record.get("stands")),
+        )
+    return _kept(
+        record, f"the all_reduce over {len(record['nodes'])} nodes" if state == "failed" else "", "check_network"
+    )
+
+
+def _behind(stands: Facts | None) -> str:
+    """Name the nodes that came less far than the others; where all stand at one point it is what lies between them."""
+    far = list(PHASES)
+    reached = {
+        name: far.index(phase) if phase in far else -1 for name, phase in (stands.data if stands else {}).items()
+    }
+    if not reached:
+        return "the first node does not tell how far the others came"
+    least = min(reached.values())
+    said = PHASES[far[least]] if least >= 0 else "it gives no answer any more"
+    names = sorted(name for name, phase in reached.items() if phase == least)
+    return (
+        f"all nodes stand at one point, each says: {said}"
+        if len(names) == len(reached)
+        else f"{', '.join(names)}: {said}"
+    )
+
+
+def _across(node: Node, record: Facts) -> Result:
+    if record["wrong"]:
+        return _correct(record)
+    rate, nodes = record["all_reduce_gbs"], f"{len(record['nodes'])} nodes, {record['processes']} processes"
+    if record["backend"] != "nccl":
+        reason = "by Gloo on the processors, for there is no GPU that is not simulated: the rate is not judged"
+        return ok(f"{nodes}: bus bandwidth {rate:g} GB/s", rate, unit="GB/s", reason=reason)
+    own: dict[str, float | None] = (node.declared.get("profile") or {}).get("floors", {})
+    ports = [port.get("rate_gbps") or 0 for port in node.facts.get("infiniband", []) if port.get("state") == "active"]
+    floor = own.get(ACROSS.key, round(NETWORK_SHARE * sum(ports) / 8, 1) or None)
+    return _against_floor(ACROSS, rate, floor)
 
 
 @check("container-gpu", proves="a container sees every GPU", source=CONTAINERS)

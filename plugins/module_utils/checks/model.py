@@ -47,6 +47,8 @@ REMEDIES = {
     "check_seating": "Switch the node off; reseat the card, its riser and its cables; try another slot.",
     "check_cooling": "Check fans, air flow, dust and the room's temperature.",
     "check_power": "Check the power supplies and the GPU's power cables.",
+    "check_network": "Check the network between the nodes: the interface that NCCL takes (nccl_interface), addresses, "
+    "firewall, cables, switches.",
     "check_storage": "Check the mount, the file server and the network between; umount -l lets a dead mount go.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",
@@ -185,7 +187,8 @@ class Node:
     expected of that board), "xids" (number -> NVIDIA's record), "branches" (driver branch -> its record) and
     "container_toolkit" (its record).
     declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts",
-    "level" (of the proof), "mounts" (directories of data: "path", "least_mbs", "most_ms").
+    "level" (of the proof), "across_nodes" (whether all nodes ran one all_reduce), "mounts" (directories of data:
+    "path", "least_mbs", "most_ms").
     """
 
     facts: Facts

@@ -277,6 +277,97 @@ BETWEEN = [
     ),
 ]
 
+TOGETHER = {"across_nodes": True, "level": "standard"}
+
+
+def across(record: dict[str, Any]) -> Any:
+    """Return an injection into what came of the all_reduce over two nodes, as the first of them saw it."""
+    return partial(_into_across, record)
+
+
+def _into_across(record: dict[str, Any], facts: dict[str, Any]) -> None:
+    facts["measurements"]["nodes_all_reduce"].update(record)
+
+
+Together = partial(Loaded, declared=TOGETHER)
+NODES = [
+    Together(
+        "a node does not come to the all_reduce",
+        "h100x8",
+        across({"state": "missing", "missing": {"node2": "did not come to 192.0.2.1 port 23457 within 60 s"}}),
+        "all-reduce-nodes",
+        "check_network",
+        says="no all_reduce over 2 nodes without node2",
+    ),
+    Together(
+        "the first node cannot be reached",
+        "h100x8",
+        across({"state": "unreachable", "reason": "timed out"}),
+        "all-reduce-nodes",
+        "check_network",
+        says="node1 cannot be reached at 192.0.2.1 port 23457 from enp1s0f0np0 timed out",
+    ),
+    Together(
+        "data does not pass between the nodes",
+        "l40s",
+        across({"state": "late", "seconds": 180.0, "stands": {"node1": "joined", "node2": "joined"}}),
+        "all-reduce-nodes",
+        "check_network",
+        says="the data does not pass",
+    ),
+    Together(
+        "a node hangs in the all_reduce",
+        "l40s",
+        across({"state": "late", "seconds": 180.0, "stands": {"node1": "computes", "node2": "started"}}),
+        "all-reduce-nodes",
+        "check_network",
+        says="node2: PyTorch does not load",
+    ),
+    Together(
+        "a node is gone at the end of the all_reduce",
+        "t4",
+        across({"state": "late", "seconds": 180.0, "stands": {"node1": "joined", "node2": "did not come"}}),
+        "all-reduce-nodes",
+        "check_network",
+        says="node2: it gives no answer any more",
+    ),
+    Together(
+        "a node dies in the all_reduce",
+        "t4",
+        measured("nodes_all_reduce", None),
+        "all-reduce-nodes",
+        "check_network",
+        says="gave no answer",
+    ),
+    Together(
+        "PyTorch fails in the all_reduce over nodes",
+        "t4",
+        across(failed(None, 1, "ModuleNotFoundError: No module named 'torch'")),
+        "all-reduce-nodes",
+        "install_software",
+    ),
+    Together(
+        "wrong sum over nodes", "h200x8", across({"wrong": 3}), "all-reduce-nodes", "contact_support", says="3 results"
+    ),
+    Together(
+        "the nodes' network is slow",
+        "h100x8",
+        across({"all_reduce_gbs": 40.0}),
+        "all-reduce-nodes",
+        "check_network",
+        says="below",
+    ),
+    Together(
+        "the nodes' network is slower than the operator wants",
+        "l40s",
+        across({"all_reduce_gbs": 5.0}),
+        "all-reduce-nodes",
+        "check_network",
+        declared={**TOGETHER, "profile": {"floors": {"nodes_all_reduce_gbs": 9}}},
+        says="below 9",
+    ),
+]
+
 NODE = [
     Loaded("slow all_reduce", "h100x8", measured("all_reduce.all_reduce_gbs", 180.0), "all-reduce", "contact_support"),
     Loaded("wrong all_reduce", "h100x8", measured("all_reduce.wrong", 5), "all-reduce", "contact_support"),
@@ -358,4 +449,4 @@ LONG = [
     Loaded("XID under load", "rtx4090x2", came("kernel_log", 1), "load-errors", "contact_support"),
 ]
 
-LOAD_FAULTS = CUDA + RATES + BETWEEN + NODE + LONG
+LOAD_FAULTS = CUDA + RATES + BETWEEN + NODES + NODE + LONG

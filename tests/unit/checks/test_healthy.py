@@ -22,7 +22,7 @@ def test_healthy_node_has_no_finding(model):
 
 @pytest.mark.parametrize("model", nodes.MODELS)
 def test_healthy_node_has_no_finding_under_load_either(model):
-    results = verify(nodes.node(nodes.measured(model), level="burn-in"))
+    results = verify(nodes.node(nodes.measured(model), level="burn-in", across_nodes=True))
     assert [r for r in results if r.severity in ("warn", "fail", "unknown")] == []
     assert {r.severity for r in results if r.id in ("cuda-smoke", "memory-bandwidth", "load-errors")} == {"ok"}
 
@@ -36,8 +36,33 @@ def test_without_measurements_nothing_is_claimed(level, severity):
 def test_level_quick_judges_no_measurements_of_an_earlier_run():
     known = {"gpulab": {"schema": 1}, "gpulab_measurements": {"gpus": []}}
     assert "measurements" not in facts_of(known, "quick")
-    assert facts_of(known, "standard")["measurements"] == {"gpus": []}
+    assert facts_of(known, "standard")["measurements"]["gpus"] == []
     assert facts_of({}, "standard") is None
+
+
+def across(record, **declared):
+    """Return the answer about the all_reduce over nodes."""
+    facts = nodes.measured("l40s")
+    facts["measurements"]["nodes_all_reduce"].update(record)
+    results = verify(nodes.node(facts, **{"level": "standard", "across_nodes": True, **declared}))
+    (found,) = [r for r in results if r.id == "all-reduce-nodes"]
+    return found
+
+
+def test_node_that_came_is_not_blamed_for_one_that_did_not():
+    found = across({"state": "missing", "missing": {"node3": "did not come"}, "name": "node2"})
+    assert (found.severity, found.reason) == ("unknown", "node3: did not come")
+
+
+def test_rate_over_processors_is_not_judged():
+    found = across({"backend": "gloo", "all_reduce_gbs": 0.01}, profile={"floors": {"nodes_all_reduce_gbs": 9}})
+    assert found.severity == "ok"
+    assert "Gloo" in found.reason
+
+
+@pytest.mark.parametrize("declared", [{"across_nodes": False}, {"level": "quick"}])
+def test_nodes_are_judged_together_only_where_that_was_wished(declared):
+    assert across({"state": "unreachable", "reason": "timed out"}, **declared).severity == "skipped"
 
 
 def slow_simulated(**declared):

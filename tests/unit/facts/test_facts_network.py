@@ -2,6 +2,7 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import facts_network
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 ZEROS = "0" * 32
@@ -69,7 +70,17 @@ def test_interfaces(tree):
         "speed_gbps": 100.0,
         "up": True,
         "default_route": False,
+        "ipv4": None,
     }
     assert found["ib0"]["link_layer"] == "infiniband"
     assert [name for name, one in found.items() if one["default_route"]] == ["bond0"]
     assert found["veth1"]["speed_gbps"] is None
+
+
+def test_address_is_the_kernels_own_answer():
+    assert Node().ipv4("lo") == "127.0.0.1"
+    assert Node().ipv4("gpulab-none") is None
+
+
+def test_another_root_has_no_address_of_this_machine(tree):
+    assert tree.node().ipv4("lo") is None

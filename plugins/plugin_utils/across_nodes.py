@@ -1,0 +1,89 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes of a play run one all_reduce together, where they meet, and by what: NCCL on GPUs, else Gloo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+NCCL, GLOO = "nccl", "gloo"
+ENOUGH = 2  # nodes
+IN_USE = "none of its GPUs is idle and passed the CUDA smoke test"
+NO_GPU = "it has no GPU of its own, and others have"
+ALONE = "fewer than two nodes can take part"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """The nodes that take part, in the play's order; what each is told; and why the others do not take part."""
+
+    backend: str
+    nodes: tuple[str, ...] = ()
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def arrange(hosts: dict[str, dict[str, Any]]) -> Meeting:
+    """Arrange the meeting from each host's ansible_facts. The first node that takes part is where the others come to.
+
+    A simulated GPU computes nothing: its node takes part as one that has none.
+    """
+    backend = NCCL if any(_real(known) for known in hosts.values()) else GLOO
+    reasons = {name: why for name, known in hosts.items() if (why := _why_not(known, backend))}
+    nodes = tuple(name for name in hosts if name not in reasons)
+    if len(nodes) < ENOUGH:
+        return Meeting(backend, reasons={**dict.fromkeys(nodes, ALONE), **reasons})
+    address = _interface(hosts[nodes[0]])["ipv4"]
+    return Meeting(backend, nodes, {name: _part(hosts[name], address, backend) for name in nodes}, reasons)
+
+
+def _part(known: dict[str, Any], address: str, backend: str) -> dict[str, Any]:
+    own = _interface(known)
+    return {
+        "address": address,
+        "interface": own["name"],
+        "own_address": own["ipv4"],
+        "python": known["gpulab_measurements"]["python"],
+        "gpus": _able(known) if backend == NCCL else [],
+    }
+
+
+def _why_not(known: dict[str, Any], backend: str) -> str | None:
+    measured = known.get("gpulab_measurements")
+    if not known.get("gpulab") or not measured:
+        return "it was not tested in this run"
+    if not measured.get("python"):
+        return "no interpreter with PyTorch is known (verify_python)"
+    if backend == NCCL and not _able(known):
+        return IN_USE if _real(known) else NO_GPU
+    interface = _interface(known)
+    if not interface:
+        return "no interface is known by which it reaches the others (nccl_interface)"
+    return None if interface.get("ipv4") else f"its interface {interface['name']} has no IPv4 address"
+
+
+def _real(known: dict[str, Any]) -> bool:
+    measured = known.get("gpulab_measurements") or {}
+    return bool(measured.get("gpus")) and not measured.get("simulated") and not known["gpulab"].get("simulated")
+
+
+def _able(known: dict[str, Any]) -> list[str]:
+    """Return the uuids of the GPUs that are idle and compute right."""
+    smoke = {gpu["uuid"]: gpu["tests"]["smoke"] for gpu in known["gpulab_measurements"]["gpus"]}
+    able = [uuid for uuid, record in smoke.items() if record["state"] == "done" and not record["wrong"]]
+    return able if _real(known) else []
+
+
+def _interface(known: dict[str, Any]) -> dict[str, Any]:
+    """Return the interface that NCCL meets over: the user's setting, else the plan's, else the default route's."""
+    network = known["gpulab"].get("network") or []
+    settings = (known.get("gpulab_plan") or {}).get("nccl", {}).get("settings", [])
+    planned = {setting["name"]: setting["value"] for setting in settings}
+    named = {**planned, **(known["gpulab"].get("nccl_own") or {})}.get("NCCL_SOCKET_IFNAME", "")
+    exact, wanted = named.startswith("="), named.lstrip("=").split(",")[0]
+    if wanted and not wanted.startswith("^"):
+        fits = (lambda name: name == wanted) if exact else (lambda name: name.startswith(wanted))
+        return next((one for one in network if fits(one["name"])), {})
+    return next((one for one in network if one.get("default_route")), {})
