@@ -89,7 +89,7 @@ def _whole(value: Any) -> bool:
 
 def key(gpu: Gpu) -> str:
     """Return what a GPU is remembered by: its UUID, which moves with it from slot to slot."""
-    return str(gpu["uuid"] if isinstance(gpu["uuid"], str) else gpu["bus_id"])
+    return str(gpu["uuid"] if isinstance(gpu.get("uuid"), str) else gpu["bus_id"])
 
 
 def usable(gpus: Iterable[Gpu]) -> list[Gpu]:
