@@ -14,6 +14,7 @@ import testinfra
 
 PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "lab/inventory")
+HANG = "import os, time; time.sleep(600 if 'LOCAL_RANK' in os.environ else 0)\n"
 
 
 def node(name):
@@ -52,6 +53,8 @@ def test_two_nodes_add_over_their_network(answers):
         assert "2 nodes, 2 processes" in found["summary"]
         assert "Gloo" in found["reason"]
         assert found["observed"] > 0
+    for name in ("node1", "node2"):
+        assert node(name).run("find /root/.ansible_async -type f; find /tmp -name 'torchelastic_*'").stdout == ""
 
 
 def test_the_jobs_start_line_starts_a_real_job(tmp_path):
@@ -91,3 +94,19 @@ def test_a_first_node_that_drops_what_comes_is_named(answers):
     assert "did not come" in found["node1"]["reason"]
     assert found["node2"]["summary"].startswith("node1 cannot be reached at")
     assert found["node2"]["reason"] == "timed out"
+
+
+def test_a_node_that_hangs_is_named_within_the_deadline(answers):
+    second = node("node2")
+    place = second.check_output("/opt/venvs/vision/bin/python -c 'import site; print(site.getsitepackages()[0])'")
+    second.check_output("printf '%%s' %s >%s/hang.pth", HANG, place)
+    try:
+        found = answers(verify_across_nodes_seconds=40)
+    finally:
+        second.check_output("rm %s/hang.pth", place)
+    for result in found.values():
+        assert result["severity"] == "fail", result
+        assert "did not end within 40 s" in result["summary"], result
+        assert result["reason"] == "node2: its processes do not start"
+    for each in (node("node1"), second):
+        assert each.run("pgrep --full 'nodes_all_reduce[.]py'").rc == 1  # this very command does not fit
