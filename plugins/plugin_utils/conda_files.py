@@ -42,7 +42,7 @@ def resolve(wish: dict[str, Any], channels: list[str], architecture: str, alias:
     _check(options, str(file or "the wish"))
     if alias:
         options["channels"] = [one if "://" in one else f"{alias.rstrip('/')}/{one}" for one in options["channels"]]
-    return options
+    return {key: value for key, value in options.items() if value is not None}  # a choice takes no null
 
 
 def _of_file(name: str, path: str) -> dict[str, Any]:

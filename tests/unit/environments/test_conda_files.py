@@ -73,6 +73,12 @@ def test_what_names_no_channel_takes_those_of_the_role(resolve):
     ]
 
 
+def test_what_is_unset_stays_so(resolve):
+    """Null is none of a module's choices."""
+    assert set(resolve(packages=["six"])) == {"name", "packages", "channels", "pip", "variables"}
+    assert resolve(packages=["six"], framework="jax")["framework"] == "jax"
+
+
 def test_a_conda_lock_file_becomes_an_explicit_one_of_the_platform(resolve):
     lock = conda.locked(resolve(lock=LOCK)["lock_text"])
     assert lock.versions() == {"six": "1.17.0 py_0", "alpha": "2.0 (pip)"}
