@@ -28,6 +28,7 @@ TRANSACTIONS = {
     ),
     "cuda": ("__cuda_packages",),
     "environments": ("__environments_packages",),
+    "conda": ("__conda_packages",),
     "container_toolkit": ("__container_toolkit_engines", "__container_toolkit_packages"),
 }
 MODULES = "__nvidia_driver_modules"
@@ -88,8 +89,9 @@ def alternative(result: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def environments(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Read a task of venv_environments: each environment with the number of its packages that change."""
-    found: dict[str, list[str]] = {"make": [], "delete": []}
+    """Read a task of venv_environments or conda_environments: each with the number of its packages that change."""
+    found: dict[str, list[str]] = {"install": ["micromamba"] if result.get("micromamba") else []}
+    found.update(make=[], delete=[])
     for one in result.get("environments", []):
         if one["removed"] and not one["added"] and not one["changed"] and one["because"] == ["it shall not be there"]:
             found["delete"].append(f"environment {one['name']}")
@@ -158,6 +160,9 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nccl_files": ("nccl", files),
     "__environments_packages": ("environments", None),
     "__environments_build": ("environments", environments),
+    "__conda_packages": ("conda", None),
+    "__conda_build": ("conda", environments),
+    "__conda_files": ("conda", files),
     GPU_SETTINGS: ("gpu_settings", gpu_settings),
     "__gpu_settings_files": ("gpu_settings", files),
     "__container_toolkit_foreseen": ("container_toolkit", None),
