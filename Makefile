@@ -6,7 +6,7 @@ export MOLECULE_GLOB := molecule/*/molecule.yml
 export PYTHONUNBUFFERED := 1
 
 # program:package pairs, in Debian's names
-TEST_PROGRAMS := chromium:chromium gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf
+TEST_PROGRAMS := chromium:chromium gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf promtool:prometheus
 LAB := ansible-playbook -i .lab/inventory
 
 .DEFAULT_GOAL := help

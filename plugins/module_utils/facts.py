@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_libraries,
     facts_limits,
     facts_modprobe,
+    facts_monitoring,
     facts_nccl,
     facts_network,
     facts_pci,
@@ -58,6 +59,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     engines_query = facts_host.EnginesQuery(node)
     services_query = facts_services.ServicesQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
+    monitoring_query = facts_monitoring.MonitoringQuery(node, SECONDS)
     mok_query = facts_system.MokQuery(node, system["secure_boot"])
 
     pci, simulated = facts_pci.read(node)
@@ -86,6 +88,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "infiniband": facts_infiniband.read(node),
         "nccl": facts_nccl.read(node),
         "nccl_own": facts_nccl.read_own(node),
+        "monitoring": monitoring_query.facts(),
         "limits": facts_limits.read(node, limit_texts),
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),

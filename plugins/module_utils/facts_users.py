@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 # Daemons that hold the devices and no work of anybody's
-SERVICES = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "dcgm-exporter"})
+SERVICES = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "dcgm-exporter", "gpulab-metrics"})
 _COMM = 15  # the kernel keeps this much of a command's name
 _DEVICE = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-caps/.*)\Z")
 _UTMP = struct.Struct("<hxxi32s4s32s256shhiii16s20s")  # utmp(5) on 64-bit Linux

@@ -226,6 +226,11 @@ CODES = {
         "{names} would change on {host}, and its GPUs are {state} ({who})",
         "Wait until they are idle and run again. Nothing was changed.",
     ),
+    # H130 to H139: monitoring
+    "H130": (
+        "systemd would read its units anew for the monitoring, and containers can lose their GPUs by that: {who}",
+        "Run again when the GPUs are idle, or do it all the same: -e monitoring_restart_force={host}",
+    ),
     # H150 to H165: storage; nothing was changed when one of these is raised, but for H162
     "H150": ("the storage tier {tier} {wrong}", "Correct it in storage_tiers. Nothing was changed."),
     "H151": (
@@ -493,6 +498,19 @@ CODES = {
     "P055": (
         "{variable} has {value} for {name}, which takes {form}",
         "Correct it, or give null to leave it alone.",
+    ),
+    # P070 to P079: monitoring
+    "P070": (
+        "/etc/default/prometheus-node-exporter says {settings}, and monitoring_state: present says otherwise",
+        "Take it out of the file, or leave monitoring_state out; gpulab does not overwrite what it did not write.",
+    ),
+    "P071": (
+        "monitoring_listen_address is {address}, which this node does not have",
+        "Name one of: {known}; or leave it unset.",
+    ),
+    "P072": (
+        "monitoring_gpus is dcgm, and this version does not install DCGM's exporter",
+        "Leave it out: gpulab's collector reads every board through NVML. Nothing was changed.",
     ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (

@@ -96,6 +96,10 @@ plan:
       description: NCCL's settings, each with its reason, and kernel modules for GPUDirect RDMA.
       returned: success
       type: dict
+    monitoring:
+      description: The address on which node exporter answers Prometheus, where the node is watched.
+      returned: success
+      type: dict
     disk:
       description: Space that the plan takes, in MiB per mount point.
       returned: success

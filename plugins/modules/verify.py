@@ -49,6 +49,7 @@ options:
       - storage
       - limits
       - tuning
+      - monitoring
       - measurements
     default: []
   fail_on:

@@ -218,6 +218,25 @@ WISHES = (
         "NCCL's settings in place of the plan's, such as {NCCL_IB_TC: 106}; null leaves one alone.",
         {},
     ),
+    Wish(
+        "monitoring_state",
+        "str",
+        "Whether the node answers Prometheus, about itself and its GPUs; absent takes away what gpulab brought.",
+        "absent",
+        ("present", "absent"),
+    ),
+    Wish(
+        "monitoring_gpus",
+        "str",
+        "What reads the GPUs: gpulab's collector, through NVML, or DCGM's exporter, which is not carried out yet.",
+        "nvml",
+        ("nvml", "dcgm"),
+    ),
+    Wish(
+        "monitoring_listen_address",
+        "str",
+        "Address of the node to answer on; unset takes the default route's unless it is public, else the loopback.",
+    ),
 )
 
 NAMES = tuple(wish.name for wish in WISHES)

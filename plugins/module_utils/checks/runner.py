@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     links,
     measurements,
     memory,
+    monitoring,
     nccl,
     pcie,
     services,
@@ -68,6 +69,7 @@ SUBJECTS = (
     storage,
     limits,
     tuning,
+    monitoring,
     measurements,
 )
 SUBJECT_NAMES = [module.__name__.rpartition(".")[2] for module in SUBJECTS]

@@ -97,7 +97,7 @@ def _number_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
     if isinstance(value, bool) or not (good_type or (isinstance(value, str) and re.fullmatch(form, value))):
         yield _wrong_type(option, value, name)
         return
-    lowest = 1 if option.name.endswith("_timeout") else 0
+    lowest = 1 if option.name.endswith(("_timeout", "_interval", "_port")) else 0
     if float(value) < lowest:
         yield refuse("I008", variable=name, value=value, lowest=lowest, description=option.description)
 

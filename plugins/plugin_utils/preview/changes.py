@@ -30,11 +30,14 @@ TRANSACTIONS = {
     "environments": ("__environments_packages",),
     "conda": ("__conda_packages",),
     "container_toolkit": ("__container_toolkit_engines", "__container_toolkit_packages"),
+    "monitoring": ("__monitoring_packages", "__monitoring_retired"),
 }
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 DOCKER = "__container_toolkit_docker"
 GPU_SETTINGS = "__gpu_settings_live"
+EXPORTER = "__monitoring_exporter"
+EXPORTER_PACKAGES = "__monitoring_packages"
 
 
 def certificates(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -81,6 +84,21 @@ def modules(result: dict[str, Any]) -> dict[str, list[str]]:
 def unit(result: dict[str, Any]) -> dict[str, list[str]]:
     """Read a task of systemd_service: units."""
     return {"enable": [result["name"]] if result.get("changed") else []}
+
+
+def stopped_unit(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of systemd_service that stops: units."""
+    return {"disable": [result["name"]] if result.get("changed") else []}
+
+
+def removed_path(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of file that removes: paths."""
+    return {"delete": [result["path"]] if result.get("changed") else []}
+
+
+def told(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of owned_files on the controller: paths there."""
+    return {action: [f"{path} (controller)" for path in paths] for action, paths in files(result).items()}
 
 
 def alternative(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -173,6 +191,16 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__container_toolkit_cdi": ("container_toolkit", settings),
     DOCKER: ("container_toolkit", settings),
     "__container_toolkit_users": ("container_toolkit", members),
+    "__monitoring_foreseen": ("monitoring", None),
+    "__monitoring_files": ("monitoring", files),
+    EXPORTER_PACKAGES: ("monitoring", None),
+    EXPORTER: ("monitoring", None),
+    "__monitoring_timer": ("monitoring", unit),
+    "__monitoring_stopped": ("monitoring", stopped_unit),
+    "__monitoring_library_gone": ("monitoring", removed_path),
+    "__monitoring_gone": ("monitoring", files),
+    "__monitoring_retired": ("monitoring", None),
+    "__monitoring_told": ("monitoring", told),
 }
 LAST = list(TASKS)[-1]
 

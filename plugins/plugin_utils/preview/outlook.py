@@ -26,7 +26,16 @@ def services(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> l
     """Return {name, action, because} for each service that would be started, restarted or told to reload."""
     action = results.get(changes.DOCKER, {}).get("action")
     docker = [{"name": "docker", "action": action, "because": "its settings change"}] if action else []
-    return [*_persistence_daemon(facts, plan, results), *docker]
+    return [*_persistence_daemon(facts, plan, results), *docker, *_node_exporter(results)]
+
+
+def _node_exporter(results: Results) -> list[dict[str, str]]:
+    name = "prometheus-node-exporter"
+    if "foreseen" in results.get(changes.EXPORTER_PACKAGES, {}):
+        return [{"name": name, "action": "start", "because": "its package comes new"}]
+    if results.get(changes.EXPORTER, {}).get("changed"):
+        return [{"name": name, "action": "restart", "because": "its unit's configuration changes"}]
+    return []
 
 
 def _persistence_daemon(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:

@@ -21,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     fabric_manager,
     gpu_settings,
     libraries,
+    monitoring,
     nccl,
     reboot,
     recipes,
@@ -59,6 +60,7 @@ def resolve(
     plan["tuning"] = tuning.plan(case)
     plan["gpu_settings"] = gpu_settings.plan(case)
     plan["nccl"] = nccl.plan(case, plan["driver"], plan["tuning"])
+    plan["monitoring"] = monitoring.plan(case)
     plan["reboot"] = reboot.plan(case, plan["driver"])
     plan["disk"] = disk.plan(case, plan)
     plan["warnings"] = case.warnings

@@ -295,6 +295,18 @@ def healthy(model: str) -> dict[str, Any]:
             "kernel_log": {"readable": True, "events": []},
             "nccl_own": {},
             "storage": [],
+            "monitoring": {
+                "addresses": ["10.1.2.3", "127.0.0.1"],
+                "routed_address": "10.1.2.3",
+                "exporter": {
+                    "installed": True,
+                    "arguments": [],
+                    "listen": "10.1.2.3:9100",
+                    "answers": True,
+                    "serves_gpus": True,
+                },
+                "collector": {"interval_seconds": 30, "age_seconds": 12},
+            },
             "tuning": {
                 "values": {"vm.swappiness": "10", "vm.max_map_count": "1048576", "cpu_governor": None},
                 "limits": {who: {"nofile": "1048576:1048576"} for who in ("pam", "systemd")},

@@ -80,6 +80,43 @@ CONTAINERS = [
     ),
 ]
 
+MONITORING = [
+    Fault(
+        "node exporter does not answer",
+        "rtx4090x2",
+        put("monitoring.exporter", {"listen": "10.1.2.3:9100", "answers": False, "serves_gpus": None}),
+        "node-exporter",
+        "start_service",
+        "warn",
+        says="10.1.2.3:9100",
+    ),
+    Fault(
+        "node exporter serves no text files",
+        "rtx4090x2",
+        put("monitoring.exporter.serves_gpus", value=False),
+        "node-exporter",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "the collector of GPU metrics stopped",
+        "rtx4090x2",
+        put("monitoring.collector.age_seconds", 121),
+        "gpu-metrics",
+        "start_service",
+        "warn",
+        says="121 s old",
+    ),
+    Fault(
+        "the collector of GPU metrics never wrote",
+        "l40s",
+        put("monitoring.collector.age_seconds", None),
+        "gpu-metrics",
+        "start_service",
+        "warn",
+    ),
+]
+
 NCCL = [
     Fault(
         "NCCL is told an interface that is not there",
@@ -206,4 +243,4 @@ WAYS = [
     ),
 ]
 
-SOFTWARE_FAULTS = LIBRARIES + CONTAINERS + NCCL + LIMITS + WAYS
+SOFTWARE_FAULTS = LIBRARIES + CONTAINERS + MONITORING + NCCL + LIMITS + WAYS

@@ -63,6 +63,9 @@ CASES = [
     ("iommu", "ok", "a100-pcie-x2", below_switch(iommu=None), None),
     ("container-runtime", "ok", "t4", put("containers.docker.default_runtime", "runc"), None),
     ("cdi-specification", "skipped", "t4", put("containers.cdi", []), None),
+    ("gpu-metrics", "skipped", "t4", put("monitoring.collector", None), None),
+    ("gpu-metrics", "ok", "t4", put("monitoring.collector.age_seconds", 119), None),
+    ("node-exporter", "skipped", "t4", put("monitoring.exporter.listen", None), None),
     (
         "cdi-specification",
         "skipped",

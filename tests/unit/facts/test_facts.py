@@ -13,8 +13,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
 
 KEYS = [
     "schema", "simulated", "system", "pci", "kernels", "modules", "nouveau", "driver", "cuda", "libraries", "nvml",
-    "users_of_gpus", "filesystems", "engines", "containers", "network", "infiniband", "nccl", "nccl_own", "limits",
-    "services", "kernel_log", "storage", "gpu_settings", "tuning", "reboot",
+    "users_of_gpus", "filesystems", "engines", "containers", "network", "infiniband", "nccl", "nccl_own", "monitoring",
+    "limits", "services", "kernel_log", "storage", "gpu_settings", "tuning", "reboot",
 ]  # fmt: skip
 KERNEL = "6.1.0-50-amd64"
 

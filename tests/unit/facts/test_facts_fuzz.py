@@ -15,11 +15,14 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_libraries,
     facts_limits,
     facts_modprobe,
+    facts_monitoring,
     facts_nccl,
     facts_pci,
     facts_services,
     facts_system,
     facts_users,
+    gpu_collector,
+    gpu_metrics,
     nvml_gpu,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
@@ -75,6 +78,10 @@ PARSERS = {
     "nccl_settings": facts_nccl.settings,
     "pam_limits": facts_limits.pam_limits,
     "systemd_limits": facts_limits.systemd_limits,
+    "own_addresses": lambda text: facts_monitoring.own_addresses(text, text),
+    "exporter_arguments": facts_monitoring.arguments,
+    "fstab": lambda text: gpu_collector.mounts(text, text),
+    "log_time": gpu_metrics.seconds_of,
     "sysfs_address": nvml_gpu.sysfs_address,
 }
 

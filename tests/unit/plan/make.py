@@ -68,6 +68,12 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
         "infiniband": [],
         "nccl_own": {},
         "storage": [],
+        "monitoring": {
+            "addresses": ["127.0.0.1", "10.1.2.3"],
+            "routed_address": "10.1.2.3",
+            "exporter": {"installed": False, "arguments": [], "listen": None, "answers": None, "serves_gpus": None},
+            "collector": None,
+        },
         "tuning": {"grub": True, "kernel_arguments": {"wanted": [], "in_menu": True, "running": []}},
         "engines": {"docker": None, "podman": None, "containerd": None, "nvidia_container_toolkit": None},
     }

@@ -695,6 +695,14 @@ RUNFILE = {**facts(), "driver": {"packages": [], "runfile": "535.104.05"}}
 PACKAGED = {**facts(), "driver": {"packages": [{"name": "nvidia-smi"}], "runfile": None}}
 SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
 
+
+def listening(*arguments):
+    """Return facts of a node whose node exporter was given these arguments by its owner."""
+    node = facts()
+    node["monitoring"]["exporter"]["arguments"] = list(arguments)
+    return node
+
+
 REFUSALS = {
     "no setting of a GPU": (facts(), {"gpu_settings_values": {"power_limit": 300}}, "P054", "power_limit_watts"),
     "no setting of one GPU": (facts(), {"gpu_settings_per_gpu": {0: {"fan": 30}}}, "P054", "gpu_settings_per_gpu[0]"),
@@ -831,6 +839,32 @@ REFUSALS = {
         "cudnn_version",
     ),
     "CUDA on red hat": (facts("rhel-9"), {"cuda_toolkits": ["13.0"]}, "P042", "CUDA 13.0"),
+    "monitoring on red hat": (facts("rhel-9"), {"monitoring_state": "present"}, "P042", "monitoring"),
+    "node exporter's owner chose an address": (
+        listening("--web.listen-address=:9100"),
+        {"monitoring_state": "present"},
+        "P070",
+        "--web.listen-address=:9100",
+    ),
+    "node exporter's owner chose a directory": (
+        listening("--collector.textfile.directory=/srv"),
+        {"monitoring_state": "present"},
+        "P070",
+        "/srv",
+    ),
+    "DCGM's exporter": (facts(), {"monitoring_state": "present", "monitoring_gpus": "dcgm"}, "P072", "DCGM"),
+    "an address that the node has not": (
+        facts(),
+        {"monitoring_state": "present", "monitoring_listen_address": "10.9.9.9"},
+        "P071",
+        "10.1.2.3",
+    ),
+    "an address that is none": (
+        facts(),
+        {"monitoring_state": "present", "monitoring_listen_address": "eth0"},
+        "P071",
+        "eth0",
+    ),
     "containers on red hat": (facts("rhel-9"), {"container_toolkit_engines": ["docker"]}, "P042", "container toolkit"),
     "no CUDA of red hat": (facts("rhel-9"), {"cuda_source": "distribution"}, "P041", "cuda_source: nvidia"),
     "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),

@@ -186,6 +186,48 @@ def test_files_that_go_are_told_from_those_that_are_written():
     }
 
 
+@pytest.mark.parametrize(
+    ("results", "expected", "service"),
+    [
+        pytest.param(
+            {
+                "__monitoring_files": hosts.written("/etc/systemd/system/gpulab-metrics.timer"),
+                "__monitoring_packages": hosts.foreseen(install={"prometheus-node-exporter": "1.9"}),
+                "__monitoring_told": hosts.written("targets/node.yml"),
+            },
+            {
+                ("monitoring", "write"): ["/etc/systemd/system/gpulab-metrics.timer", "targets/node.yml (controller)"],
+                ("monitoring", "install"): ["prometheus-node-exporter 1.9"],
+            },
+            ["start"],
+            id="comes",
+        ),
+        pytest.param(
+            {
+                "__monitoring_stopped": {"changed": True, "name": "gpulab-metrics.timer"},
+                "__monitoring_library_gone": {"changed": True, "path": "/usr/local/lib/gpulab-monitoring"},
+            },
+            {
+                ("monitoring", "disable"): ["gpulab-metrics.timer"],
+                ("monitoring", "delete"): ["/usr/local/lib/gpulab-monitoring"],
+            },
+            [],
+            id="goes",
+        ),
+        pytest.param({"__monitoring_exporter": {"changed": True}}, {}, ["restart"], id="another-address"),
+    ],
+)
+def test_what_lets_prometheus_watch_is_told(results, expected, service):
+    one = hosts.provisioned()
+    one["results"].update(results)
+    entry = hosts.preview(one)
+    found = {}
+    for change in entry["changes"]:
+        found.setdefault((change["role"], change["action"]), []).extend(change["objects"])
+    assert found == expected
+    assert [one["action"] for one in entry["services"]] == service
+
+
 def test_hosts_without_a_preview_say_why():
     entries = {entry["name"]: entry for entry in hosts.fleet()["hosts"]}
     assert entries["refused"]["state"] == "refused"

@@ -1,0 +1,60 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check that a node that gpulab watches can be watched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+EXPORTER_GUIDE = "https://prometheus.io/docs/guides/node-exporter/"
+TEXTFILES = "https://github.com/prometheus/node_exporter#textfile-collector"
+NOT_WATCHED = "gpulab does not watch this node (monitoring_state)"
+MISSED = 4  # readings that may be missing before the metrics are stale
+
+
+@check("node-exporter", proves="node exporter answers where Prometheus asks it", source=EXPORTER_GUIDE)
+def node_exporter(node: Node) -> Iterator[Result]:
+    """Expect the answer that the node itself got."""
+    listen = node.facts.optional("monitoring.exporter.listen")
+    if listen is None:
+        yield skipped(NOT_WATCHED)
+    elif not node.facts["monitoring.exporter.answers"]:
+        yield warn(
+            f"node exporter does not answer on {listen}",
+            "start_service",
+            observed="no answer",
+            expected=listen,
+            reason="systemctl status prometheus-node-exporter; an address that changed takes the role monitoring again",
+        )
+    elif not node.facts["monitoring.exporter.serves_gpus"]:
+        yield warn(
+            "node exporter does not serve the GPUs' metrics", "configure", reason="its textfile collector is off"
+        )
+    else:
+        yield ok(f"node exporter answers on {listen}", listen)
+
+
+@check("gpu-metrics", proves="the GPUs' metrics are fresh", source=TEXTFILES)
+def gpu_metrics(node: Node) -> Iterator[Result]:
+    """Hold the age of the collector's file against its timer's interval."""
+    collector = node.facts.optional("monitoring.collector")
+    if collector is None:
+        yield skipped(NOT_WATCHED)
+        return
+    age, interval = collector.optional("age_seconds"), collector["interval_seconds"]
+    seen = {"observed": age, "expected": interval, "unit": "s"}
+    reason = "systemctl status gpulab-metrics.timer gpulab-metrics.service"
+    if age is None:
+        yield warn("the GPUs' metrics are not there", "start_service", reason=reason, **seen)
+    elif age > MISSED * interval:
+        yield warn(f"the GPUs' metrics are {age} s old", "start_service", reason=reason, **seen)
+    else:
+        yield ok(f"the GPUs' metrics are {age} s old", age, unit="s")

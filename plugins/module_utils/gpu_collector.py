@@ -1,0 +1,112 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a node's GPUs and writes them as metrics into a file of node exporter's textfile collector.
+
+A driver that hangs leaves a reader that nothing can kill. It holds a lock, so the next reading waits for it until its
+own deadline, says so in the metrics, and leaves no second one behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import posixpath
+import re
+import tempfile
+import time
+from pathlib import Path
+
+from ansible_collections.gpulab.node.plugins.module_utils import (
+    facts_host,
+    facts_kernel_log,
+    facts_libraries,
+    facts_modprobe,
+    facts_pci,
+    gpu_metrics,
+    nvml,
+    nvml_facts,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.child import Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+
+SECONDS = 10.0  # what the driver has to answer in
+COMMAND = "gpulab-metrics"  # of the process that opens the GPUs; facts_users knows it as nobody's work
+READABLE = 0o644
+_NO_MOUNT = {"swap", "none"}
+_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")
+
+
+def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvml.LIBRARY) -> str:
+    """Return the metrics of a node. Never takes much longer than these seconds; lock is any file that is there."""
+    began = time.monotonic()
+    child = Child(lambda emit: _read(emit, lock, library), seconds)
+    log = facts_kernel_log.KernelLogQuery(node)
+    ldconfig = node.start(["ldconfig", "-p"])
+    pci, simulated = facts_pci.read(node)
+    outcome = child.wait()
+    facts = {
+        "pci": pci,
+        "simulated": simulated,
+        "nvml": nvml_facts.assemble(child.messages, outcome, child.reason),
+        "driver": {
+            "loaded": facts_modprobe.loaded(node)["nvidia"]["version"],
+            "library": library_version(node, ldconfig.output() or ""),
+        },
+        "kernel_log": log.facts(),
+        "mounts": mounts(node.text("/etc/fstab"), node.text("/proc/1/mountinfo")),
+        "time": time.time(),
+        "seconds": time.monotonic() - began,
+    }
+    return gpu_metrics.exposition(facts)
+
+
+def _read(emit: Emit, lock: Path, library: str) -> None:
+    """Be the reader: the only one, under a name of its own."""
+    Path("/proc/self/comm").write_text(COMMAND, encoding="ascii")
+    emit({"reading": "an earlier reading that does not end"})
+    handle = os.open(lock, os.O_RDONLY)  # open until this process is gone
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    emit({"reading": "the library"})
+    nvml_facts.read_node(emit, library)
+
+
+def library_version(node: Node, linked: str) -> str | None:
+    """Return the version of the NVML that programs are given; linked is what ``ldconfig -p`` printed."""
+    for path in facts_libraries.paths(linked, "libnvidia-ml"):
+        match = _VERSION.search(posixpath.basename(node.resolve(path)))
+        if match:
+            return match.group(1)
+    return None
+
+
+def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
+    """Say of each file system that is mounted at boot whether it is mounted now; none is asked, for it may hang."""
+    mounted = {mount["mount"] for mount in facts_host.mounts(mountinfo)}
+    found = {}
+    for line in fstab.splitlines():
+        fields = line.split()
+        if len(fields) > 3 and not line.lstrip().startswith("#"):  # noqa: PLR2004 - device, place, type, options
+            place, kind, options = fields[1], fields[2], fields[3].split(",")
+            if kind not in _NO_MOUNT and place not in _NO_MOUNT and "noauto" not in options:
+                place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), place)
+                found[place] = place in mounted
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    """Put the text at path in one rename: node exporter reads the old file or the new one."""
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # a name that node exporter passes over
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(draft).chmod(READABLE)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink()
+        raise
+
+
+def main(arguments: list[str]) -> None:
+    """Write the metrics of this node into the file named first."""
+    write(Path(arguments[0]), collect(Node(), Path(__file__)))

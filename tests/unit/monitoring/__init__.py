@@ -1,0 +1,1 @@
+"""What lets Prometheus watch a node: facts, plan, collector, alert rules, dashboard."""

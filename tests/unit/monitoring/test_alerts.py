@@ -1,0 +1,217 @@
+"""Each alert fires on the series that it is for, and on no near miss; Debian's promtool judges."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_metrics
+
+from unit.checks import nodes
+
+from .conftest import ROLE, ROOT
+from .reading import facts
+
+ALERTS = ROLE / "files/alerts.yml"
+RULES = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
+NODE = 'instance="node07"'
+GPU = f'{NODE}, uuid="GPU-1", index="1", model="NVIDIA X"'
+# What others measure: Prometheus itself, and node exporter
+FOREIGN = {"up", "ALERTS", "node_textfile_mtime_seconds", "node_textfile_scrape_error", "node_filesystem_device_error"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series by name, in promtool's notation with a minute between values, and how many alerts fire at a minute."""
+
+    alert: str
+    fires: int
+    minute: int
+    series: dict[str, str]
+
+
+def gpu(name, values, **labels):
+    more = "".join(f', {label}="{value}"' for label, value in labels.items())
+    return {f"gpulab_gpu_{name}{{{GPU}{more}}}": values}
+
+
+def node(name, values, **labels):
+    more = "".join(f', {label}="{value}"' for label, value in labels.items())
+    return {f"{name}{{{NODE}{more}}}": values}
+
+
+PROM = "/var/lib/prometheus/node-exporter/gpulab-gpu.prom"
+ECC = {"type": "uncorrected", "since": "driver_load"}
+FIRES, SILENT = 1, 0  # how many alerts
+SEEN = "gpulab_kernel_log_error_timestamp_seconds"
+CASES = [
+    Case("NodeExporterDown", FIRES, 6, node("up", "0x10", job="gpulab")),
+    Case("NodeExporterDown", SILENT, 6, node("up", "0x3 1x7", job="gpulab")),
+    Case("NodeExporterDown", SILENT, 6, node("up", "0x10", job="other")),
+    Case("GpuMetricsStale", FIRES, 8, node("node_textfile_mtime_seconds", "60x10", file=PROM)),
+    Case("GpuMetricsStale", SILENT, 8, node("node_textfile_mtime_seconds", "0+60x10", file=PROM)),
+    Case("GpuMetricsStale", SILENT, 8, node("node_textfile_mtime_seconds", "60x10", file="/x/other.prom")),
+    Case("GpuMetricsStale", FIRES, 3, node("node_textfile_scrape_error", "1x10")),
+    Case("GpuMetricsStale", SILENT, 3, node("node_textfile_scrape_error", "0x10")),
+    Case("GpuDriverHung", FIRES, 3, node("gpulab_nvml_state", "1x10", state="unresponsive")),
+    Case("GpuDriverHung", SILENT, 3, node("gpulab_nvml_state", "1x10", state="ok")),
+    Case("GpuDriverHung", SILENT, 3, node("gpulab_nvml_state", "1 0 1 0 1", state="unresponsive")),
+    Case("GpuDown", FIRES, 3, node("gpulab_gpu_up", "0x10", bus_id="0000:19:00.0")),
+    Case("GpuDown", SILENT, 3, node("gpulab_gpu_up", "1x10", bus_id="0000:19:00.0")),
+    Case("GpuDriverMismatch", FIRES, 16, node("gpulab_driver_mismatch", "1x20")),
+    Case("GpuDriverMismatch", SILENT, 16, node("gpulab_driver_mismatch", "1x10 0x10")),
+    Case("GpuHot", FIRES, 6, gpu("temperature_celsius", "85x10", sensor="gpu")),
+    Case("GpuHot", SILENT, 6, gpu("temperature_celsius", "84x10", sensor="gpu")),
+    Case("GpuHot", SILENT, 6, gpu("temperature_celsius", "95x10", sensor="memory")),
+    Case("GpuHot", FIRES, 6, gpu("temperature_margin_celsius", "4x10")),
+    Case(
+        "GpuHot",
+        SILENT,
+        6,
+        {**gpu("temperature_celsius", "86x10", sensor="gpu"), **gpu("temperature_margin_celsius", "5x10")},
+    ),
+    Case("GpuXid", FIRES, 60, node(SEEN, "60x200", kind="xid", xid="79", bus_id="0000:19:00.0")),
+    Case("GpuXid", FIRES, 60, node(SEEN, "60x200", kind="fallen_off_the_bus", bus_id="0000:19:00.0")),
+    Case("GpuXid", SILENT, 62, node(SEEN, "60x200", kind="xid", xid="79", bus_id="0000:19:00.0")),
+    Case("GpuXid", SILENT, 60, node(SEEN, "60x200", kind="xid", xid="31", bus_id="0000:19:00.0")),
+    Case("GpuXid", FIRES, 60, node(SEEN, "60x200", kind="xid", xid="131313", bus_id="0000:19:00.0")),
+    Case("GpuEccUncorrected", FIRES, 10, gpu("ecc_errors_total", "7x5 8x10", **ECC)),
+    Case("GpuEccUncorrected", SILENT, 10, gpu("ecc_errors_total", "7x20", **ECC)),
+    Case("GpuEccUncorrected", SILENT, 10, gpu("ecc_errors_total", "7x5 8x10", **{**ECC, "type": "corrected"})),
+    Case("GpuRowRemapFailure", FIRES, 1, gpu("row_remap_failure", "1x5")),
+    Case("GpuRowRemapFailure", SILENT, 1, gpu("row_remap_failure", "0x5")),
+    Case("GpuRowRemapPending", FIRES, 1, gpu("row_remap_pending", "1x5")),
+    Case("GpuRowRemapPending", SILENT, 1, gpu("row_remap_pending", "0x5")),
+    Case("GpuPcieWidth", FIRES, 11, {**gpu("pcie_width", "8x20"), **gpu("pcie_width_max", "16x20")}),
+    Case("GpuPcieWidth", SILENT, 11, {**gpu("pcie_width", "8x20"), **gpu("pcie_width_max", "8x20")}),
+    Case("MountGone", FIRES, 3, node("gpulab_mount_mounted", "0x5", mountpoint="/data")),
+    Case("MountGone", SILENT, 3, node("gpulab_mount_mounted", "1x5", mountpoint="/data")),
+    Case("MountDead", FIRES, 6, node("node_filesystem_device_error", "1x10", mountpoint="/data", fstype="nfs4")),
+    Case("MountDead", SILENT, 6, node("node_filesystem_device_error", "0x10", mountpoint="/data", fstype="nfs4")),
+    Case("MountDead", SILENT, 6, node("node_filesystem_device_error", "1x10", mountpoint="/run", fstype="tmpfs")),
+]
+
+
+@pytest.fixture
+def promtool():
+    """Return Debian's promtool."""
+    path = shutil.which("promtool")
+    assert path, "promtool is missing: make test-setup installs it"
+    return path
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_every_alert_is_seen_to_fire_and_to_be_silent(alert):
+    assert {case.fires for case in CASES if case.alert == alert} == {FIRES, SILENT}
+
+
+def count(case, expected):
+    """Return a test of promtool's: how many alerts of this name fire."""
+    name = f'count(ALERTS{{alertname="{case.alert}", alertstate="firing"}}) or vector(0)'
+    return {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
+        "promql_expr_test": [
+            {"expr": name, "eval_time": f"{case.minute}m", "exp_samples": [{"labels": "{}", "value": expected}]}
+        ],
+    }
+
+
+def judge(promtool, directory, tests):
+    shutil.copy(ALERTS, directory)
+    file = directory / "tests.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [ALERTS.name], "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_alerts_fire_and_are_silent_as_they_should(promtool, tmp_path):
+    status, said = judge(promtool, tmp_path, [count(case, case.fires) for case in CASES])
+    assert status == 0, said
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[1]], ids=["fires", "silent"])
+def test_promtool_would_say_if_they_did_not(promtool, tmp_path, case):
+    status, said = judge(promtool, tmp_path, [count(case, 1 - case.fires)])
+    assert status != 0
+    assert "FAILED" in said
+
+
+def test_harmless_xids_are_those_of_the_catalog():
+    records = yaml.safe_load((ROOT / "catalog/xids.yml").read_text())["xids"]
+    passed_over = re.findall(r'xid!~"([\d|]+)"', RULES["GpuXid"]["expr"])
+    found = {int(xid) for part in passed_over for xid in part.split("|")}
+    assert found == {record["xid"] for record in records if record["severity"] == "info"}
+
+
+def known_metrics():
+    """Return the names that the collector knows, from boards that differ."""
+    event = {"kind": "xid", "xid": 79, "bus_id": "0000:19:00.0", "count": 1, "time": None}
+    log = {"readable": True, "events": [event]}
+    found = set(FOREIGN)
+    for model in nodes.MODELS:
+        found |= set(gpu_metrics.measure(facts(model, kernel_log=log, mounts={"/data": True})).names())
+    return found
+
+
+def named(expression):
+    """Return the metrics that an expression names."""
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b(?:on|by) \([^)]*\)", "", expression)
+    return set(re.findall(r"\b(?:gpulab_|node_)\w+|\bup\b|\bALERTS\b", bare))
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_alerts_ask_for_metrics_that_there_are(alert):
+    assert named(RULES[alert]["expr"])
+    assert named(RULES[alert]["expr"]) <= known_metrics()
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_alerts_say_what_to_do(alert):
+    rule = RULES[alert]
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert "$labels.instance" in rule["annotations"]["summary"]
+    assert rule["annotations"]["remedy"]
+
+
+def dashboard():
+    return json.loads((ROLE / "files/dashboard.json").read_text())
+
+
+def expressions():
+    return [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are():
+    for expression in expressions():
+        assert named(expression)
+        assert named(expression) <= known_metrics()
+
+
+def test_prometheus_understands_the_dashboards_expressions(promtool, tmp_path):
+    rules = [{"record": f"panel:{n}", "expr": text.replace("$instance", ".*")} for n, text in enumerate(expressions())]
+    file = tmp_path / "dashboard.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_panels_have_a_place_of_their_own():
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard()["panels"]]
+    assert len(set(places)) == len(places)
+    assert len({panel["id"] for panel in dashboard()["panels"]}) == len(places)
+
+
+def test_prometheus_takes_the_scrape_configuration(promtool, tmp_path):
+    (tmp_path / "targets").mkdir()
+    for name in ("alerts.yml", "prometheus.yml"):
+        shutil.copy(ROLE / "files" / name, tmp_path)
+    target = [{"targets": ["10.1.2.3:9100"], "labels": {"instance": "node07", "host_type": "workstations"}}]
+    (tmp_path / "targets/node07.yml").write_text(yaml.safe_dump(target))
+    done = subprocess.run(
+        [promtool, "check", "config", str(tmp_path / "prometheus.yml")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
