@@ -49,7 +49,13 @@ def volume_group(disk):
 
 
 def zfs_pool(disk):
-    """Write uberblocks of a pool."""
+    """Write the first label of a pool: numbers by name for a new libblkid, uberblocks for an old one."""
+    label = struct.pack(">4BII", 1, 1, 0, 0, 0, 1)  # XDR, little-endian host; version, unique names
+    for name, value in (("version", 5000), ("state", 0), ("txg", 4), ("pool_guid", 42), ("guid", 43)):
+        padded = name.encode().ljust((len(name) + 3) & ~3, b"\0")
+        pair = struct.pack(">II", 32, len(name)) + padded + struct.pack(">IIQ", 8, 1, value)
+        label += struct.pack(">I", len(pair) + 4) + pair
+    write(disk, 16 * 1024, label + bytes(8))
     for number in range(8):
         write(disk, (128 + number) * 1024, struct.pack("<QQQQ", 0x00BAB10C, 5000, number, 1))
 
