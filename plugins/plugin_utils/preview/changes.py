@@ -18,6 +18,7 @@ Change = dict[str, Any]
 READING = "__plan_facts"
 # The package transactions of each role, in the order in which they run.
 TRANSACTIONS = {
+    "storage": ("__storage_packages",),
     "nvidia_driver": (
         "__nvidia_driver_release",
         "__nvidia_driver_headers",
@@ -130,6 +131,11 @@ def settings(result: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+def storage(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of storage_tiers: what it would do, in words."""
+    return {"arrange": result.get("steps", [])}
+
+
 def members(result: dict[str, Any]) -> dict[str, list[str]]:
     """Read a task of group_members: users."""
     return {"admit": result.get("added", [])}
@@ -146,6 +152,10 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__tuning_boot_files": ("tuning", files),
     "__tuning_menu": ("tuning", command),
     "__tuning_values": ("tuning", kernel_values),
+    "__storage_foreseen": ("storage", None),
+    "__storage_packages": ("storage", None),
+    "__storage_tiers": ("storage", storage),
+    "__storage_files": ("storage", files),
     "__nouveau_files": ("nouveau", files),
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),

@@ -27,6 +27,7 @@ ACTIONS = {
     "select": "make the default",
     "make": "make the environment",
     "admit": "let into the group docker",
+    "arrange": "these steps:",
 }
 SHOWN = 6  # objects of one change; the JSON has all
 LABEL = 10
