@@ -199,6 +199,7 @@ refusal:
 """
 
 import os
+import pwd
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -277,7 +278,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
     settings = {"PIP_INDEX_URL": params["index_url"]} if params["index_url"] else {}
-    condas = Condas(Path(params["directory"]), settings, Path("~root").expanduser())
+    condas = Condas(Path(params["directory"]), settings, Path(pwd.getpwuid(0).pw_dir))
     environments = [wanted(one, params["cuda"]) for one in params["environments"]]
     operation, name = params["operation"], params["only"]
     if operation == "look":
