@@ -132,7 +132,6 @@ def test_an_environment_is_changed_as_check_mode_foretold(host, environments, sm
     (foretold,) = told["environments"]
     assert foretold["changed"] == {"six": ["1.16.0 0", "1.17.0 0"]}
     assert foretold["removed"] == {"hello": "1.0 0"}
-    assert ("six 1.16.0 0\n" in told["diff"][0]["before"], "six 1.17.0 0\n" in told["diff"][0]["after"]) == (True, True)
     done = environments(wish)
     assert done["environments"] == told["environments"]
     assert works(host, "1.17.0")
