@@ -23,8 +23,8 @@ LOGS = ROOT / ".ansible" / "test"
 HEARTBEAT = 30  # seconds
 AT_ONCE = 2  # gates wait for packages, nodes and reboots more than they compute
 TAIL = 80  # lines shown of a gate that failed
-# lab-test builds the driver of the first on the same systems; the second downloads 2 GB.
-SLOW_SCENARIOS = {"nvidia_driver", "cuda_distribution"}
+# lab-test builds the driver of the first on the same systems; the second downloads 2 GB, the third PyTorch once more.
+SLOW_SCENARIOS = {"nvidia_driver", "cuda_distribution", "across_nodes"}
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
