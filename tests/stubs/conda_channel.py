@@ -11,6 +11,7 @@ import asyncio
 import ensurepip
 import hashlib
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -147,3 +148,4 @@ if __name__ == "__main__":
     fill(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]) if sys.argv[3:] else None)
     for release in ("1.0", "2.0") if sys.argv[4:] else ():
         wheels.wheel(Path(sys.argv[4]), "alpha", release, f"version = {release[0]}")
+    os._exit(0)  # py-rattler's threads can crash an interpreter that takes its time to end
