@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import told
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
@@ -31,8 +32,7 @@ class ActionModule(LongStepAction):
         if last:
             self._ask_node(last)
         if changes:
-            seen["environments"] = [change["environment"] for change in changes]
-            seen["diff"] = [change["diff"] for change in changes]
+            seen.update(told(changes))
         return {key: value for key, value in seen.items() if key != "invocation"}
 
     def _make(self, name: str) -> dict[str, Any]:

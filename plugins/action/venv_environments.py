@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import told
 from ansible_collections.gpulab.node.plugins.module_utils.venv import classify
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
 
@@ -23,8 +24,7 @@ class ActionModule(LongStepAction):
             self._run("uv", "environments-uv", self._ask_node("fetch")["argv"])
         changes = [self._make(name) for name in todo] + [self._ask_node("finish", only=name) for name in gone]
         if changes:
-            seen["environments"] = [change["environment"] for change in changes]
-            seen["diff"] = [change["diff"] for change in changes]
+            seen.update(told(changes))
         return {key: value for key, value in seen.items() if key != "invocation"}
 
     def _make(self, name: str) -> dict[str, Any]:

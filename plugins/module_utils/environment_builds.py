@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 PIP_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"))
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 PROOF_SECONDS = 600
+GONE = "it shall not be there"
 
 
 class Builds:
@@ -197,6 +198,16 @@ def change(name: str, because: list[str], before: dict[str, str], after: dict[st
             "after": venv.listing(after),
         },
     }
+
+
+def removal(name: str, before: dict[str, str]) -> dict[str, Any]:
+    """Return the change by which an environment goes; is_removal knows it again."""
+    return change(name, [GONE], before, {})
+
+
+def is_removal(environment: dict[str, Any]) -> bool:
+    """Tell whether this part of a change, which told hands out, says that the environment goes."""
+    return bool(environment["because"] == [GONE])
 
 
 def told(changes: list[dict[str, Any]]) -> dict[str, Any]:

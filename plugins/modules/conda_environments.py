@@ -209,10 +209,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils import conda
 from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, proxies
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change, told
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change, removal, told
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-
-GONE = "it shall not be there"
 
 
 def wanted(environment: dict[str, Any], cuda: str | None) -> conda.Wanted:
@@ -253,7 +251,7 @@ def look(module: AnsibleModule, condas: Condas, environments: list[conda.Wanted]
         if one.name in todo:
             after = condas.foresee(one, module.run_command, Path(module.tmpdir))
             changes.append(change(one.name, todo[one.name], condas.packages(one.name), after))
-    changes += [change(name, [GONE], condas.packages(name), {}) for name in gone]
+    changes += [removal(name, condas.packages(name)) for name in gone]
     return {**result, **told(changes)}
 
 
@@ -269,11 +267,6 @@ def fetch(module: AnsibleModule, condas: Condas) -> None:
     condas.install_tool(file, url, module.params["micromamba_sha256"])
 
 
-def clear(_module: AnsibleModule, condas: Condas) -> None:
-    """Remove micromamba and what it left."""
-    condas.clear()
-
-
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
@@ -284,7 +277,10 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     if operation == "look":
         return look(module, condas, environments)
     if operation in ("fetch", "clear"):
-        (fetch if operation == "fetch" else clear)(module, condas)
+        if operation == "fetch":
+            fetch(module, condas)
+        else:
+            condas.clear()
         return {}
     if operation == "explain":
         return {"why": asdict(condas.explain(name, params["printed"], params["log"]))}
@@ -292,7 +288,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     one = next((one for one in environments if one.name == name), None)
     if one is None or name in params["absent"] or params["state"] == "absent":
         condas.remove(name)
-        return change(name, [GONE], before, {})
+        return removal(name, before)
     if operation == "make":
         return {"argv": condas.make(one)}
     because = conda.reasons(condas.build(name), one)

@@ -172,7 +172,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import venv
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change, told
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change, removal, told
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.venv_host import Tool, Venvs
 
@@ -208,7 +208,7 @@ def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -
             if after is None:
                 after = dict.fromkeys(one.requirements, f"({UNKNOWN})")
             changes.append(change(one.name, todo[one.name], venvs.packages(one.name), after))
-    changes += [change(name, ["it shall not be there"], venvs.packages(name), {}) for name in gone]
+    changes += [removal(name, venvs.packages(name)) for name in gone]
     return {**result, **told(changes)}
 
 
@@ -226,7 +226,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     if params["only"] in params["absent"]:
         before = venvs.packages(params["only"])
         venvs.remove(params["only"])
-        return change(params["only"], ["it shall not be there"], before, {})
+        return removal(params["only"], before)
     one = next(one for one in environments if one.name == params["only"])
     if params["operation"] == "lock":
         return {"argv": venvs.lock(one)}

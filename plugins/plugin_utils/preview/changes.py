@@ -9,6 +9,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import is_removal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -112,7 +114,7 @@ def environments(result: dict[str, Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"install": ["micromamba"] if result.get("micromamba") else []}
     found.update(make=[], delete=[])
     for one in result.get("environments", []):
-        if one["removed"] and not one["added"] and not one["changed"] and one["because"] == ["it shall not be there"]:
+        if is_removal(one):
             found["delete"].append(f"environment {one['name']}")
         else:
             counts = ", ".join(f"{len(one[part])} {part}" for part in ("added", "changed", "removed") if one[part])
