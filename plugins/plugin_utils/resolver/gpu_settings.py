@@ -31,7 +31,7 @@ def plan(case: Case) -> dict[str, Any]:
     if not case.gpus:
         return {"settings": {}, "because": ["Without a GPU there is none to set."]}
     budget, why = _budget(case)
-    because = ["nvidia-persistenced keeps the driver initialised, and with it what is set."] if case.gpus else []
+    because = ["nvidia-persistenced keeps the driver initialised, and with it what is set."]
     declared = [*values, *(f"{name} of {gpu}" for gpu, own in single.items() for name in own)]
     because.append(f"The inventory sets {', '.join(declared)}." if declared else "Nothing else is set: nobody asked.")
     settings = {"all": values, "gpus": single, "power_budget_watts": budget}
