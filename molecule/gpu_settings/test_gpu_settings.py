@@ -63,7 +63,7 @@ def test_the_unit_says_what_the_driver_refuses_and_sets_the_rest(host):
     host.check_output("gpulab-simulate set 'gpu.0.power_limit_w = 160' 'gpu.1.power_limit_w = 160'")
     host.check_output("gpulab-simulate fault 'gpu.0.set_power_limit_w = ERR:4'")
     try:
-        failed = host.run("python3 -B /usr/local/lib/gpulab-gpu-settings/apply.py")
+        failed = host.run("python3 -BEs /usr/local/lib/gpulab-gpu-settings/apply.py")
     finally:
         host.check_output("gpulab-simulate heal")
         limits = [gpu["power"] for gpu in gpus(host)]

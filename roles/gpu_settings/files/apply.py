@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, gpu_settings_host
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 

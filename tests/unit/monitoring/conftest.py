@@ -1,23 +1,16 @@
 """The simulated NVML, and a collector made of exactly the files that the role brings to a node."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible_collections.gpulab.node.plugins.filter.program import program
 from sim.build import build
 
 ROOT = Path(__file__).parents[3]
 ROLE = ROOT / "roles/monitoring"
 SIM = ROOT / "tests/sim"
-
-
-def shipped():
-    """Return the files that make up the collector."""
-    names = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__monitoring_modules"]
-    return [ROLE / "files/collect.py", *(ROOT / f"plugins/module_utils/{name}.py" for name in names)]
 
 
 @pytest.fixture(scope="session")
@@ -27,17 +20,16 @@ def libraries(tmp_path_factory):
 
 
 @pytest.fixture
-def program(tmp_path):
+def collector(tmp_path):
     """Return a directory with nothing but the collector."""
-    place = tmp_path / "collector"
-    place.mkdir()
-    for file in shipped():
-        shutil.copy(file, place)
-    return place
+    for path, text in program(str(ROLE / "files/collect.py"), str(tmp_path / "collector")).items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    return tmp_path / "collector"
 
 
 @pytest.fixture
-def collect(program, libraries, tmp_path):
+def collect(collector, libraries, tmp_path):
     """Return a function that collects from a simulated model with some settings changed, and returns the text."""
 
     def run(model, *changes):
@@ -45,7 +37,7 @@ def collect(program, libraries, tmp_path):
         settings.write_text("\n".join([(SIM / f"models/{model}.conf").read_text(), *changes]))
         metrics = tmp_path / "gpulab-gpu.prom"
         subprocess.run(
-            [sys.executable, "-BEs", str(program / "collect.py"), str(metrics)],
+            [sys.executable, "-BEs", str(collector / "collect.py"), str(metrics)],
             env={"PATH": "/usr/bin", "LD_LIBRARY_PATH": str(libraries), "GPULAB_SIMULATION": str(settings)},
             check=True,
             timeout=40,

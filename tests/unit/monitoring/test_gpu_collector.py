@@ -1,6 +1,5 @@
 """The collector as it runs on a node, on the simulated NVML: whole files, deadlines, and one reader at a time."""
 
-import ast
 import fcntl
 import os
 import time
@@ -10,35 +9,8 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import facts_users, gpu_collector
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
-from .conftest import ROOT, shipped
+from .conftest import SIM
 from .reading import samples
-
-PREFIX = "ansible_collections.gpulab.node.plugins.module_utils"
-
-
-def imported(file):
-    """Return the files of the collection that a file imports when it runs."""
-    tree = ast.parse(file.read_text())
-    skipped = {
-        id(statement)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
-        for statement in ast.walk(node)
-    }
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in skipped and (node.module or "").startswith(PREFIX):
-            rest = node.module.removeprefix(PREFIX).lstrip(".")
-            found |= {rest} if rest else {alias.name for alias in node.names}
-    return {ROOT / f"plugins/module_utils/{name}.py" for name in found}
-
-
-def test_the_role_brings_what_the_collector_imports_and_nothing_else():
-    needed, todo = set(), {shipped()[0]}
-    while todo:
-        needed |= todo
-        todo = {file for each in todo for file in imported(each)} - needed
-    assert set(shipped()) == needed
 
 
 def test_a_simulated_node_is_collected(collect):
@@ -66,7 +38,7 @@ def lock(tmp_path):
 
 def test_a_driver_that_hangs_is_told_within_the_deadline(lock, libraries, tmp_path, monkeypatch):
     settings = tmp_path / "gpu.conf"
-    settings.write_text((ROOT / "tests/sim/models/a100-pcie-2.conf").read_text() + "\ngpu.1.hang = 1\n")
+    settings.write_text((SIM / "models/a100-pcie-2.conf").read_text() + "\ngpu.1.hang = 1\n")
     monkeypatch.setenv("GPULAB_SIMULATION", str(settings))
     began = time.monotonic()
     text = gpu_collector.collect(Node(), lock, 1.0, str(libraries / "libnvidia-ml.so.1"))
@@ -78,7 +50,7 @@ def test_a_driver_that_hangs_is_told_within_the_deadline(lock, libraries, tmp_pa
 def test_no_reader_starts_while_an_earlier_one_hangs(lock, libraries, tmp_path, monkeypatch):
     """A reader stuck in the kernel is stood in for by whoever holds the lock."""
     settings = tmp_path / "gpu.conf"
-    settings.write_text((ROOT / "tests/sim/models/a100-pcie-2.conf").read_text())
+    settings.write_text((SIM / "models/a100-pcie-2.conf").read_text())
     monkeypatch.setenv("GPULAB_SIMULATION", str(settings))
     library = str(libraries / "libnvidia-ml.so.1")
     handle = os.open(lock, os.O_RDONLY)
