@@ -11,7 +11,7 @@ LAB := ansible-playbook -i .lab/inventory
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm test-gpu bench \
-        plan-matrix fault-table build
+        plan-matrix fault-table role-readmes build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ plan-matrix: setup ## what every GPU of the catalog gets on every system
 
 fault-table: setup ## every injected fault, the check that finds it, the remedy
 	python3 tests/fault_table.py
+
+role-readmes: setup ## write the roles' READMEs from their argument specs
+	python3 tests/role_readmes.py
 
 build: setup ## build the collection's artefact
 	ansible-galaxy collection build --force

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import role_readmes
 import yaml
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import WISHES
 
@@ -62,6 +63,10 @@ def test_wishes_are_declared_alike(role, options):
 
 def test_a_scenario_shows_the_role(role):
     assert role.name in WITHOUT_SCENARIO or (ROOT / "molecule" / role.name / "molecule.yml").exists()
+
+
+def test_the_readme_of_the_role_says_what_its_specs_say(role):
+    assert (role / "README.md").read_text(encoding="utf-8") == role_readmes.text(role), "run `make role-readmes`"
 
 
 def test_the_role_is_named_in_the_readme(role):
