@@ -10,16 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import testinfra
+from scenario import LAB, PROJECT, nodes, playbook
 
-PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
-INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "lab/inventory")
 HANG = "import os, time; time.sleep(600 if 'LOCAL_RANK' in os.environ else 0)\n"
-
-
-def node(name):
-    """Return a node."""
-    return testinfra.get_host(f"ansible://{name}?ansible_inventory={INVENTORY}", sudo=True)
 
 
 @pytest.fixture
@@ -28,18 +21,8 @@ def answers(tmp_path):
 
     def run(**variables):
         level = {"verify_level": "standard", "verify_across_nodes": True, "verify_report_directory": str(tmp_path)}
-        done = subprocess.run(
-            [
-                *(Path(sys.executable).with_name("ansible-playbook"), f"--inventory={INVENTORY}"),
-                *(PROJECT / "playbooks/verify.yml", "--extra-vars", json.dumps({**level, **variables})),
-            ],
-            cwd=PROJECT,
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
-        assert (tmp_path / "report.json").exists(), done.stdout + done.stderr
+        done = playbook("playbooks/verify.yml", **level, **variables)
+        assert (tmp_path / "report.json").exists(), done.output
         hosts = json.loads((tmp_path / "report.json").read_text())["hosts"]
         found = {host["name"]: [r for r in host["results"] if r["id"] == "all-reduce-nodes"] for host in hosts}
         return {name: result for name, (result,) in found.items()}
@@ -54,35 +37,35 @@ def test_two_nodes_add_over_their_network(answers):
         assert "Gloo" in found["reason"]
         assert found["observed"] > 0
     for name in ("node1", "node2"):
-        assert node(name).run("find /root/.ansible_async -type f; find /tmp -name 'torchelastic_*'").stdout == ""
+        assert nodes()[name].run("find /root/.ansible_async -type f; find /tmp -name 'torchelastic_*'").stdout == ""
 
 
 def test_the_jobs_start_line_starts_a_real_job(tmp_path):
     program = "import torch.distributed as d; d.init_process_group('gloo'); print(d.get_world_size())"
-    address = node("node1").check_output("hostname --all-ip-addresses").split()[0]
+    address = nodes()["node1"].check_output("hostname --all-ip-addresses").split()[0]
     line = (
         ". /opt/venvs/vision/bin/activate; export PROCESSES=1;"
         f' echo "{program}" >/tmp/job.py; timeout 120 sh /etc/gpulab/torchrun.sh /tmp/job.py 2>/tmp/job.log'
     )
-    assert address in node("node2").file("/etc/gpulab/torchrun.sh").content_string
+    assert address in nodes()["node2"].file("/etc/gpulab/torchrun.sh").content_string
     log = tmp_path / "second"
     with log.open("w") as output:
         second = subprocess.Popen(
             [
-                *(Path(sys.executable).with_name("ansible"), f"--inventory={INVENTORY}", "node2", "--become"),
+                *(Path(sys.executable).with_name("ansible"), f"--inventory={LAB / 'inventory'}", "node2", "--become"),
                 *("-m", "ansible.builtin.shell", "-a", line),
             ],
             cwd=PROJECT,
             stdout=output,
             env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_FORCE_COLOR": "0", "NO_COLOR": "1"},
         )
-        assert node("node1").check_output(line) == "2"
+        assert nodes()["node1"].check_output(line) == "2"
         assert second.wait(120) == 0
     assert log.read_text().split()[-1] == "2"
 
 
 def test_a_first_node_that_drops_what_comes_is_named(answers):
-    first, second = node("node1"), node("node2")
+    first, second = nodes()["node1"], nodes()["node2"]
     address = second.check_output("hostname --all-ip-addresses").split()[0]
     first.check_output("ip route add blackhole %s/32", address)
     try:
@@ -97,7 +80,7 @@ def test_a_first_node_that_drops_what_comes_is_named(answers):
 
 
 def test_a_node_that_hangs_is_named_within_the_deadline(answers):
-    second = node("node2")
+    second = nodes()["node2"]
     place = second.check_output("/opt/venvs/vision/bin/python -c 'import site; print(site.getsitepackages()[0])'")
     second.check_output("printf '%%s' %s >%s/hang.pth", HANG, place)
     try:
@@ -108,5 +91,5 @@ def test_a_node_that_hangs_is_named_within_the_deadline(answers):
         assert result["severity"] == "fail", result
         assert "did not end within 40 s" in result["summary"], result
         assert result["reason"] == "node2: its processes do not start"
-    for each in (node("node1"), second):
+    for each in (nodes()["node1"], second):
         assert each.run("pgrep --full 'nodes_all_reduce[.]py'").rc == 1  # this very command does not fit

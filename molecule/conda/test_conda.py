@@ -4,26 +4,13 @@ A stand-in for micromamba (tests/stubs/micromamba.py) solves and installs for re
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from scenario import EPHEMERAL, playbook, task
 
-RUN = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
-LOCKS = RUN / "locks"
+LOCKS = EPHEMERAL / "locks"
 PORT = 8644
-
-
-def task(host, module, *, check=False, **options):
-    """Run a task on the node; return its result, refused or not."""
-    try:
-        return host.ansible(module, json.dumps(options), check=check, diff=True, become=True)
-    except host.ansible.AnsibleException as error:
-        return error.result
 
 
 @pytest.fixture
@@ -78,10 +65,8 @@ def works(host, six="1.16.0"):
 
 def converge(host, *options, **more):
     """Apply the role to this node once more; return the exit status and what was printed."""
-    argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", RUN / "inventory", "-i", RUN / "lab/inventory"]
-    argv += [PROJECT / "molecule/conda/converge.yml", "--limit", host.backend.host, "-e", json.dumps(more), *options]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+    run = playbook("molecule/conda/converge.yml", f"--limit={host.backend.host}", *options, **more)
+    return run.status, run.output
 
 
 def test_the_framework_works_in_its_environment(host):

@@ -1,13 +1,10 @@
 """Containers with GPUs, seen from the node. Docker and Podman are real; the toolkit, driver and GPUs are stand-ins."""
 
 import json
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from scenario import CONVERGE, playbook, task
 
 DRIVER = "580.178.04"
 DAEMON_JSON = "/etc/docker/daemon.json"
@@ -77,28 +74,15 @@ def drop(host, name):
     write(host, DAEMON_JSON, json.dumps(found, indent=2))
 
 
-def task(host, module, /, *, check=False, **options):
-    """Run a task on the node; return its result, failed or not."""
-    given = json.dumps(options) if options else None
-    try:
-        return host.ansible(f"gpulab.node.{module}", given, check=check, become=True)
-    except host.ansible.AnsibleException as error:
-        return error.result
-
-
 def merge(host, **options):
     """Merge settings into Docker's; return the result, failed or not."""
-    return task(host, "docker_settings", host="node", **options)
+    return task(host, "gpulab.node.docker_settings", host="node", **options)
 
 
 def converge(host, *options, **variables):
     """Apply the role to this node once more; return the exit status and what was printed."""
-    run = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-    argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", run / "inventory", "-i", run / "lab/inventory"]
-    argv += [Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "molecule/resources/converge.yml")]
-    argv += ["--limit", host.backend.host, "-e", json.dumps(variables), *options]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+    run = playbook(CONVERGE, f"--limit={host.backend.host}", *options, **variables)
+    return run.status, run.output
 
 
 def wanted(host):
@@ -186,11 +170,11 @@ def test_a_stale_specification_is_renewed_by_the_module(host):
     stale = host.file(SPECIFICATION).content_string.replace(DRIVER, "535.261.03")
     host.check_output("cp %s /tmp/fresh && sed -i s/%s/535.261.03/g %s", SPECIFICATION, DRIVER, SPECIFICATION)
     assert host.file(SPECIFICATION).content_string == stale
-    assert task(host, "cdi_specification", check=True)["changed"]
+    assert task(host, "gpulab.node.cdi_specification", check=True)["changed"]
     assert host.file(SPECIFICATION).content_string == stale
-    assert task(host, "cdi_specification")["changed"]
+    assert task(host, "gpulab.node.cdi_specification")["changed"]
     assert host.check_output("cmp %s /tmp/fresh && echo same", SPECIFICATION) == "same"
-    assert not task(host, "cdi_specification")["changed"]
+    assert not task(host, "gpulab.node.cdi_specification")["changed"]
 
 
 def test_nobody_is_in_the_docker_group_unasked(host):
@@ -199,13 +183,13 @@ def test_nobody_is_in_the_docker_group_unasked(host):
 
 def test_a_user_who_is_asked_for_is_let_in_and_nobody_is_made(host):
     given = {"group": "docker", "users": ["admin"]}
-    assert task(host, "group_members", check=True, **given)["added"] == ["admin"]
+    assert task(host, "gpulab.node.group_members", check=True, **given)["added"] == ["admin"]
     assert host.group("docker").members == []
-    assert task(host, "group_members", **given)["changed"]
-    assert not task(host, "group_members", **given)["changed"]
+    assert task(host, "gpulab.node.group_members", **given)["changed"]
+    assert not task(host, "gpulab.node.group_members", **given)["changed"]
     assert host.group("docker").members == ["admin"]
     host.check_output("gpasswd --delete admin docker")
-    refused = task(host, "group_members", group="docker", users=["nobody-here"])
+    refused = task(host, "gpulab.node.group_members", group="docker", users=["nobody-here"])
     assert refused["refusal"]["code"] == "H118"
     assert not host.user("nobody-here").exists
 

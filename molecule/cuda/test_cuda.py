@@ -1,17 +1,12 @@
 """CUDA toolkits side by side, changed and taken away, seen from the nodes."""
 
 import json
-import os
 import re
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-import testinfra
+from scenario import CONVERGE, Run, each, everywhere, playbook
 
-ROOT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
-EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 REPOSITORY = {"/etc/apt/keyrings/gpulab-nvidia-cuda.asc", "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources"}
 PREFERENCES = "/etc/apt/preferences.d/zz-gpulab-nvidia-cuda.pref"
 PROFILE = "/etc/profile.d/gpulab-cuda.sh"
@@ -32,20 +27,6 @@ class Node:
     session: str
 
 
-@dataclass(frozen=True)
-class Run:
-    """The number of changes on each node by name, and the nodes as the run left them."""
-
-    changed: dict[str, int]
-    nodes: dict[str, Node]
-
-
-def hosts():
-    inventory = str(EPHEMERAL / "lab/inventory")
-    found = testinfra.get_hosts(["ansible://gpu-nodes"], ansible_inventory=inventory, sudo=True)
-    return {host.backend.get_hostname(): host for host in found}
-
-
 def look(host):
     listing = host.check_output("dpkg-query --show --showformat='${db:Status-Status} ${Package} ${Version}\n'")
     rows = [line.split(" ") for line in listing.splitlines()]
@@ -64,24 +45,9 @@ def look(host):
 
 def play(*arguments, **wishes):
     """Apply the role with other wishes than the scenario's."""
-    inventories = [f"--inventory={EPHEMERAL / name}" for name in ("inventory", "lab/inventory")]
-    command = ["ansible-playbook", *inventories, f"--extra-vars={json.dumps(wishes)}", *arguments]
-    done = subprocess.run(
-        [*command, ROOT / "molecule/resources/converge.yml"],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_FORCE_COLOR": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    changed = {name: int(count) for name, count in re.findall(r"^(\S+) .* changed=(\d+)", done.stdout, re.MULTILINE)}
-    return Run(changed, {name: look(host) for name, host in hosts().items()})
-
-
-def everywhere(command):
-    for host in hosts().values():
-        host.check_output(command)
+    run = playbook(CONVERGE, *arguments, look=look, **wishes)
+    assert run.status == 0, run.output[-4000:]
+    return run
 
 
 def compiled(host):
@@ -95,19 +61,18 @@ def compiled(host):
 @pytest.fixture(scope="session")
 def compiles():
     """Return what is found of each node's toolkits by name: as they are, and with one that does not know the GPU."""
-    nvcc, found = "/usr/local/cuda-13.2/bin/nvcc", {name: [compiled(host)] for name, host in hosts().items()}
+    nvcc, whole = "/usr/local/cuda-13.2/bin/nvcc", each(compiled)
     everywhere(f"sed --in-place=.whole s/sm_89/sm_00/ {nvcc}")
-    for name, host in hosts().items():
-        found[name].append(compiled(host))
+    partial = each(compiled)
     everywhere(f"mv {nvcc}.whole {nvcc}")
-    return found
+    return {name: [whole[name], partial[name]] for name in whole}
 
 
 @pytest.fixture(scope="session")
 def story(compiles):
     """Return the runs by name, in the order in which they happen; at their end no toolkit is there to compile."""
     assert compiles
-    runs = {"first": Run({}, {name: look(host) for name, host in hosts().items()})}
+    runs = {"first": Run(0, "", each(look))}
     runs["foreseen"] = play("--check", cuda_default="13.2")
     runs["switched"] = play(cuda_default="13.2")
     runs["switched again"] = play(cuda_default="13.2")

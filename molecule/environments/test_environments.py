@@ -1,23 +1,14 @@
 """Python environments, seen from the node: the real uv, PyTorch and JAX, out of the real package index."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 import yaml
+from scenario import EPHEMERAL, PROJECT, task
 
-LOCKS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "locks")
-UV = yaml.safe_load(Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "catalog/uv.yml").read_text())
+LOCKS = EPHEMERAL / "locks"
+UV = yaml.safe_load((PROJECT / "catalog/uv.yml").read_text())
 FRAMEWORKS = {"debian12": ("vision", "pytorch", "2.13.0"), "debian13": ("grads", "jax", "0.9.2")}
-
-
-def task(host, module, **options):
-    """Run a task on the node; return its result, failed or not."""
-    try:
-        return host.ansible(module, json.dumps(options), check=False, become=True)
-    except host.ansible.AnsibleException as error:
-        return error.result
 
 
 def environments(host, *wanted, **more):

@@ -1,17 +1,11 @@
 """Another driver in the place of one that works: it proves itself, or the former one is back; by site.yml."""
 
-import os
 import re
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-import testinfra
+from scenario import LAB, everywhere, playbook
 
-PROJECT = os.environ["MOLECULE_PROJECT_DIRECTORY"]
-LAB = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-INVENTORIES = [str(LAB / "inventory"), str(LAB / "lab/inventory")]
 FIRST, BETTER, LOSSY, UNCOMPILABLE = "595.91.07", "595.95.01", "595.96.01", "595.97.01"
 
 
@@ -26,15 +20,6 @@ class Node:
     holds: str
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of site.yml: its status and output, and the nodes by name as it left them."""
-
-    status: int
-    output: str
-    nodes: dict[str, Node]
-
-
 def look(host):
     listing = host.check_output("dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' '*nvidia*' 'libcuda1'")
     rows = [line.split(" ") for line in listing.splitlines()]
@@ -47,29 +32,15 @@ def look(host):
     )
 
 
-def nodes():
-    found = testinfra.get_hosts(["ansible://gpu-nodes"], ansible_inventory=INVENTORIES[1], sudo=True)
-    return {host.backend.get_pytest_id().rpartition("/")[2]: host for host in found}
-
-
 def site(version, *arguments):
-    inventories = [f"--inventory={path}" for path in INVENTORIES]
-    # Only what has to do with the driver; the whole of site.yml runs in the lab.
+    """Run what of site.yml has to do with the driver; the whole of it runs in the lab."""
     roles = "--tags=nouveau,nvidia_driver,reboot"
-    wish = f"--extra-vars=nvidia_driver_version={version}"
-    command = ["ansible-playbook", *inventories, "site.yml", roles, wish, *arguments]
-    done = subprocess.run(command, cwd=PROJECT, check=False, capture_output=True, text=True)
-    return Run(done.returncode, done.stdout, {name: look(host) for name, host in nodes().items()})
-
-
-def everywhere(command):
-    for host in nodes().values():
-        host.check_output(command)
+    return playbook("site.yml", roles, *arguments, look=look, nvidia_driver_version=version)
 
 
 def hide(version, *, back=False):
     """Take a version out of the repository, as vendors do, or put it back."""
-    for path in (LAB / "lab/repository").rglob(f"*_{version}-1_amd64.deb{'.hidden' if back else ''}"):
+    for path in (LAB / "repository").rglob(f"*_{version}-1_amd64.deb{'.hidden' if back else ''}"):
         path.rename(path.with_suffix("") if back else f"{path}.hidden")
 
 
@@ -97,7 +68,7 @@ def story():
 
 @pytest.fixture
 def name(host):
-    return host.backend.get_pytest_id().rpartition("/")[2]
+    return host.backend.host
 
 
 @pytest.fixture

@@ -1,20 +1,18 @@
 """The driver out of a stand-in for NVIDIA's repository, seen from the node."""
 
-import json
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from scenario import LAB, PROJECT, task
 
 VERSION = "595.91.07"
 KEY = "/etc/apt/keyrings/gpulab-nvidia-cuda.asc"
 SOURCES = "/etc/apt/sources.list.d/gpulab-nvidia-cuda.sources"
 PREFERENCES = "/etc/apt/preferences.d/zz-gpulab-nvidia-cuda.pref"
 DRIVER = ["nvidia-kernel-open-dkms", "nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "nvidia-persistenced"]
-STUBS = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "tests/stubs")
+STUBS = PROJECT / "tests/stubs"
 PINNING = "/etc/apt/preferences.d/nvidia-driver-pinning"
 BLACKLIST = "/etc/apt/apt.conf.d/52gpulab-nvidia-driver"
 REAL_KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
@@ -38,14 +36,6 @@ def pinned(host):
     listing = subprocess.run(gpg, input=host.file(KEY).content, check=True, capture_output=True).stdout.decode()
     (fingerprint,) = re.findall(r"^fpr:.*:([0-9A-F]+):$", listing, re.MULTILINE)
     return fingerprint
-
-
-def task(host, module, **options):
-    """Run a task on the node; return its result, failed or not."""
-    try:
-        return host.ansible(module, json.dumps(options), check=False, become=True)
-    except host.ansible.AnsibleException as error:
-        return error.result
 
 
 def declare(host, url, fingerprint, **options):
@@ -87,7 +77,7 @@ def test_the_persistence_daemon_is_enabled(host):
 
 
 def test_only_the_pinned_key_signs_the_repository(host, pinned):
-    assert pinned == Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "lab/repository/fingerprint").read_text()
+    assert pinned == (LAB / "repository/fingerprint").read_text()
     assert f"Signed-By: {KEY}\n" in host.file(SOURCES).content_string
     assert host.file(KEY).mode == host.file(SOURCES).mode == host.file(PREFERENCES).mode == 0o644
 

@@ -1,52 +1,24 @@
 """What the roles brought is taken away again, after all other tests of this scenario; by playbooks/remove.yml."""
 
-import os
 import re
-import subprocess
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-import testinfra
-
-PROJECT = os.environ["MOLECULE_PROJECT_DIRECTORY"]
-LAB = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-INVENTORIES = [str(LAB / "inventory"), str(LAB / "lab/inventory")]
+from scenario import Run, each, everywhere, playbook
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of the playbook: its status and output, and what each node has after it, by name."""
-
-    status: int
-    output: str
-    nodes: dict[str, set[str]]
-
-
-def nodes():
-    found = testinfra.get_hosts(["ansible://gpu-nodes"], ansible_inventory=INVENTORIES[1], sudo=True)
-    return {host.backend.get_hostname(): host for host in found}
-
-
-def listings():
-    return {name: set(host.check_output("list-node").splitlines()) for name, host in nodes().items()}
+def look(host):
+    """Return what the node has, a line for each thing."""
+    return set(host.check_output("list-node").splitlines())
 
 
 def remove(*arguments):
-    command = ["ansible-playbook", *(f"--inventory={path}" for path in INVENTORIES), "playbooks/remove.yml", *arguments]
-    done = subprocess.run(command, cwd=PROJECT, check=False, capture_output=True, text=True)
-    return Run(done.returncode, done.stdout, listings())
-
-
-def everywhere(command):
-    for host in nodes().values():
-        host.check_output(command)
+    return playbook("playbooks/remove.yml", *arguments, look=look)
 
 
 @pytest.fixture(scope="session")
 def story():
     """Return the runs by name, in the order in which they happen."""
-    runs = {"before": Run(0, "", listings())}
+    runs = {"before": Run(0, "", each(look))}
     everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
     runs["busy"] = remove()
     everywhere("gpulab-simulate heal")
@@ -59,7 +31,7 @@ def story():
 @pytest.fixture
 def seen(story, host):
     """Return a function from a run's name to what this node had after it."""
-    return lambda run: story[run].nodes[host.backend.get_hostname()]
+    return lambda run: story[run].nodes[host.backend.host]
 
 
 def test_the_driver_of_a_node_in_use_stays(story, seen):

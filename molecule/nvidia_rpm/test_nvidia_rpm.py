@@ -1,12 +1,9 @@
 """RHEL's family on stand-ins: containers made of Debian that say they are Rocky, with stubs of the packages."""
 
-import json
-import os
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
+from scenario import LAB, playbook, task
 
 VERSION, NEWER, OTHER_BRANCH = "595.91.07", "595.95.01", "615.71.09"
 HOLD = ["kmod-nvidia-*", "libnvidia-*", "nvidia-*"]
@@ -37,20 +34,12 @@ def url(host):
 
 @pytest.fixture
 def fingerprint():
-    return Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "lab/repository/fingerprint").read_text()
+    return (LAB / "repository/fingerprint").read_text()
 
 
 @pytest.fixture
 def has_streams(host):
     return "rocky9" in host.check_output("hostname")
-
-
-def task(host, module, *, check=False, **options):
-    """Run a task on the node; return its result, failed or not."""
-    try:
-        return host.ansible(module, json.dumps(options), check=check, become=True)
-    except host.ansible.AnsibleException as error:
-        return error.result
 
 
 def declare(host, url, fingerprint, **options):
@@ -222,15 +211,11 @@ def test_who_uses_the_package_system_is_named(host):
 @pytest.fixture
 def remove(host):
     """Return a function that takes away what the roles brought; it returns the number of changes on this node."""
-    lab = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-    inventories = [f"--inventory={lab / name}" for name in ("inventory", "lab/inventory")]
-    command = ["ansible-playbook", *inventories, "playbooks/remove.yml", f"--limit={host.backend.get_hostname()}"]
 
     def run():
-        project = os.environ["MOLECULE_PROJECT_DIRECTORY"]
-        done = subprocess.run(command, cwd=project, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
-        return int(re.search(r"changed=(\d+)", done.stdout)[1])
+        done = playbook("playbooks/remove.yml", f"--limit={host.backend.host}")
+        assert done.status == 0, done.output
+        return done.changed[host.backend.host]
 
     return run
 

@@ -1,15 +1,8 @@
 """The driver on stand-ins for Ubuntu: Debian nodes that say they are Ubuntu, and stub packages under Ubuntu's names."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from scenario import playbook
 
-PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
-INVENTORIES = [Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / part for part in ("inventory", "lab/inventory")]
 VERSION = "595.91.07"
 KERNEL = "6.8.0-51-generic"  # Ubuntu's: there is nothing of it on the nodes but the stub of its modules
 SIGNED = "linux-modules-nvidia-595-server-open"
@@ -53,11 +46,8 @@ def only(name):
 
 def converge(name, *options, **variables):
     """Run the scenario's converge on one node; return (exit status, output)."""
-    sources = [f"--inventory={inventory}" for inventory in INVENTORIES]
-    playbook = PROJECT / "molecule/nvidia_repository/converge.yml"
-    argv = [Path(sys.executable).with_name("ansible-playbook"), *sources, f"--limit={name}", *options, playbook]
-    done = subprocess.run([*argv, "-e", json.dumps(variables)], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+    run = playbook("molecule/nvidia_repository/converge.yml", f"--limit={name}", *options, **variables)
+    return run.status, run.output
 
 
 def driver(host):

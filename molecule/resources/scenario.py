@@ -1,0 +1,78 @@
+"""What the tests of scenarios have in common: all nodes at once, tasks on a node, playbooks on the scenario's nodes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import testinfra
+
+PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
+# What a run of the scenario makes, its lab among it
+EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+LAB = EPHEMERAL / "lab"
+CONVERGE = "molecule/resources/converge.yml"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a playbook: its status, all that it printed, and what was to be seen of each node by name after it."""
+
+    status: int
+    output: str
+    nodes: dict[str, Any]
+
+    @property
+    def changed(self):
+        """Return the number of changed tasks by node."""
+        found = re.findall(r"(\S+)\s+(?::|\S+\s+\S+)\s+ok=\d+\s+changed=(\d+)", self.output)
+        return {name: int(count) for name, count in found}
+
+
+def nodes():
+    """Return the nodes by name."""
+    found = testinfra.get_hosts(["ansible://gpu-nodes"], ansible_inventory=str(LAB / "inventory"), sudo=True)
+    return {host.backend.host: host for host in found}
+
+
+def each(look):
+    """Return what a function finds on each node, by the node's name."""
+    return {name: look(host) for name, host in nodes().items()}
+
+
+def everywhere(command):
+    """Run a command on every node."""
+    for host in nodes().values():
+        host.check_output(command)
+
+
+def task(host, module, /, *, check=False, **options):
+    """Run a task on the node; return its result, refused or not."""
+    given = json.dumps(options) if options else None
+    try:
+        return host.ansible(module, given, check=check, diff=True, become=True)
+    except host.ansible.AnsibleException as error:
+        return error.result
+
+
+def nothing(host):
+    """See nothing of a node."""
+
+
+def playbook(path, *options, look=nothing, **variables):
+    """Run a playbook of the project on the scenario's nodes; look returns what there is to be seen of one."""
+    inventories = [f"--inventory={place}" for place in (EPHEMERAL / "inventory", LAB / "inventory")]
+    program = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [program, *inventories, f"--extra-vars={json.dumps(variables)}", *options, PROJECT / path],
+        cwd=PROJECT,
+        env={**os.environ, "ANSIBLE_FORCE_COLOR": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Run(done.returncode, done.stdout + done.stderr, each(look))
