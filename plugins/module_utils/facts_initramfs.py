@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the initramfs brings nouveau, by reading the cpio archives in it.
+"""Whether the initramfs brings nouveau or nova, by reading the cpio archives in it.
 
 lsinitramfs and lsinitrd are shell scripts that unpack the image, one of them twice; they print names only, while what
 counts is the text of the modprobe.d files inside. One pass over the decompressed stream gives both.
@@ -17,7 +17,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, Child, Emit
-from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import blacklisted
+from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import blacklisted, module_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,13 +38,14 @@ DECOMPRESSORS = {
 DAMAGED = "a damaged cpio archive"
 UNKNOWN = "an unknown compression"
 EMPTY = "an empty image"
+UNREAD = ("nouveau", "blacklist", "nova", "nova_blacklist")
 _CPIO = (b"070701", b"070702")
 _HEADER = 110
 _ALIGNMENT = 4
 _LARGEST_NAME = 4096
 _CHUNK = 1 << 20
 _MODPROBE_FILE = re.compile(r"(?:^|/)modprobe\.d/[^/]+\.conf\Z")
-_NOUVEAU = re.compile(r"(?:^|/)nouveau\.ko(?:\.\w+)?\Z")
+_RIVAL = re.compile(r"(?:^|/)(nouveau|nova[-_]core)\.ko(?:\.\w+)?\Z")
 
 
 def cpio_entries(stream: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
@@ -94,16 +95,24 @@ def entries(image: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
 
 
 def scan(image: IO[bytes]) -> dict[str, Any]:
-    """Say whether an image holds nouveau, and whether its modprobe.d files forbid it. Raises as entries() does."""
-    texts, nouveau, empty = [], False, True
+    """Say whether an image holds nouveau or nova, and whether its modprobe.d files forbid it. Raises as entries()."""
+    texts, brought, empty = [], set(), True
     for name, content in entries(image):
         empty = False
-        nouveau = nouveau or _NOUVEAU.search(name) is not None
+        rival = _RIVAL.search(name)
+        if rival:
+            brought.add(module_key(rival.group(1)))
         if content is not None:
             texts.append(content.decode("utf-8", "replace"))
     if empty:
         raise ValueError(EMPTY)
-    return {"nouveau": nouveau, "blacklist": "nouveau" in blacklisted(texts)}
+    forbidden = blacklisted(texts)
+    return {
+        "nouveau": "nouveau" in brought,
+        "blacklist": "nouveau" in forbidden,
+        "nova": "nova_core" in brought,
+        "nova_blacklist": "nova_core" in forbidden,
+    }
 
 
 def find(node: Node, kernel: str) -> str | None:
@@ -123,11 +132,14 @@ class InitramfsQuery:
             self._child = Child(partial(_scan_file, file), seconds)
 
     def facts(self) -> dict[str, Any] | None:
-        """Return {path, nouveau, blacklist, error}; the middle two are None where the image could not be read."""
+        """Return {path, nouveau, blacklist, nova, nova_blacklist, error}.
+
+        Those of nouveau and nova are None where the image could not be read.
+        """
         if self._child is None:
             return None
         outcome = self._child.wait()
-        found = self._child.messages[0] if self._child.messages else {"nouveau": None, "blacklist": None}
+        found = self._child.messages[0] if self._child.messages else dict.fromkeys(UNREAD)
         error = None if outcome == DONE else self._child.reason or "not read in time"
         return {"path": self._path, **found, "error": error}
 

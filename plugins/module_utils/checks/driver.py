@@ -121,15 +121,33 @@ def _unlisted(blacklisted: bool) -> str:  # noqa: FBT001 - the fact itself
     return "blacklisted, but loaded before that took effect" if blacklisted else "it is not blacklisted"
 
 
-@check("nova-absent", proves="the kernel's nova driver holds no GPU", source=DRIVER_GUIDE, on_host=True)
+@check(
+    "nova-absent",
+    proves="the kernel's nova driver holds no GPU, is not loaded, and will not take a GPU at the next boot",
+    source=DRIVER_GUIDE,
+    on_host=True,
+)
 def nova_absent(node: Node) -> Iterator[Result]:
     """Look for the kernel's new in-tree driver, which competes with NVIDIA's as nouveau does."""
     bound = [gpu["address"] for gpu in node.pci_gpus if str(gpu.get("driver", "")).lower().startswith("nova")]
+    found = False
     if bound:
+        found = True
         yield fail(f"nova drives {', '.join(bound)}", "configure", observed=bound, expected=[])
     elif node.facts["modules.nova_core.loaded"]:
+        found = True
         yield warn("nova_core is loaded", "configure", observed="loaded", expected="absent")
-    else:
+    for kernel in node.kernels() if node.pci_gpus else ():
+        image = kernel.optional("initramfs") if kernel.get("next_boot") else None
+        if image and image["nova"] and not image["nova_blacklist"]:
+            found = True
+            yield fail(
+                f"the initramfs of {kernel['version']} loads nova at the next boot",
+                "rebuild_initramfs",
+                observed="nova_core without its blacklist",
+                expected="blacklisted",
+            )
+    if not found:
         yield ok("nova is absent")
 
 
@@ -227,6 +245,8 @@ def _unbuilt(kernel: Facts) -> str:
     if not kernel.get("headers"):
         return "its headers are not installed"
     for build in kernel.get("dkms", []):
+        if build.get("state") == "installed":
+            return f"DKMS calls {build.get('module')} {build.get('version')} installed, but its file is gone"
         return f"DKMS module {build.get('module')} {build.get('version')} is {build.get('state')}, not installed"
     return "DKMS has no nvidia module for it"
 

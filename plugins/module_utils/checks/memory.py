@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +57,9 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
     per_gpu=True,
 )
 def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
-    """Look at the volatile counter, then at SRAM's over the board's life."""
+    """Look at the volatile counter, then at those over the board's life: of SRAM alone they wear the board out."""
     errors = gpu["ecc.volatile.uncorrected"]
+    ever = gpu.get("ecc.aggregate.uncorrected", 0)
     lifetime = gpu.get("ecc.aggregate.sram_uncorrected", 0)
     if errors:
         yield fail(f"{errors} uncorrected memory errors", "reset_gpu", observed=errors, expected=0, unit="errors")
@@ -70,7 +71,14 @@ def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
             expected=SRAM_ERRORS,
             unit="errors",
         )
-    if not errors and lifetime <= SRAM_ERRORS:
+    elif ever and not errors:
+        yield info(
+            f"{ever} uncorrected memory errors over the board's life, none since the driver was loaded",
+            observed=ever,
+            expected=0,
+            unit="errors",
+        )
+    elif not errors:
         yield ok("no uncorrected error", errors)
 
 

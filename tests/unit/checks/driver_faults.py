@@ -113,6 +113,14 @@ PRESENCE = [
         "configure",
         "warn",
     ),
+    Fault(
+        "nova in the next boot's initramfs",
+        "b200x8",
+        put("kernels.1.initramfs.nova_blacklist", value=False),
+        "nova-absent",
+        "rebuild_initramfs",
+        says=nodes.NEXT_KERNEL,
+    ),
 ]
 
 DRIVER = [
@@ -243,6 +251,7 @@ DRIVER = [
         all_of(NOT_LOADED, put("kernels.0.nvidia_module", None)),
         "driver-responsive",
         "rebuild_module",
+        says="its file is gone",
     ),
     Fault("driver installed and merely not loaded", "t4", NOT_LOADED, "driver-responsive", "reboot"),
     Fault("persistence mode off", "b200x8", every_gpu("persistence", value=False), "persistence", "configure", "warn"),

@@ -453,7 +453,14 @@ def _kernel(version: str, *, running: bool = False, next_boot: bool = False) -> 
         "nvidia_module": DRIVER,
         "nvidia_module_flavour": "open",
         "nvidia_module_signer": None,
-        "initramfs": {"path": f"/boot/initrd.img-{version}", "nouveau": True, "blacklist": True, "error": None},
+        "initramfs": {
+            "path": f"/boot/initrd.img-{version}",
+            "nouveau": True,
+            "blacklist": True,
+            "nova": True,
+            "nova_blacklist": True,
+            "error": None,
+        },
     }
 
 

@@ -57,8 +57,19 @@ def test_image(tree, compress, files, nouveau, blacklist):
         "path": f"/boot/initrd.img-{KERNEL}",
         "nouveau": nouveau,
         "blacklist": blacklist,
+        "nova": False,
+        "nova_blacklist": False,
         "error": None,
     }
+
+
+@pytest.mark.parametrize("name", ["nova-core.ko", "nova_core.ko.zst"])
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_nova_is_found_as_nouveau_is(tree, name, forbidden):
+    rules = [("etc/modprobe.d/gpulab.conf", b"blacklist nova_core\n")] if forbidden else []
+    found = read(tree, cpio((f"usr/lib/modules/{KERNEL}/kernel/drivers/gpu/nova-core/{name}", b"x"), *rules))
+    assert (found["nova"], found["nova_blacklist"]) == (True, forbidden)
+    assert (found["nouveau"], found["blacklist"]) == (False, False)
 
 
 def test_image_in_redhats_place(tree):
@@ -88,6 +99,7 @@ def test_damaged_image_is_told(tree, image, error):
     assert error in found["error"]
     assert found["nouveau"] is None
     assert found["blacklist"] is None
+    assert found["nova"] is None
 
 
 @pytest.mark.parametrize("image", [b"", b"\0" * 4096])
