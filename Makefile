@@ -64,7 +64,7 @@ test-gpu: ## on a machine with an NVIDIA driver: run facts, proof and active tes
 	@$(or $(wildcard .venv/bin/python),python3) tests/gpu/run.py $(GPU_ARGUMENTS)
 
 bench: test-setup ## benchmarks, as ratios within one run
-	tests/bench/run.sh
+	tests/bench/run.py
 
 plan-matrix: setup ## what every GPU of the catalog gets on every system
 	python3 tests/plan_matrix.py

@@ -7,6 +7,7 @@ Needs the provisioned lab (`make lab`). Each figure is the least of several runs
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -55,11 +56,34 @@ def environments() -> dict[str, float]:
     return {"venv_environments (s)": found, "-m ping (s)": ping, "difference (s)": found - ping}
 
 
+def reading() -> dict[str, float]:
+    """Return what reading a node of eight simulated GPUs costs, against a ping: the level quick's one call to it."""
+    local = ["ansible", "-i", "localhost,", "-c", "local", "localhost"]
+    local += ["-e", f"ansible_python_interpreter={sys.executable}"]
+    with tempfile.TemporaryDirectory() as directory:
+        subprocess.run([sys.executable, "tests/sim/build.py", directory], cwd=ROOT, check=True)
+        os.environ.update(LD_LIBRARY_PATH=directory, GPULAB_SIMULATION=str(ROOT / "tests/sim/models/h100-sxm-8.conf"))
+        read = seconds([*local, "-m", "gpulab.node.gpu_facts"])
+        del os.environ["LD_LIBRARY_PATH"], os.environ["GPULAB_SIMULATION"]
+    ping = seconds([*local, "-m", "ansible.builtin.ping"])
+    return {"gpu_facts (s)": read, "-m ping (s)": ping, "difference (s)": read - ping, "promised (s)": 2.0}
+
+
+def report() -> dict[str, float]:
+    """Return what the report of 64 nodes costs."""
+    output = subprocess.run(
+        [sys.executable, "tests/bench/report.py"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300
+    ).stdout
+    return json.loads(output)
+
+
 def main() -> None:
     """Run the benchmarks and print them."""
     benchmarks = {
         "no-op site.yml": no_op_site,
         "plan of 1,000 hosts": planning,
+        "facts of 8 simulated GPUs": reading,
+        "report of 64 nodes": report,
         "10 environments of 300 packages": environments,
     }
     for title, benchmark in benchmarks.items():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import facts_node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
+from sim.build import build
 
 KEYS = [
     "schema", "simulated", "system", "pci", "kernels", "modules", "nouveau", "driver", "cuda", "libraries", "nvml",
@@ -80,7 +82,7 @@ def run_module(pytestconfig, environment=(), **arguments):
         capture_output=True,
         check=False,
         text=True,
-        timeout=30,
+        timeout=120,  # a machine under load
         env={**os.environ, **dict(environment)},
     )
     assert done.stderr == ""
@@ -96,6 +98,19 @@ def test_module(pytestconfig):
 def test_module_in_check_mode(pytestconfig):
     result, _ = run_module(pytestconfig, _ansible_check_mode=True)
     assert result["ansible_facts"]["gpulab"]["schema"] == 1
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="the simulation needs gcc")
+def test_module_reads_eight_gpus_in_less_than_two_seconds(pytestconfig, tmp_path):
+    """The level quick is this one call to the node. Of processor time: how long a busy machine takes is no figure."""
+    model = pytestconfig.rootpath / "tests/sim/models/h100-sxm-8.conf"
+    simulated = {"LD_LIBRARY_PATH": str(build(tmp_path)), "GPULAB_SIMULATION": str(model)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result, _ = run_module(pytestconfig, simulated, timeout=60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    nvml = result["ansible_facts"]["gpulab"]["nvml"]
+    assert (nvml["state"], len(nvml["gpus"]), len(nvml["peers"])) == ("ok", 8, 28)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="the stub needs gcc")
