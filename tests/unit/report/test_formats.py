@@ -69,8 +69,15 @@ def test_html_shows_evidence_and_remedy_of_every_finding():
 
 def test_html_shows_each_changed_finding():
     earlier = document.build({"bad": runs.judged(nodes.healthy("h100x8"))}, "2026-11-01T00:00:00Z")
-    text = Page(html(runs.mixed(), earlier)).text
-    assert "Since 2026-11-01 00:00:00 UTC" in text
+    report = runs.mixed()
+    changes = document.compare(report, earlier)
+    assert {entry["id"] for entry in changes["new"]} == {"gpu-count", "xids"}
+    text = Page(html(report, earlier)).text
+    section = text[text.index("Since 2026-11-01 00:00:00 UTC") : text.index("Findings")]
+    for entry in changes["new"]:
+        assert re.search(rf"{entry['host']}\s+{entry['id']}\s+{re.escape(entry['summary'])}", section)
+    gone = Page(html(earlier, report)).text
+    assert "XID 79" in gone[gone.index("Gone") : gone.index("Findings")]
 
 
 def test_junit_counts_failures_errors_and_skips():
