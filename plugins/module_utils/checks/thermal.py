@@ -99,8 +99,8 @@ def power_limit(node: Node, gpu: Facts) -> Iterator[Result]:
 
 @check("power-budget", proves="all GPUs together stay within what the node may draw", source=QUERIES)
 def power_budget(node: Node) -> Iterator[Result]:
-    """Add the limits up, where a budget is declared."""
-    budget = node.declared.get("power_budget_watts")
+    """Add the limits up, where a budget is declared: to the proof, or with the GPUs' settings."""
+    budget = node.declared.get("power_budget_watts") or gpu_settings.declared(node).get("power_budget_watts")
     if not budget:
         yield skipped("no power budget is declared")
         return

@@ -122,9 +122,15 @@ LINKS = [
     Fault(
         "Fabric Manager stopped",
         "h100x8",
-        put("services.nvidia-fabricmanager.active", "failed"),
+        all_of(
+            put("services.nvidia-fabricmanager.active", "failed"),
+            lambda f: f["driver"]["packages"].append(
+                {"name": "nvidia-fabricmanager", "version": f"{nodes.DRIVER}-1", "source": "nvidia"}
+            ),
+        ),
         "fabric-manager",
         "start_fabricmanager",
+        says="nvidia-fabricmanager is failed",
     ),
     Fault(
         "Fabric Manager not installed",
@@ -225,6 +231,15 @@ MEMORY = [
     Fault(
         "uncorrected error since the driver's load", "a100-pcie-x2", errors(volatile=1), "ecc-uncorrected", "reset_gpu"
     ),
+    Fault(
+        "uncorrected errors over the board's life, none since the driver's load",
+        "a100-pcie-x2",
+        gpu("ecc.aggregate.uncorrected", 3),
+        "ecc-uncorrected",
+        "none",
+        "info",
+        says="3 uncorrected memory errors over the board's life",
+    ),
     Fault("SRAM errors over the board's life", "h200x8", errors(sram=5), "ecc-uncorrected", "contact_support", "warn"),
     Fault(
         "very many corrected errors", "v100x4", errors(corrected=30_000_000), "ecc-corrected", "contact_support", "warn"
@@ -310,6 +325,17 @@ THERMAL = [
         "warn",
         declared={"power_budget_watts": 5000},
         says="5600 W of 5000 W",
+    ),
+    Fault(
+        "GPUs without limits on a power supply that was declared",
+        "rtx4090x2",
+        lambda _: None,
+        "power-budget",
+        "configure",
+        "warn",
+        also=("gpu-settings",),
+        plan={"gpu_settings": {"settings": {"all": {}, "gpus": {}, "power_budget_watts": 650}}},
+        says="900 W of 650 W",
     ),
     Fault("one GPU much warmer", "h100x8", gpu("temperature.gpu", 60, 4), "siblings-alike", "check_cooling", "warn"),
 ]
@@ -448,6 +474,7 @@ SETTINGS = [
         "gpu-settings",
         "configure",
         "warn",
+        also=("power-budget",),
         plan={"gpu_settings": {"settings": {"all": {}, "gpus": {}, "power_budget_watts": 650}}},
         says="power_limit_watts is 450",
     ),

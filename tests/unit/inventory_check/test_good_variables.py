@@ -48,6 +48,8 @@ GOOD = {
         "verify_report_directory": "/tmp/report",  # noqa: S108  a name only
         "verify_baseline": "report.json",
         "verify_profile": {"pcie_width": 8, "floors": {"memory_gbs": 2800, "all_reduce_gbs": None}},
+        "verify_mig": True,
+        "verify_power_budget_watts": 4000,
         "verify_level": "burn-in",
         "verify_burn_in_minutes": 90,
         "verify_python": "/opt/environments/train/bin/python",
