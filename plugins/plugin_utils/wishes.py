@@ -178,6 +178,13 @@ WISHES = (
         fields=ENVIRONMENT,
     ),
     Wish(
+        "conda_environments",
+        "list",
+        "Conda environments, of which the plan takes their number; the role conda has their fields.",
+        (),
+        elements="dict",
+    ),
+    Wish(
         "tuning_overrides",
         "dict",
         "Values in place of the plan's, by name, such as {vm.swappiness: 1}; null leaves one alone.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -72,7 +73,9 @@ def load() -> Options:
     for path in sorted(ROOT.glob("playbooks/*.yml")):
         prefixes.add(f"{path.stem}_")
         options.update({option.name: option for option in _of_playbook(path)})
-    options.update({wish.name: wish for wish in wishes.WISHES})  # of what is both, the wish knows the form
+    for wish in wishes.WISHES:  # of what is both, the wish knows the form, and the role the fields that it leaves out
+        known = options.get(wish.name, wish)
+        options[wish.name] = replace(wish, fields=wish.fields or known.fields)
     return Options(options, tuple(sorted(prefixes)))
 
 

@@ -21,6 +21,7 @@ def plan(case: Case, parts: dict[str, Any]) -> dict[str, int]:
         "kernels": len(parts["driver"]["kernels"]),
         "toolkits": len(parts["cuda"]["toolkits"]),
         "environments": len(parts["environments"]),
+        "conda environments": len(case.wishes["conda_environments"]),
     }
     mounts = {filesystem["mount"] for filesystem in case.facts["filesystems"]} | {"/"}
     needs: dict[str, int] = {}

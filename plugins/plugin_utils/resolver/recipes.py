@@ -20,7 +20,8 @@ def check(wishes: dict[str, Any], catalog: Catalog) -> None:
     for name, value in wishes.items():
         for text in _texts(value):
             for recipe in catalog.recipes:
-                if recipe["pattern"].search(text):
+                concerns = recipe.get("conda") or name != "conda_environments"
+                if concerns and recipe["pattern"].search(text):
                     raise refuse("P021", variable=name, text=text, wrong=recipe["wrong"], right=recipe["right"])
 
 

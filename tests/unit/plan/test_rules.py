@@ -678,6 +678,8 @@ def test_disk_adds_up_per_filesystem():
     node["filesystems"] = [{"mount": mount} for mount in ("/", "/boot", "/var")]
     made = plan(node, **environment("pytorch", "2.9"))["disk"]
     assert made == {"/": 1000 + 200 + 8000 + 10000, "/var": 400 + 300 + 4000, "/boot": 150}
+    of_conda = plan(node, conda_environments=[{"name": "a", "packages": ["six"]}, {"name": "b", "file": "b.yml"}])
+    assert of_conda["disk"]["/"] == 1000 + 200 + 8000 + 2 * 15000
 
 
 def test_every_part_gives_its_reasons():
@@ -685,6 +687,11 @@ def test_every_part_gives_its_reasons():
     without = (made["disk"], made["uv"], made["conda"])
     assert all(part["because"] for part in made.values() if isinstance(part, dict) and part not in without)
     assert "CUDA 13.2 is the newest that driver branch 595 runs in full." in reasons(made)
+
+
+def test_what_is_wrong_for_pip_may_be_right_for_conda():
+    wish = {"name": "lab", "packages": ["cuda", "tensorflow-gpu"]}
+    assert plan(facts(), conda_environments=[wish])["environments"] == []
 
 
 # --- what is refused ---
@@ -814,6 +821,7 @@ REFUSALS = {
     "cu122": (facts(), environment("pytorch", "2.9", index="cu122"), "P021", "cu126"),
     "tensorflow-gpu": (facts(), environment("jax", "0.9", packages=["tensorflow-gpu==2.14.0"]), "P021", "tensorflow"),
     "horovod": (facts(), environment("pytorch", "2.9", packages=["horovod[pytorch]"]), "P021", "torchrun"),
+    "horovod of conda": (facts(), {"conda_environments": [{"name": "a", "packages": ["horovod"]}]}, "P021", "torchrun"),
     "nvidia-ml-py3": (facts(), environment("jax", "0.9", packages=["nvidia-ml-py3"]), "P021", "nvidia-ml-py."),
     "apt-key": (facts(), {"container_toolkit_engines": ["apt-key add -"]}, "P021", "Signed-By"),
     "nvidia-docker": (facts(), {"container_toolkit_engines": ["nvidia-docker2"]}, "P021", "container_toolkit_engines"),
