@@ -175,7 +175,7 @@ def _unlike(node: Node, siblings: list[Facts]) -> Iterator[Result]:
     for path, name, unit, remedy in ALIKE:
         # A limit that is declared for a GPU is compared with the declared one (see gpu-settings).
         alike = [gpu for gpu in siblings if path != LIMIT or POWER not in gpu_settings.planned(node, gpu)]
-        values = [(gpu, gpu.get(path)) for gpu in alike]
+        values = [(gpu, gpu.get(path)) for gpu in alike if gpu.get(path) is not None]
         if not values:
             continue
         usual, _count = Counter(value for _gpu, value in values).most_common(1)[0]

@@ -30,6 +30,7 @@ CASES = [
     ("power-limit", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
     ("siblings-alike", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
     ("ecc-enabled", "skipped", "l40s", WITHOUT_ECC, gpu_plan({"ecc": False})),
+    ("siblings-alike", "ok", "rtx4090x2", put("nvml.gpus.0.vbios", {"error": "GPU_IS_LOST", "code": 15}), None),
     ("mig", "ok", "h100x8", MIG_ON, gpu_plan(single={"0": {"mig": True}})),
     ("persistence", "skipped", "l40s", PERSISTENCE_OFF, gpu_plan({"persistence": False})),
     ("cuda-libraries", "ok", "l40s", lambda _: None, planned(cudnn="9.14.0.64", nccl="2.28")),
