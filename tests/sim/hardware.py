@@ -170,6 +170,13 @@ def write_modules(root: Path, driver: str, version: str) -> None:
             write_line(home / "version", version)
 
 
+def write_kernel_log(root: Path, settings: Settings, driver: str, version: str) -> None:
+    """Write what the node's dmesg prints: that the driver was loaded, and the lines kernel_log of the settings."""
+    loaded = [f"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {version}"] if driver == "nvidia" else []
+    lines = [settings.announcement(), *loaded, *settings.every("kernel_log")]
+    write_line(root / "kernel.log", "\n".join(f"[{second:5}.000000] {line}" for second, line in enumerate(lines)))
+
+
 def write_proc_driver(root: Path, settings: Settings, version: str, flavour: str) -> None:
     """Write /proc/driver/nvidia of a loaded driver; the flavour is open or proprietary."""
     home = root / "proc/driver/nvidia"

@@ -28,6 +28,10 @@ class Settings:
         """Return a setting of the node."""
         return self._last((key,), missing)
 
+    def every(self, key: str) -> list[str]:
+        """Return a setting of the node that may be there several times."""
+        return [value for known, value in self._lines if known == key]
+
     def gpu(self, index: int, key: str, missing: str = "") -> str:
         """Return a setting of one GPU."""
         return self._last((f"gpu.{index}.{key}", f"gpu.*.{key}"), missing)

@@ -159,6 +159,7 @@ def boot() -> None:
         settings = Settings(MODEL, DRIVER, FAULTS)
         hardware.write_proc_driver(RUN, settings, kernel.module_version, kernel.module_flavour)
         make_device_nodes(len(settings.gpus))
+    hardware.write_kernel_log(RUN, settings, driver, kernel.module_version)
     show_libraries(kernel.module_version if driver == "nvidia" else "")
     keep_other_modules()
     bind(RUN / "sys/bus/pci/devices", Path("/sys/bus/pci/devices"))
@@ -215,9 +216,10 @@ def show_libraries(version: str) -> None:
 
 
 def refresh() -> None:
-    """Show changed settings in the PCI tree; NVML reads them by itself."""
+    """Show changed settings in the PCI tree and the kernel log; NVML reads them by itself."""
     driver = "nvidia" if DRIVER.exists() else "nouveau" if (RUN / "sys/module/nouveau").exists() else ""
     hardware.write_pci(RUN, Settings(MODEL, FAULTS), driver)
+    hardware.write_kernel_log(RUN, Settings(MODEL, FAULTS), driver, Settings(DRIVER).node("driver_version"))
 
 
 def fault(lines: list[str]) -> None:

@@ -3,19 +3,20 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_pci
+from ansible_collections.gpulab.node.plugins.module_utils import facts_kernel_log, facts_pci
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
 from sim.build import build
-from sim.hardware import write_pci
+from sim.hardware import write_kernel_log, write_pci
 from sim.settings import Settings
 
 from . import nodes
+from .simulated_faults import SIMULATED_FAULTS
 
 MODELS = sorted((Path(__file__).parents[2] / "sim/models").glob("*.conf"))
 PROVISIONED = f"driver_version = {nodes.DRIVER}\ngpu.*.persistence = 1\n"
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +33,12 @@ def simulate(library, tmp_path, monkeypatch):
         file.write_text(model.read_text(encoding="utf-8") + PROVISIONED + settings, encoding="utf-8")
         monkeypatch.setenv("GPULAB_SIMULATION", str(file))
         write_pci(tmp_path / "root", Settings(file), "nvidia")
+        write_kernel_log(tmp_path, Settings(file), "nvidia", nodes.DRIVER)
         pci, simulated = facts_pci.read(Node(tmp_path / "root"))
+        log = (tmp_path / "kernel.log").read_text(encoding="utf-8")
         facts = nodes.healthy("t4")
         facts.update(simulated=simulated, pci=pci, nvml=NvmlQuery(DEADLINE, str(library)).facts())
+        facts["kernel_log"]["events"] = facts_kernel_log.events(log)
         facts["system"].update(container=True, memory_mib=4_000_000)
         return facts
 
@@ -67,20 +71,12 @@ def test_simulated_model_has_no_finding(simulate, model):
     assert grave(facts) == set()
 
 
-@pytest.mark.parametrize(
-    ("model", "settings", "finding"),
-    [
-        ("h100-sxm-8", "gpu.2.pcie_width = 8", ("pcie-width", "fail", "check_seating")),
-        ("h100-sxm-8", "gpu.1.clock_event_reasons = 0x40", ("clock-events", "fail", "check_cooling")),
-        ("a100-pcie-2", "gpu.0.ecc = 0\ngpu.0.ecc_pending = 0", ("ecc-enabled", "fail", "configure")),
-        ("h100-sxm-8", "gpu.3.lost = 15", ("gpu-count", "fail", "reboot")),
-        ("h200-sxm-8", "gpu.5.lost = 16", ("gpu-count", "fail", "reset_gpu")),
-        ("b200-sxm-8", "gpu.1.recovery_action = 2", ("recovery-action", "fail", "reboot")),
-        ("rtx4090-2", "gpu.0.pcie_width = 8", ("pcie-width", "warn", "check_seating")),
-        ("t4", "gpu.0.persistence = 0", ("persistence", "warn", "configure")),
-        ("l40s", "gpu.0.inforom_valid = ERR:14", ("inforom", "fail", "contact_support")),
-    ],
-)
+@pytest.mark.parametrize(("model", "settings", "finding"), SIMULATED_FAULTS)
 def test_simulated_fault_is_found(simulate, model, settings, finding):
     facts = simulate(next(path for path in MODELS if path.stem == model), settings)
     assert grave(facts) == {finding}
+
+
+def test_simulated_faults_are_many_and_distinct():
+    assert len({(model, settings) for model, settings, _finding in SIMULATED_FAULTS}) == len(SIMULATED_FAULTS) >= 60
+    assert {model for model, _settings, _finding in SIMULATED_FAULTS} == {path.stem for path in MODELS}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_kernel_log
 from sim import hardware, simulate
 from sim.settings import Settings
 
@@ -169,3 +170,22 @@ def test_gpus_of_all_nodes_have_their_own_uuids(tmp_path):
         uuids.append([settings.gpu(gpu, "uuid") for gpu in settings.gpus])
     assert len({*uuids[0], *uuids[1]}) == 16
     assert uuids[0] == uuids[2]
+
+
+def test_the_kernel_log_tells_of_the_driver_and_of_what_settings_add(tmp_path):
+    lines = (
+        "kernel_log = NVRM: Xid (PCI:0000:19:00): 79, pid=1, fallen off",
+        "kernel_log = NVRM: Xid (PCI:0000:19:00): 48, x",
+    )
+    hardware.write_kernel_log(tmp_path, settings_of("h100-sxm-8", *lines, tmp_path=tmp_path), "nvidia", "580.1")
+    log = (tmp_path / "kernel.log").read_text()
+    assert "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.1" in log
+    assert [event["xid"] for event in facts_kernel_log.events(log)] == [79, 48]
+    hardware.write_kernel_log(tmp_path, settings_of("h100-sxm-8", tmp_path=tmp_path), "nouveau", "")
+    assert "NVRM" not in (tmp_path / "kernel.log").read_text()
+
+
+def test_dmesg_prints_the_log_that_the_simulation_writes():
+    stand_in = (MODELS.parent / "dmesg").read_text()
+    assert stand_in.splitlines()[-1] == f"exec cat {simulate.RUN}/kernel.log"
+    assert "usr/local/bin/dmesg" in (MODELS.parent / "install.sh").read_text()
