@@ -5,6 +5,48 @@ Unlike those of faults.py they take the whole way: libnvidia-ml.so.1, PCI tree a
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import facts_kernel_log, facts_pci
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
+from sim.hardware import write_kernel_log, write_pci
+from sim.settings import Settings
+
+from . import nodes
+
+MODELS = sorted((Path(__file__).parents[2] / "sim/models").glob("*.conf"))
+PROVISIONED = f"driver_version = {nodes.DRIVER}\ngpu.*.persistence = 1\n"
+SECONDS = 60.0  # a machine under load
+
+
+def read(model: Path, settings: str, library: Path, directory: Path, seconds: float = SECONDS) -> dict[str, Any]:
+    """Return the facts of a provisioned node with these simulated GPUs; in directory, which is new, it keeps files.
+
+    It leaves GPULAB_SIMULATION in the environment, for the library.
+    """
+    file = directory / "gpu.conf"
+    file.write_text(f"{model.read_text(encoding='utf-8')}{PROVISIONED}{settings}\n", encoding="utf-8")
+    os.environ["GPULAB_SIMULATION"] = str(file)
+    write_pci(directory / "root", Settings(file), "nvidia")
+    write_kernel_log(directory, Settings(file), "nvidia", nodes.DRIVER)
+    pci, simulated = facts_pci.read(Node(directory / "root"))
+    facts = nodes.healthy("t4")
+    facts.update(simulated=simulated, pci=pci, nvml=NvmlQuery(seconds, str(library)).facts())
+    facts["kernel_log"]["events"] = facts_kernel_log.events((directory / "kernel.log").read_text(encoding="utf-8"))
+    facts["system"].update(container=True, memory_mib=4_000_000)
+    return facts
+
+
+def grave(facts: dict[str, Any]) -> dict[tuple[str, str, str], str]:
+    """Return what a proof finds of warn and above, and the summary of each."""
+    results = verify(nodes.node(facts))
+    return {(r.id, r.severity, r.remediation): r.summary for r in results if r.severity in ("warn", "fail")}
+
+
 SIMULATED_FAULTS: list[tuple[str, str, tuple[str, str, str]]] = [
     ("h100-sxm-8", "gpu.2.pcie_width = 8", ("pcie-width", "fail", "check_seating")),
     ("h100-sxm-8", "gpu.1.clock_event_reasons = 0x40", ("clock-events", "fail", "check_cooling")),
