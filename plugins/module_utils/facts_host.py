@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, Child, Emit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
@@ -53,23 +54,28 @@ class EnginesQuery:
         return {name: engine_version(job.output() or "") for name, job in self._jobs.items()}
 
 
-def mounts(mountinfo: str) -> list[dict[str, Any]]:
-    """Parse /proc/self/mountinfo: {mount, type, device ("8:1"), source, read_only}; a later mount hides an earlier."""
-    found: dict[str, dict[str, Any]] = {}
+def unescaped(field: str) -> str:
+    """Return a field of /proc/self/mountinfo as it was meant: white space stands there in octal, after a backslash."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
+
+
+def mount_lines(mountinfo: str) -> Iterator[tuple[str, str, str, str, set[str]]]:
+    """Parse /proc/self/mountinfo: (place, device as "8:1", type, source, options of mount and file system)."""
     for line in mountinfo.splitlines():
         left, separator, right = line.partition(" - ")
         fields, tail = left.split(), right.split()
         if not separator or len(fields) < 6 or len(tail) < 2:  # noqa: PLR2004 - as in proc_pid_mountinfo(5)
             continue
-        place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), fields[4])
         options = {*fields[5].split(","), *(tail[2].split(",") if len(tail) > 2 else [])}  # noqa: PLR2004
-        found[place] = {
-            "mount": place,
-            "type": tail[0],
-            "device": fields[2],
-            "source": tail[1],
-            "read_only": "ro" in options,
-        }
+        yield unescaped(fields[4]), fields[2], tail[0], unescaped(tail[1]), options
+
+
+def mounts(mountinfo: str) -> list[dict[str, Any]]:
+    """Parse /proc/self/mountinfo: {mount, type, device ("8:1"), source, read_only}; a later mount hides an earlier."""
+    found = {
+        place: {"mount": place, "type": kind, "device": device, "source": source, "read_only": "ro" in options}
+        for place, device, kind, source, options in mount_lines(mountinfo)
+    }
     return list(found.values())
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,18 @@ def read(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
+def mode_of(path: Path) -> int:
+    """Return a file's permissions; where there is none, those of a file that everybody may read."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+
+
 def replace(module: Any, path: Path, text: str, mode: int = 0o644) -> None:
-    """Put the text at path in one rename, through the module's temporary directory (an AnsibleModule's tmpdir)."""
+    """Put the text at path in one rename, through the module's temporary directory (an AnsibleModule's tmpdir).
+
+    Bytes that were read with surrogateescape are written as they were.
+    """
     handle, draft = tempfile.mkstemp(dir=module.tmpdir)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
     Path(draft).chmod(mode)
     module.atomic_move(draft, str(path))

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import facts_host
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
@@ -187,17 +188,10 @@ def volumes(lvs: str) -> dict[str, bool]:
 
 def mounts(mountinfo: str) -> tuple[Mount, ...]:
     """Parse /proc/self/mountinfo; of a place that is mounted over, the last one counts."""
-    found: dict[str, Mount] = {}
-    for line in mountinfo.splitlines():
-        left, _separator, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) < 6 or len(tail) < 2:  # noqa: PLR2004 - as in proc_pid_mountinfo(5)
-            continue
-        place, source = (
-            re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text) for text in (fields[4], tail[1])
-        )
-        options = frozenset([*fields[5].split(","), *(tail[2].split(",") if len(tail) > 2 else ())])  # noqa: PLR2004
-        found[f"{place} {fields[2]}"] = Mount(place, source, tail[0], fields[2], options)
+    found = {
+        f"{place} {device}": Mount(place, source, kind, device, frozenset(options))
+        for place, device, kind, source, options in facts_host.mount_lines(mountinfo)
+    }
     return tuple(found.values())
 
 

@@ -112,7 +112,6 @@ refusal:
 
 import json
 import os
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -204,7 +203,7 @@ class Work:
             if found:
                 raise refuse("H162", detail=f"{path} was blank a moment ago, and now there is {'; '.join(found)}")
         if step.kind == "fstab":
-            self._write(Path(FSTAB), step.text)
+            files.put(self._module, Path(FSTAB), step.text or None, files.mode_of(Path(FSTAB)))
         elif step.kind == "directory":
             self._make(step.place)
         else:
@@ -238,17 +237,6 @@ class Work:
     def _remember(self, paths: list[str]) -> None:
         if paths != self._made():
             files.put(self._module, RECORD, json.dumps(paths) + "\n" if paths else None, 0o600)
-
-    def _write(self, path: Path, text: str) -> None:
-        """Put the text at path in one rename, byte for byte; no text means no file."""
-        if not text:
-            path.unlink()
-            return
-        handle, draft = tempfile.mkstemp(dir=self._module.tmpdir)
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-        Path(draft).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o644)
-        self._module.atomic_move(draft, str(path))
 
     def _run(self, argv: list[str]) -> tuple[int, str, str]:
         rc, output, errors = self._module.run_command(argv, environ_update={"LC_ALL": "C"})
