@@ -58,8 +58,11 @@ def installed_file(node: Node, kernel: str, file: str) -> dict[str, str] | None:
 def licence(node: Node, record: dict[str, str]) -> str | None:
     """Return the licence that a module's source declares."""
     source = node.resolve(f"{DKMS}/{record['module']}/{record['version']}/source")
-    for name in SOURCES:
-        match = _LICENCE.search(node.text(f"{source}/{name}"))
-        if match:
-            return match.group(1)
-    return None
+    found = (declared_licence(node.text(f"{source}/{name}")) for name in SOURCES)
+    return next((one for one in found if one), None)
+
+
+def declared_licence(source: str) -> str | None:
+    """Return the licence that a C source declares for its module."""
+    match = _LICENCE.search(source)
+    return match.group(1) if match else None

@@ -9,6 +9,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import runfile
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import ROOT, FormerPackages
 
 if TYPE_CHECKING:
@@ -19,12 +20,9 @@ DPKG_FORMAT = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Maintainer}\\n"
 RPM_FORMAT = "ii \\t%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{VENDOR}\\n"
 LIBRARY = "libnvidia-ml.so.1"
 FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces
-UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
-INSTALLER_LOG = "/var/log/nvidia-installer.log"
 VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
 _LIBRARY_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 _NOT_DRIVER = re.compile(r"(?:lib)?nvidia-container|nvidia-(?:cuda-(?!mps)|cudnn|docker|visual-profiler|profiler)")
-_INSTALLER_VERSION = re.compile(r"\b(?:[Dd]river|x86_64|aarch64)\b.*?\b(\d{3}\.\d{1,3}(?:\.\d{1,3})?)\b")
 
 
 def packager(maintainer: str) -> str:
@@ -63,12 +61,6 @@ def library_version(path: str) -> str | None:
     return match.group(1) if match else None
 
 
-def runfile_version(log: str) -> str | None:
-    """Read the version out of nvidia-installer's log."""
-    match = _INSTALLER_VERSION.search(log)
-    return match.group(1) if match else None
-
-
 class DriverQuery:
     """The facts ``driver``; the package manager runs beside the caller's other work."""
 
@@ -95,6 +87,7 @@ class DriverQuery:
             "packages": found,
             "holds": held + [line for line in locks if "nvidia" in line and not line.startswith("#")],
             "runfile": self._runfile(),
+            "runfile_own": self._node.exists(str(runfile.ROOT / runfile.RECORD)),
             "library": library_version(self._node.resolve(library)) if library else None,
             "library_path": library,
             "module_on_disk": module_on_disk,
@@ -103,6 +96,6 @@ class DriverQuery:
 
     def _runfile(self) -> str | None:
         """Return the version that a .run file installed; None where it left no uninstaller."""
-        if not any(self._node.exists(place) for place in UNINSTALLERS):
+        if not any(self._node.exists(place) for place in runfile.UNINSTALLERS):
             return None
-        return runfile_version(self._node.text(INSTALLER_LOG)) or "unknown"
+        return runfile.installed_version(*(self._node.text(place) for place in (runfile.BACKUP, runfile.LOG)))

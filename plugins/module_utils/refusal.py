@@ -302,9 +302,34 @@ CODES = {
         "Install linux-headers-{kernel} or kernel-devel-{kernel}; if no server has it, boot a newer kernel first.",
     ),
     "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
-    "D011": (
-        "the plan takes the driver from {url}, and this version does not install .run files",
-        "Set nvidia_driver_source to nvidia or distribution. Nothing was changed.",
+    # a driver from a .run file; D011 was given up and is not given again
+    "D030": (
+        "the .run file cannot be had from {url}: {detail}",
+        "Set nvidia_driver_runfile to a mirror, or to a path on the controller. Nothing was changed.",
+    ),
+    "D031": (
+        "{url} has SHA-256 {found}, and {wanted} is asked for",
+        "Look up who is right: the file may be another version, or altered on its way. Nothing was changed.",
+    ),
+    "D032": (
+        "{url} is not the .run file of driver {version}: {detail}",
+        "Make nvidia_driver_version, nvidia_driver_runfile and _sha256 name the same driver. Nothing was changed.",
+    ),
+    "D033": (
+        "the {kernel_modules} modules of driver {version} do not build for kernel {kernel}: {error}",
+        "See {log} on the node; {advice}. The driver that was there, if any, is untouched.",
+    ),
+    "D034": (
+        "the installer of driver {version} failed: {error}",
+        "See {log} on the node. {left}",
+    ),
+    "D035": (
+        "the .run file of driver {version} cannot install {kernel_modules} kernel modules",
+        "Set nvidia_driver_kernel_modules, or take another version. Nothing was changed.",
+    ),
+    "D036": (
+        "the driver {version} could not be taken off by its own uninstaller: {error}",
+        "See {log} on the node, and run {uninstaller} there by hand.",
     ),
     # what nvcc says of a node
     "C001": (
@@ -412,6 +437,10 @@ CODES = {
     "P020": (
         "a driver from a .run file ({version}) is installed, and packages do not replace its files",
         "Run nvidia-uninstall on the node first; to keep it, set nvidia_driver_source: runfile.",
+    ),
+    "P043": (
+        "the driver is to come from {url}, and nobody has said which SHA-256 that file has to have",
+        "Set nvidia_driver_runfile_sha256, from whom you trust about that file, and nvidia_driver_version with it.",
     ),
     "H030": (
         "{host} needs a reboot, and its GPUs are {state} ({who}): {reasons}",

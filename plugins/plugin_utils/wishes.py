@@ -62,6 +62,17 @@ WISHES = (
         "auto",
         ("auto", "distribution", "nvidia", "runfile"),
     ),
+    Wish(
+        "nvidia_driver_runfile",
+        "str",
+        "Address of the .run file, or its path on the controller; unset takes NVIDIA's of the planned version.",
+    ),
+    Wish(
+        "nvidia_driver_runfile_sha256",
+        "str",
+        "SHA-256 of the .run file, which the source runfile asks for.",
+        pattern=r"[0-9a-f]{64}",
+    ),
     Wish("nvidia_driver_branch", "str", "Driver branch, such as 580; unset lets the plan choose.", pattern=BRANCH),
     Wish("nvidia_driver_version", "str", "Exact driver version, such as 580.178.04.", pattern=DRIVER_VERSION),
     Wish(

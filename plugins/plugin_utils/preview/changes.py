@@ -37,6 +37,7 @@ TRANSACTIONS = {
 }
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
+RUNFILE = "__nvidia_driver_runfile"
 DOCKER = "__container_toolkit_docker"
 GPU_SETTINGS = "__gpu_settings_live"
 EXPORTER = "__monitoring_exporter"
@@ -82,6 +83,17 @@ def gpu_settings(result: dict[str, Any]) -> dict[str, list[str]]:
 def modules(result: dict[str, Any]) -> dict[str, list[str]]:
     """Read a task of dkms: kernels."""
     return {"build": [kernel for kernel, state in result.get("kernels", {}).items() if state != "installed"]}
+
+
+def runfile(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of nvidia_runfile: drivers."""
+    before, after = result.get("installed"), result.get("planned")
+    if not result.get("changed"):
+        return {}
+    if not after:
+        return {"remove": [f"driver {before} of a .run file"]}
+    way = f"{before} -> {after}" if before else after
+    return {"change" if before else "install": [f"driver {way} from its .run file"]}
 
 
 def unit(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -170,11 +182,14 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nvidia_driver_pinning": ("nvidia_driver", None),
     "__nvidia_driver_upgrades": ("nvidia_driver", files),
     "__nvidia_driver_install": ("nvidia_driver", None),
+    "__nvidia_driver_runfile_file": ("nvidia_driver", None),
+    RUNFILE: ("nvidia_driver", runfile),
     MODULES: ("nvidia_driver", modules),
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),
     "__nvidia_driver_fabric_unit": ("nvidia_driver", unit),
     "__nvidia_driver_units_gone": ("nvidia_driver", None),
+    "__nvidia_driver_runfile_gone": ("nvidia_driver", runfile),
     "__nvidia_driver_removed": ("nvidia_driver", None),
     "__nvidia_driver_files_gone": ("nvidia_driver", files),
     "__nvidia_driver_repository_gone": ("nvidia_driver", files),

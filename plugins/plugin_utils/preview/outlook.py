@@ -84,7 +84,9 @@ def _store_ecc(after: dict[str, Any], results: Results) -> None:
 
 
 def _coming(plan: dict[str, Any], results: Results) -> str | None:
-    """Return the driver version that a transaction would bring; None where the one on disk stays."""
+    """Return the driver version that a transaction or a .run file would bring; None where the one on disk stays."""
+    if results.get(changes.RUNFILE, {}).get("changed"):
+        return str(plan["driver"]["version"])
     packages = changes.transaction(results)
     name = plan["driver"]["kernel_package"]
     version = packages.install.get(name) or packages.change.get(name, (None, None))[1]

@@ -46,7 +46,7 @@ def plan(case: Case) -> dict[str, Any]:
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
     change = _change(case, planned)
-    if change and not absent and package_format(case) == "deb":
+    if change and not absent and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
     return {**planned, "change": change}
@@ -56,14 +56,18 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
     """Return {from, to} where another driver, or none, takes the place of one that is there; None elsewhere."""
     driver = case.facts["driver"]
     present = driver.get("module_on_disk") or driver.get("library")
-    if not present or not driver["packages"]:
+    sources = {package["source"] for package in driver["packages"]}
+    if driver["runfile"]:
+        present = present or driver["runfile"]
+        sources.add("runfile")
+    if not present or not sources:
         return None
-    sources = sorted({package["source"] for package in driver["packages"]})
-    before = f"{present} ({' and '.join(sources)})"
+    before = f"{present} ({' and '.join(sorted(sources))})"
     if case.wishes["nvidia_driver_state"] == "absent":
-        return {"from": before, "to": "none"}
+        stays = sources == {"runfile"} and not driver["runfile_own"]  # what gpulab did not bring
+        return None if stays else {"from": before, "to": "none"}
     other_version = planned["version"] not in (None, present)
-    in_the_way = planned["conflicting_packages"] or planned.get("remove_packages")
+    in_the_way = planned["conflicting_packages"] or planned["remove_packages"] or _other_modules(case, planned)
     if not (other_version or planned["source"] not in sources or in_the_way or driver.get("former")):
         return None
     version = planned["version"] or f"branch {planned['branch']}"
@@ -71,6 +75,14 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
         "from": before,
         "to": f"{version} ({planned['source']}, {planned['kernel_modules']} modules)",
     }
+
+
+def _other_modules(case: Case, planned: dict[str, Any]) -> bool:
+    """Tell whether a .run file of the same version is to bring the other kernel modules; of packages, names tell."""
+    if planned["source"] != "runfile":
+        return False
+    flavours = [kernel["nvidia_module_flavour"] for kernel in case.facts["kernels"] if kernel["next_boot"]]
+    return any(flavour not in (None, planned["kernel_modules"]) for flavour in flavours)
 
 
 def _hold(case: Case, origin: source.Source, build_for: list[str]) -> tuple[list[str], list[str]]:

@@ -47,14 +47,7 @@ class Source:
     ) -> dict[str, Any]:
         """Return the keys of the plan that name packages, repositories and files."""
         if not self.record:
-            url = RUNFILE_URL.format(version=version, architecture=case.architecture)
-            return {
-                "packages": [],
-                "kernel_package": None,
-                "dkms_module": "nvidia",
-                "build_packages": ["dkms", "gcc", "make"],
-                "runfile_url": url,
-            }
+            return _of_runfile(case, version)
         names = self._set(branch)
         values = {"branch": branch, "version": version, "pin": names.get("pin", {}).get(kernel_modules)}
         kernel_package = names["kernel_package"][kernel_modules].format(**values)
@@ -96,7 +89,10 @@ def choose(case: Case) -> tuple[Source, list[str]]:
     """Return the source and why this one. Raises Refusal for one that platform or node forbid."""
     wished = case.wishes["nvidia_driver_source"]
     name, why = (wished, f"Source {wished} is wished for.") if wished != "auto" else _default(case)
-    _check_mixture(case, name)
+    if case.wishes["nvidia_driver_state"] == "present":
+        _check_mixture(case, name)
+    elif case.facts["driver"]["runfile"]:
+        name, why = "runfile", "The driver that is there came from a .run file."
     if name == "runfile":
         return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
     record = case.platform["driver_sources"].get(name)
@@ -191,6 +187,30 @@ def _has_signed_modules(case: Case, record: dict[str, Any]) -> bool:
 
 def _secure_boot(case: Case) -> bool:
     return case.facts["system"]["secure_boot"] == "enabled" and not case.container
+
+
+def _of_runfile(case: Case, version: str) -> dict[str, Any]:
+    """Return what a .run file takes. Raises Refusal P043 where nobody has said which file it has to be."""
+    url = case.wishes["nvidia_driver_runfile"]
+    url = url or RUNFILE_URL.format(version=version, architecture=case.architecture)
+    sha256 = case.wishes["nvidia_driver_runfile_sha256"]
+    if not sha256 and case.wishes["nvidia_driver_state"] == "present":
+        raise refuse("P043", url=url)
+    debian = case.platform["family"] == "debian"
+    nvidia = case.platform["driver_sources"]["nvidia"]  # on RPM systems, DKMS is where its packages have it from
+    return {
+        "packages": [],
+        "kernel_package": None,
+        "dkms_module": "nvidia",
+        "build_packages": ["dkms", "gcc", "make"],
+        "remove_packages": [],
+        "pin_package": None,
+        "module_stream": None,
+        "apt_components": [],
+        "release_packages": [] if debian else [*nvidia["components"], nvidia["package_sets"][0]["lock_package"]],
+        "repository": None,
+        "runfile": {"url": url, "sha256": sha256},
+    }
 
 
 def _check_mixture(case: Case, name: str) -> None:

@@ -231,6 +231,7 @@ def healthy(model: str) -> dict[str, Any]:
             "driver": {
                 "packages": [{"name": "nvidia-driver", "version": f"{DRIVER}-1", "source": "nvidia"}],
                 "runfile": None,
+                "runfile_own": False,
                 "library": DRIVER,
                 "module_on_disk": DRIVER,
                 "holds": [],

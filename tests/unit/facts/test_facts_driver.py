@@ -1,7 +1,7 @@
 """The NVIDIA driver on disk."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_driver
+from ansible_collections.gpulab.node.plugins.module_utils import facts_driver, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.facts_driver import DriverQuery
 
 DEBIAN = "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>"
@@ -63,6 +63,7 @@ def test_node_without_driver(tree):
         "packages": [],
         "holds": [],
         "runfile": None,
+        "runfile_own": False,
         "library": None,
         "library_path": None,
         "module_on_disk": None,
@@ -86,10 +87,24 @@ def test_a_driver_that_was_replaced_is_kept_until_the_new_one_proved_itself(tree
     ],
 )
 def test_runfile(tree, log, version):
-    tree.file("/usr/bin/nvidia-uninstall").file(facts_driver.INSTALLER_LOG, log)
+    tree.file("/usr/bin/nvidia-uninstall").file(runfile.LOG, log)
     assert DriverQuery(tree.node()).facts(None)["runfile"] == version
 
 
 def test_log_of_a_runfile_that_was_removed(tree):
-    tree.file(facts_driver.INSTALLER_LOG, "driver version: 535.104.05")
+    tree.file(runfile.LOG, "driver version: 535.104.05")
     assert DriverQuery(tree.node()).facts(None)["runfile"] is None
+
+
+def test_a_runfile_is_known_by_the_record_that_its_uninstaller_goes_by(tree):
+    """Its log may be that of a later attempt, which failed."""
+    tree.file("/usr/bin/nvidia-uninstall").file(runfile.LOG, "Installing NVIDIA driver version 595.91.07.")
+    tree.file(
+        runfile.BACKUP, "1.0-58017804 (580.178.04)\nNVIDIA Accelerated Graphics Driver\n1: /usr/bin/x (595.91.07)\n"
+    )
+    assert DriverQuery(tree.node()).facts(None)["runfile"] == "580.178.04"
+
+
+def test_a_runfile_is_known_to_be_gpulabs(tree):
+    tree.file("/usr/bin/nvidia-uninstall").file("/var/lib/gpulab/runfile/driver.json", "{}")
+    assert DriverQuery(tree.node()).facts(None)["runfile_own"] is True

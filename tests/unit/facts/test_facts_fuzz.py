@@ -24,6 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     gpu_collector,
     gpu_metrics,
     nvml_gpu,
+    runfile,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from hypothesis import HealthCheck, example, given, settings
@@ -64,7 +65,7 @@ PARSERS = {
     "packages": facts_driver.packages,
     "library_path": facts_driver.library_path,
     "library_version": facts_driver.library_version,
-    "runfile_version": facts_driver.runfile_version,
+    "runfile_version": lambda text: runfile.installed_version(text, text),
     "boot_time": facts_users.boot_time,
     "process_fields": facts_users.process_fields,
     "logind_session": facts_users.logind_session,

@@ -39,6 +39,7 @@ ENVIRONMENTS = st.builds(environment, st.sampled_from(RELEASES), rarely(st.sampl
 WISHES = st.fixed_dictionaries(
     {
         "nvidia_driver_source": rarely(st.sampled_from(["distribution", "nvidia", "runfile"]), "auto"),
+        "nvidia_driver_runfile_sha256": st.sampled_from(["a" * 64, None]),
         "nvidia_driver_branch": rarely(BRANCHES),
         "nvidia_driver_version": rarely(st.sampled_from(["580.65.06", "580.178.04", "595.91.07", "615.78.08"])),
         "nvidia_driver_kernel_modules": rarely(st.sampled_from(["open", "proprietary"]), "auto"),

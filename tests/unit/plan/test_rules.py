@@ -15,6 +15,8 @@ from .make import TODAY, facts, kernel
 GTX_1080_TI, V100, T4, H100, RTX_5090, GH200, B200 = (
     f"10de:{device}" for device in ("1b06", "1db6", "1eb8", "2330", "2b85", "2342", "2901")
 )
+SHA256 = "a" * 64
+OF_RUNFILE = {"nvidia_driver_source": "runfile", "nvidia_driver_runfile_sha256": SHA256}
 ALLOWED = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
 HEADERS_ONLY = kernel("6.1.0-51-amd64", installed=False)
 BROKEN_12 = kernel("6.1.0-56-amd64", markers=["pci_exclude_bars"])
@@ -84,7 +86,29 @@ DRIVERS = {
     ),
     "all of a driver is held": (facts(), {}, {"hold": catalog.load().driver_packages}),
     "no GPU, for an image": (facts(gpus=[]), {"gpulab_without_gpu": True}, {"branch": "595", "persistence": False}),
-    "run file": (facts(), {"nvidia_driver_source": "runfile"}, {"packages": [], "version": "595.91.07"}),
+    "run file": (
+        facts(),
+        OF_RUNFILE,
+        {
+            "packages": [],
+            "version": "595.91.07",
+            "dkms_module": "nvidia",
+            "repository": None,
+            "release_packages": [],
+            "runfile": {
+                "url": "https://us.download.nvidia.com/tesla/595.91.07/NVIDIA-Linux-x86_64-595.91.07.run",
+                "sha256": SHA256,
+            },
+        },
+    ),
+    "run file of a mirror on rhel, where DKMS comes from EPEL": (
+        facts("rhel-9"),
+        {**OF_RUNFILE, "nvidia_driver_runfile": "https://mirror.example/driver.run"},
+        {
+            "release_packages": ["epel-release", "python3-dnf-plugin-versionlock"],
+            "runfile": {"url": "https://mirror.example/driver.run", "sha256": SHA256},
+        },
+    ),
     "secure boot on ubuntu": (
         facts("ubuntu-24.04", secure_boot="enabled", running="6.11.0-21-generic"),
         {},
@@ -299,6 +323,13 @@ def with_driver(version, package="libcuda1", source="nvidia", **driver):
     return {**facts(), "driver": {"packages": packages, "runfile": None, "module_on_disk": version, **driver}}
 
 
+def with_runfile(version, flavour="open", *, own=True):
+    """Return the facts of a node that has this driver from a .run file."""
+    built = {**kernel("6.1.0-50-amd64"), "nvidia_module": version, "nvidia_module_flavour": flavour}
+    driver = {"packages": [], "runfile": version, "runfile_own": own, "module_on_disk": version}
+    return {**facts(kernels=[built]), "driver": driver}
+
+
 CHANGES = {
     "no driver": (facts(), {}, None),
     "libraries without a module": (with_driver(None), {}, None),
@@ -324,6 +355,18 @@ CHANGES = {
         {"from": "595.91.07 (nvidia)", "to": "595.91.07 (nvidia, open modules)"},
     ),
     "the distribution decides within its branch": (with_driver("535.1", source="distribution"), ALLOWED, None),
+    "the planned one of a run file": (with_runfile("595.91.07"), OF_RUNFILE, None),
+    "another run file": (
+        with_runfile("580.178.04"),
+        OF_RUNFILE,
+        {"from": "580.178.04 (runfile)", "to": "595.91.07 (runfile, open modules)"},
+    ),
+    "the other modules of a run file": (
+        with_runfile("595.91.07", "proprietary"),
+        OF_RUNFILE,
+        {"from": "595.91.07 (runfile)", "to": "595.91.07 (runfile, open modules)"},
+    ),
+    "a run file whose modules are of a kind that nobody can tell": (with_runfile("595.91.07", None), OF_RUNFILE, None),
 }
 
 
@@ -331,7 +374,8 @@ CHANGES = {
 def test_another_drivers_place_is_taken_knowingly(node, given, change):
     driver = plan(node, **given)["driver"]
     assert driver["change"] == change
-    assert ("dpkg-repack" in driver["build_packages"]) is (change is not None)
+    keeps = change is not None and driver["source"] != "runfile"  # which has no packages to go back to
+    assert ("dpkg-repack" in driver["build_packages"]) is keeps
 
 
 def test_a_driver_that_is_to_go_is_a_change_and_no_package_stands_in_its_way():
@@ -340,6 +384,13 @@ def test_a_driver_that_is_to_go_is_a_change_and_no_package_stands_in_its_way():
     assert driver["change"] == {"from": "580.178.04 (distribution)", "to": "none"}
     assert driver["conflicting_packages"] == []
     assert "dpkg-repack" not in driver["build_packages"]
+
+
+def test_a_run_file_that_is_to_go_is_a_change_where_gpulab_brought_it():
+    driver = plan(with_runfile("580.178.04"), nvidia_driver_state="absent")["driver"]
+    assert driver["source"] == "runfile"
+    assert driver["change"] == {"from": "580.178.04 (runfile)", "to": "none"}
+    assert plan(with_runfile("580.178.04", own=False), nvidia_driver_state="absent")["driver"]["change"] is None
 
 
 def test_no_driver_that_is_to_go_is_no_change():
@@ -698,7 +749,7 @@ def test_what_is_wrong_for_pip_may_be_right_for_conda():
 
 GONE = facts(running="6.1.0-49-amd64", kernels=[kernel("6.1.0-50-amd64")])
 FEDORA = {**facts(), "system": {**facts()["system"], "id": "fedora", "name": "Fedora 44", "version": "44"}}
-RUNFILE = {**facts(), "driver": {"packages": [], "runfile": "535.104.05"}}
+RUNFILE = with_runfile("535.104.05")
 PACKAGED = {**facts(), "driver": {"packages": [{"name": "nvidia-smi"}], "runfile": None}}
 SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
 
@@ -810,7 +861,8 @@ REFUSALS = {
     ),
     "below the floor": (facts(), {"nvidia_driver_version": "580.126.09"}, "P017", "580.178.04 (NVIDIA bulletin 5861)"),
     "secure boot": (facts(secure_boot="enabled", mok_enrolled=False), {}, "P018", "mokutil --import"),
-    "run file on packages": (PACKAGED, {"nvidia_driver_source": "runfile"}, "P019", "nvidia-smi"),
+    "run file on packages": (PACKAGED, OF_RUNFILE, "P019", "nvidia-smi"),
+    "run file that nobody has pinned": (facts(), {"nvidia_driver_source": "runfile"}, "P043", "595.91.07.run"),
     "the distribution's driver, and NVIDIA's wished": (
         of_debian("nvidia-smi", "libcuda1"),
         {},

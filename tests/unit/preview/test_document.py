@@ -289,3 +289,27 @@ def test_settings_of_gpus_are_shown_and_ecc_takes_a_reboot():
     entry = hosts.preview(one)
     assert actions(entry) == {("gpu_settings", "set"): [f"ecc of GPU {address} = false"]}
     assert entry["reboot"]["because"] == [f"ECC of GPU {address} turns off at a boot only"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (None, "595.91.07 (open modules)", ("install", "driver 595.91.07 (open modules) from its .run file")),
+        ("580.1", "595.91.07", ("change", "driver 580.1 -> 595.91.07 from its .run file")),
+        ("580.1", None, ("remove", "driver 580.1 of a .run file")),
+    ],
+)
+def test_a_driver_from_a_run_file_is_told(before, after, expected):
+    one = hosts.provisioned()
+    one["results"]["__nvidia_driver_runfile"] = {"changed": True, "installed": before, "planned": after}
+    (change,) = [change for change in hosts.preview(one)["changes"] if change["role"] == "nvidia_driver"]
+    assert (change["action"], change["objects"]) == (expected[0], [expected[1]])
+
+
+def test_a_driver_from_a_run_file_brings_a_reboot_where_another_one_is_loaded():
+    one = hosts.provisioned()
+    planned = {"changed": True, "installed": None, "planned": "999.1"}
+    one["plan"]["driver"]["version"] = "999.1"
+    assert hosts.preview(one)["reboot"]["needed"] is False
+    one["results"]["__nvidia_driver_runfile"] = planned
+    assert "999.1" in " ".join(hosts.preview(one)["reboot"]["because"])

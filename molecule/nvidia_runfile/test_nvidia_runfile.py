@@ -1,0 +1,192 @@
+"""A driver from .run files, seen from the node: installed, changed, refused, removed.
+
+The files are stand-ins (tests/stubs/nvidia_runfile.py) whose kernel modules are really built, by make and by DKMS.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import testinfra
+
+PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
+LAB = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+INVENTORIES = [LAB / "inventory", LAB / "lab/inventory"]
+CONVERGE = "molecule/nvidia_repository/converge.yml"
+FIRST, BETTER, FAILING, UNCOMPILABLE = "595.91.07", "595.95.01", "595.96.01", "595.97.01"
+HOME = "/var/lib/gpulab/runfile"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the node shows: DKMS, the module on disk with its licence, the installer's record, files, gpulab's own."""
+
+    dkms: str
+    module: str
+    record: str
+    files: set[str]
+    own: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a playbook: its status and output, and the node as it left it."""
+
+    status: int
+    output: str
+    node: Node
+
+
+def the_host():
+    (found,) = testinfra.get_hosts(["ansible://gpu-nodes"], ansible_inventory=str(INVENTORIES[1]), sudo=True)
+    return found
+
+
+def look():
+    host = the_host()
+    (kernel,) = host.check_output("ls /lib/modules").split()
+    show = f"modinfo -k {kernel} -F version nvidia && modinfo -k {kernel} -F license nvidia"
+    return Node(
+        dkms=host.run("dkms status").stdout,
+        module=host.run(show).stdout,
+        record=host.run("head -1 /var/lib/nvidia/log").stdout,
+        files=set(host.check_output("list-node").splitlines()),
+        own=host.run("ls -A %s", HOME).stdout,
+    )
+
+
+def play(*arguments, playbook=CONVERGE, **variables):
+    argv = [Path(sys.executable).with_name("ansible-playbook"), *(f"--inventory={path}" for path in INVENTORIES)]
+    argv += [playbook, f"--extra-vars={json.dumps(variables)}", *arguments]
+    done = subprocess.run(argv, cwd=PROJECT, check=False, capture_output=True, text=True)
+    return Run(done.returncode, " ".join((done.stdout + done.stderr).split()), look())
+
+
+def of(version, **more):
+    return {"nvidia_driver_version": version, **more}
+
+
+@pytest.fixture(scope="session")
+def story():
+    """Return the runs by name, in the order in which they happen."""
+    host = the_host()
+    runs = {"first": Run(0, "", look())}
+    host.check_output("touch /dev/nvidia9 && systemd-run --unit=trainer tail --follow /dev/nvidia9")
+    runs["busy"] = play(**of(BETTER))
+    host.check_output("systemctl stop trainer && rm /dev/nvidia9")
+    runs["altered"] = play(**of(BETTER, nvidia_driver_runfile_sha256="0" * 64))
+    runs["mistaken"] = play(nvidia_driver_version=BETTER, nvidia_driver_runfile=path_of(FIRST), **pin_of(FIRST))
+    runs["packages"] = play(nvidia_driver_source="distribution", gpulab_allow_branches=["535"])
+    runs["foreseen"] = play("--check", "--diff", **of(BETTER))
+    runs["uncompilable"] = play(**of(UNCOMPILABLE))
+    runs["better"] = play(
+        **of(BETTER, nvidia_driver_runfile=path_of(BETTER), nvidia_driver_kernel_modules="proprietary")
+    )
+    runs["again"] = play(**of(BETTER, nvidia_driver_kernel_modules="proprietary"))
+    runs["failing"] = play(**of(FAILING))
+    runs["back"] = play(**of(FIRST))
+    runs["removed"] = play("--tags=nvidia_driver", playbook="playbooks/remove.yml")
+    runs["removed again"] = play("--tags=nvidia_driver", playbook="playbooks/remove.yml")
+    return runs
+
+
+def path_of(version):
+    """Return where a file is on the controller."""
+    return str(LAB / f"lab/runfiles/NVIDIA-Linux-x86_64-{version}.run")
+
+
+def pin_of(version):
+    return {"nvidia_driver_runfile_sha256": Path(path_of(version)).with_suffix(".sha256").read_text()}
+
+
+def installed(node):
+    """Return the version and the licence that all of the node agrees on."""
+    (line,) = node.dkms.splitlines()
+    assert line.endswith("installed")
+    version = re.match(r"nvidia/([\d.]+),", line)[1]
+    assert f"({version})" in node.record
+    found, licence = node.module.splitlines()
+    assert found == version
+    assert f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{version}" in node.files
+    return version, licence
+
+
+def test_the_driver_is_installed_with_open_modules_and_nothing_else_is_left(story):
+    assert installed(story["first"].node) == (FIRST, "Dual MIT/GPL")
+    assert story["first"].node.own == "driver.json\n"
+
+
+def test_the_persistence_daemon_has_a_unit_and_waits_for_the_driver(host, story):
+    assert "/usr/local/lib/systemd/system/nvidia-persistenced.service" in story["back"].node.files
+    enabled = "/etc/systemd/system/multi-user.target.wants/nvidia-persistenced.service"
+    assert enabled in story["back"].node.files
+    assert host.check_output("systemctl --failed --no-legend") == ""
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "named"),
+    [
+        ("busy", "D021", f"{FIRST} (runfile) to {BETTER} (runfile, open modules)"),
+        ("altered", "D031", "0" * 64),
+        ("mistaken", "D032", f"it is driver {FIRST}"),
+        ("packages", "P020", FIRST),
+        ("uncompilable", "D033", "error: #error spoilt"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_the_driver_stays(story, run, code, named):
+    assert story[run].status == 2
+    assert f"GPULAB-{code}" in story[run].output
+    assert named in story[run].output
+    assert story[run].node == story["first"].node
+
+
+def test_a_build_that_fails_names_the_kernel(host, story):
+    assert f"for kernel {host.check_output('ls /lib/modules')}:" in story["uncompilable"].output
+
+
+def test_check_mode_foresees_the_change_and_changes_nothing(story):
+    assert story["foreseen"].status == 0, story["foreseen"].output
+    assert f"-{FIRST} (open modules) +{BETTER} (open modules)" in story["foreseen"].output
+    assert story["foreseen"].node == story["first"].node
+
+
+def test_another_version_takes_its_place_out_of_a_file_of_the_controller(story):
+    assert story["better"].status == 0, story["better"].output
+    assert installed(story["better"].node) == (BETTER, "NVIDIA")
+    assert not [path for path in story["better"].node.files if FIRST in path]
+
+
+def test_a_second_run_changes_nothing(story):
+    assert "changed=0" in story["again"].output
+    assert story["again"].node == story["better"].node
+
+
+def test_an_installer_that_fails_says_that_the_former_driver_is_gone(story):
+    assert story["failing"].status == 2
+    assert "GPULAB-D034" in story["failing"].output
+    assert "Unable to create a symlink that a stand-in should create." in story["failing"].output
+    assert f"The driver {BETTER} is gone" in story["failing"].output
+    assert story["failing"].node.dkms == ""
+
+
+def test_the_next_run_heals_what_that_left(story):
+    assert story["back"].status == 0, story["back"].output
+    assert installed(story["back"].node) == (FIRST, "Dual MIT/GPL")
+
+
+def test_its_own_uninstaller_takes_it_off_and_the_node_is_as_it_was(host, story):
+    assert story["removed"].status == 0, story["removed"].output
+    differing = story["removed"].node.files ^ set(host.file("/var/lib/bare-node").content_string.splitlines())
+    # On Debian 12 it came with dkms; python3-apt, which was there before, recommends it.
+    assert {line for line in differing if not re.search(r"lsb.release", line)} == set()
+    assert story["removed"].node.own == ""
+
+
+def test_a_second_removal_changes_nothing(story):
+    assert "changed=0" in story["removed again"].output
+    assert story["removed again"].node == story["removed"].node

@@ -1,0 +1,82 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.nvidia_runfile: try the build for every kernel, then let NVIDIA's installer change the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
+
+TIMEOUT = 3600
+
+
+class ActionModule(LongStepAction):
+    """Look at the node; where something is to do, fetch, try, install, or remove."""
+
+    def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Bring the driver to the wanted state. Raises Refusal."""
+        self._args = args
+        seen = self._ask_node("look")
+        begun, fetched = seen.pop("begun", None), seen.pop("fetched", False)
+        if seen["changed"] and not self._task.check_mode:
+            state = args.get("state", "present")
+            if state == "absent":
+                self._remove(begun)
+            elif state == "fetched":
+                self._fetch()
+            else:
+                self._install(begun, fetched=fetched)
+        return {key: value for key, value in seen.items() if key != "invocation"}
+
+    def _fetch(self) -> None:
+        """Have the file on the node, by itself or from here. Raises Refusal D030 and what the node says of the file."""
+        url = self._args["url"]
+        if "://" in url:
+            self._ask_node("fetch")
+            return
+        try:
+            source = self._find_needle("files", url)
+        except AnsibleError as error:
+            raise refuse("D030", url=url, detail="there is no such file on the controller") from error
+        directory = self._make_tmp_path()
+        try:
+            path = f"{directory}/driver.run"
+            self._transfer_file(source, path)
+            self._fixup_perms2((directory, path))
+            self._ask_node("fetch", path=path)
+        finally:
+            self._remove_tmp_path(directory)
+
+    def _install(self, begun: dict[str, Any] | None, *, fetched: bool) -> None:
+        """Install the driver, or see an installation through that a former run began. Raises Refusal."""
+        kernels = self._args["kernels"]
+        if not begun:
+            if not fetched:
+                self._fetch()
+            for kernel in kernels:
+                tried = self._run(self._ask_node("try", kernel=kernel)["run"])
+                if tried.rc != 0:
+                    raise Refusal(**self._ask_node("explain_build", kernel=kernel, log=tried.log)["why"])
+            begun = self._ask_node("start", kernel=kernels[0])["run"]
+        if self._run(begun).rc != 0:
+            raise Refusal(**self._ask_node("explain")["why"])
+        self._ask_node("finish")
+
+    def _remove(self, begun: dict[str, Any] | None) -> None:
+        """Take the driver off. Raises Refusal D036."""
+        begun = begun or self._ask_node("start_removal")["run"]
+        if begun:
+            self._run(begun)
+        self._ask_node("finish_removal")
+
+    def _run(self, step: dict[str, Any]) -> Outcome:
+        timeout = int(self._args.get("timeout") or TIMEOUT)
+        directory = step["argv"][0].rpartition("/")[0] or "/"
+        return self.run_step(LongStep(step["step"], step["argv"], timeout, chdir=directory))
+
+    def _ask_node(self, operation: str, **more: str) -> dict[str, Any]:
+        return self.call_module("nvidia_runfile", {**self._args, "operation": operation, **more})

@@ -1,0 +1,226 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's half of a driver from a .run file: look, fetch, prepare, explain. What takes long are long steps."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_runfile
+short_description: Install, change or remove an NVIDIA driver that comes as a .run file
+version_added: 0.3.0
+author: The gpulab founders (@gpulab)
+description:
+  - Fetches the file, compares its SHA-256, and sees that it is the planned driver before it is run.
+  - Builds the kernel modules for every kernel in a directory of its own first, and refuses (GPULAB-D033) where that
+    fails, while the driver that is there is untouched. Then NVIDIA's installer runs, with C(--silent --dkms), as a long
+    step (see M(gpulab.node.long_step)). It has DKMS build for the first of the kernels; M(gpulab.node.dkms) sees to the
+    others.
+  - The installer takes the driver of a former .run file off before it puts the new one there. When it fails after
+    that, the former driver is gone, and the refusal (GPULAB-D034) says so.
+  - Which version is there is read from the installer's own record, F(/var/lib/nvidia/log).
+  - Only options that the installer's own help names are given to it. Nothing is loaded or unloaded.
+options:
+  state:
+    description:
+      - V(fetched) has the file on the node, compared and unpacked, where an installation needs it.
+      - V(present) has the driver installed.
+      - V(absent) has it taken off by its own uninstaller where gpulab installed it; a driver that gpulab did not
+        install stays.
+    type: str
+    choices: [fetched, present, absent]
+    default: present
+  version:
+    description: The driver's version. Required unless it is to go.
+    type: str
+  kernel_modules:
+    description: Which of the kernel modules in the file. Required unless it is to go.
+    type: str
+    choices: [open, proprietary]
+  kernels:
+    description: The kernels, as C(uname -r) names them.
+    type: list
+    elements: str
+    default: []
+  url:
+    description: Address of the file, V(file:///) for one on the node, or its path on the controller.
+    type: str
+  sha256:
+    description: Its SHA-256.
+    type: str
+  timeout:
+    description: Seconds after which one long step is stopped.
+    type: int
+    default: 3600
+  operation:
+    description: What the action plugin asks of the node. Leave it out.
+    type: str
+    choices: [look, fetch, try, explain_build, start, explain, finish, start_removal, finish_removal]
+    default: look
+  path:
+    description: Where the action plugin has put the file. Leave it out.
+    type: path
+  kernel:
+    description: The kernel that it asks this for. Leave it out.
+    type: str
+  log:
+    description: The log of a build that failed. Leave it out.
+    type: str
+attributes:
+  check_mode:
+    description: Nothing is fetched; what would be installed is told from its version.
+    support: full
+  diff_mode:
+    description: The driver before and after, one line each.
+    support: full
+requirements:
+  - gcc, make, dkms and the headers of every kernel
+  - systemd as the first process of the node
+  - root
+"""
+
+EXAMPLES = r"""
+- name: Install the driver from its .run file
+  gpulab.node.nvidia_runfile:
+    version: "595.91.07"
+    kernel_modules: open
+    kernels: [6.1.0-50-amd64]
+    url: https://mirror.example/NVIDIA-Linux-x86_64-595.91.07.run
+    sha256: 9689782d863c05a1bf5d2d371ba527104e7a4eb4310c1637d8653b751aed9c82
+"""
+
+RETURN = r"""
+installed:
+  description: The driver that a .run file had installed before, null where none had.
+  returned: success
+  type: str
+  sample: 580.178.04 (open modules)
+planned:
+  description: The driver that shall be there, null where none shall.
+  returned: success
+  type: str
+diff:
+  description: The same, before and after.
+  returned: on change
+  type: dict
+refusal:
+  description: Code, cause and remedy.
+  returned: on failure
+  type: dict
+"""
+
+import os
+import shutil
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
+from ansible_collections.gpulab.node.plugins.module_utils import apt_repository
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver
+from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.steps import running_boot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TIMEOUT = 60  # seconds without an octet
+
+
+def look(params: dict[str, Any], node: Runfile, wish: Wish | None) -> dict[str, Any]:
+    """Say what is there and what is to do. Raises Refusal S003."""
+    found, planned = node.installed(), wish.driver if wish else None
+    result: dict[str, Any] = {"installed": str(found) if found else None, "planned": str(planned) if planned else None}
+    fulfilled, begun = node.is_fulfilled(), node.begun()
+    if params["state"] == "fetched":
+        return {**result, "changed": not (fulfilled or begun or node.is_fetched())}
+    if fulfilled and not begun:
+        return {**result, "changed": False}
+    sides = {"before": f"{found}\n" if found else "", "after": f"{planned}\n" if planned else ""}
+    titles = {"before_header": "driver from a .run file", "after_header": "driver from a .run file"}
+    return {**result, "changed": True, "begun": begun, "fetched": node.is_fetched(), "diff": {**sides, **titles}}
+
+
+def fetch(module: AnsibleModule, node: Runfile) -> None:
+    """Have the file on the node. Raises Refusal D030, D031, D032 and D035."""
+    url, given = module.params["url"], module.params["path"]
+
+    def download(path: Path) -> None:
+        if given:
+            shutil.move(given, path)
+            return
+        if url.startswith("http") and module.get_bin_path("apt-config"):  # through the proxy of packages
+            answer = module.run_command(apt_repository.proxy_question(url), check_rc=True)[1]
+            os.environ.update(apt_repository.proxy_environment(answer, url))
+        with open_url(url, timeout=TIMEOUT) as answer, path.open("wb") as stream:
+            shutil.copyfileobj(answer, stream)
+
+    node.fetch(download)
+
+
+def operate(module: AnsibleModule) -> dict[str, Any]:
+    """Carry out the wanted operation; raises Refusal."""
+    params = module.params
+    driver = Driver(params["version"], params["kernel_modules"])
+    wish = None if params["state"] == "absent" else Wish(driver, params["url"], params["sha256"])
+    node = Runfile(module.run_command, running_boot(), wish)
+    kernel = params["kernel"]
+    carry_out = {
+        "look": lambda: look(params, node, wish),
+        "fetch": lambda: fetch(module, node),
+        "try": lambda: {"run": node.try_build(kernel)},
+        "explain_build": lambda: {"why": asdict(node.explain_build(kernel, params["log"]))},
+        "start": lambda: {"run": node.start(kernel)},
+        "explain": lambda: {"why": asdict(node.explain())},
+        "finish": node.finish,
+        "start_removal": lambda: {"run": node.start_removal()},
+        "finish_removal": node.finish_removal,
+    }
+    return carry_out[params["operation"]]() or {}
+
+
+def main() -> None:
+    """Parse, operate, report."""
+    wanted = ["version", "kernel_modules", "url", "sha256"]
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["fetched", "present", "absent"], "default": "present"},
+            "version": {"type": "str"},
+            "kernel_modules": {"type": "str", "choices": ["open", "proprietary"]},
+            "kernels": {"type": "list", "elements": "str", "default": []},
+            "url": {"type": "str"},
+            "sha256": {"type": "str"},
+            "timeout": {"type": "int", "default": 3600},
+            "operation": {
+                "type": "str",
+                "choices": [
+                    "look",
+                    "fetch",
+                    "try",
+                    "explain_build",
+                    "start",
+                    "explain",
+                    "finish",
+                    "start_removal",
+                    "finish_removal",
+                ],
+                "default": "look",
+            },
+            "path": {"type": "path"},
+            "kernel": {"type": "str"},
+            "log": {"type": "str"},
+        },
+        required_if=[("state", "fetched", wanted), ("state", "present", wanted)],
+        supports_check_mode=True,
+    )
+    try:
+        result = operate(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**{"changed": False, **result})
+
+
+if __name__ == "__main__":
+    main()
