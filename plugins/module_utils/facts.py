@@ -15,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_containers,
     facts_cuda,
     facts_driver,
+    facts_group,
     facts_host,
     facts_infiniband,
     facts_initramfs,
@@ -60,6 +61,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     services_query = facts_services.ServicesQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
     monitoring_query = facts_monitoring.MonitoringQuery(node, SECONDS)
+    group_query = facts_group.GroupQuery(node, SECONDS)
     mok_query = facts_system.MokQuery(node, system["secure_boot"])
 
     pci, simulated = facts_pci.read(node)
@@ -88,6 +90,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "infiniband": facts_infiniband.read(node),
         "nccl": facts_nccl.read(node),
         "nccl_own": facts_nccl.read_own(node),
+        "group": group_query.facts(),
         "monitoring": monitoring_query.facts(),
         "limits": facts_limits.read(node, limit_texts),
         "services": services_query.facts(),

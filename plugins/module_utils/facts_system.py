@@ -38,6 +38,7 @@ HYPERVISORS = (
     ("Hyper-V", "microsoft"),
     ("Virtual Machine", "microsoft"),
 )
+CLOCK_SERVICES = ("chrony", "chronyd", "ntpsec", "ntp", "ntpd", "openntpd", "systemd-timesyncd")
 _SYNCHRONIZED_WITHIN = 16_000_000  # microseconds of possible error, as in systemd
 DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _UNFINISHED = frozenset({"half-installed", "half-configured", "unpacked"})
@@ -141,6 +142,19 @@ def clock_synchronized(node: Node) -> bool | None:
     return words[3] < _SYNCHRONIZED_WITHIN
 
 
+def clock_services(node: Node) -> list[str]:
+    """Name the units that can keep the clock in time, those of whole NTP servers first."""
+    units = (f"{name}.service" for name in CLOCK_SERVICES)
+    own, *places = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+    # A link is another name of a unit, or masks it.
+    return [
+        unit
+        for unit in units
+        if node.link(f"{own}/{unit}") is None
+        and any(node.exists(f"{at}/{unit}") and node.link(f"{at}/{unit}") is None for at in (own, *places))
+    ]
+
+
 def dkms_key(node: Node) -> str | None:
     """Return the path of the key that DKMS signs with; None where it would make one, which nobody has enrolled."""
     named = [f"{DKMS_CONFIG}.d/{name}" for name in node.names(f"{DKMS_CONFIG}.d") if name.endswith(".conf")]
@@ -189,4 +203,5 @@ def read(node: Node) -> dict[str, Any]:
         "package_state": package_state(node, unfinished),
         "packages_unfinished": unfinished,
         "clock_synchronized": clock_synchronized(node),
+        "clock_services": clock_services(node),
     }

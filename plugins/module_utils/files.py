@@ -22,26 +22,27 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
 
 
-def replace(module: Any, path: Path, text: str, mode: int = 0o644) -> None:
+def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: bool = False) -> None:
     """Put the text at path in one rename, through the module's temporary directory (an AnsibleModule's tmpdir).
 
-    Bytes that were read with surrogateescape are written as they were.
+    Bytes that were read with surrogateescape are written as they were. mounted is for a file that may be a mount of its
+    own, as a container's /etc/hosts: no rename replaces such a one, and it is written in place.
     """
     handle, draft = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
     Path(draft).chmod(mode)
-    module.atomic_move(draft, str(path))
+    module.atomic_move(draft, str(path), unsafe_writes=mounted)
 
 
-def put(module: Any, path: Path, text: str | None, mode: int = 0o644) -> None:
+def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted: bool = False) -> None:
     """Let the file at path hold the text, its directory made where it is missing; None means no file."""
     if text is None:
         if path.exists():
             path.unlink()
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(module, path, text, mode)
+    replace(module, path, text, mode, mounted=mounted)
 
 
 def diff(path: str, before: str | None, after: str | None) -> dict[str, str]:

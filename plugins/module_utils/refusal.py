@@ -231,6 +231,23 @@ CODES = {
         "systemd would read its units anew for the monitoring, and containers can lose their GPUs by that: {who}",
         "Run again when the GPUs are idle, or do it all the same: -e monitoring_restart_force={host}",
     ),
+    # H140 to H149: the network between nodes
+    "H140": (
+        "/etc/hosts gives {name} to {told}, and the inventory to {address}",
+        "Correct the line, or say which one is right: network_address of {name}. Nothing was changed.",
+    ),
+    "H141": (
+        "the other nodes would be told that {host} is at {address}, which it is not: it has {known}",
+        "Name the address at which its peers reach it: network_address of {host}. Nothing was changed.",
+    ),
+    "H142": (
+        "SSH may listen on port {ports} of {host}, which the firewall would close",
+        "Let SSH listen outside of {closed}, or leave network_firewall out. Nothing was changed.",
+    ),
+    "H143": (
+        "network_firewall is nftables, and {firewall} is active on {host}",
+        "Leave it out: {firewall} closes what it does not let in, and is told of the peers. Nothing was changed.",
+    ),
     # H150 to H165: storage; nothing was changed when one of these is raised, but for H162
     "H150": ("the storage tier {tier} {wrong}", "Correct it in storage_tiers. Nothing was changed."),
     "H151": (

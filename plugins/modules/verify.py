@@ -45,6 +45,7 @@ options:
       - links
       - infiniband
       - nccl
+      - group
       - host
       - storage
       - limits

@@ -20,6 +20,7 @@ Change = dict[str, Any]
 READING = "__plan_facts"
 # The package transactions of each role, in the order in which they run.
 TRANSACTIONS = {
+    "network": ("__network_packages",),
     "storage": ("__storage_packages",),
     "nvidia_driver": (
         "__nvidia_driver_release",
@@ -155,6 +156,11 @@ def members(result: dict[str, Any]) -> dict[str, list[str]]:
     return {"admit": result.get("added", [])}
 
 
+def rules(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of peer_firewall: rules."""
+    return {"set": result.get("added", []), "unset": result.get("removed", [])}
+
+
 # By the variable that registers each task, in the order in which they run: its role, and how it is read.
 TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | None]] = {
     READING: ("plan", None),
@@ -162,6 +168,14 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__base_files": ("base", files),
     "__base_dnf": ("base", edited_files),
     "__base_components": ("base", files),
+    "__network_hosts": ("network", files),
+    "__network_foreseen": ("network", None),
+    "__network_stopped": ("network", stopped_unit),
+    "__network_packages": ("network", None),
+    "__network_clock_enabled": ("network", unit),
+    "__network_firewall": ("network", rules),
+    "__network_files": ("network", files),
+    "__network_closed": ("network", unit),
     "__tuning_files": ("tuning", files),
     "__tuning_boot_files": ("tuning", files),
     "__tuning_menu": ("tuning", command),

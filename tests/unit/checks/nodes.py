@@ -213,6 +213,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "boot_id": "5f1c",
                 "package_state": "ok",
                 "clock_synchronized": True,
+                "clock_services": ["chrony.service"],
             },
             "pci": {
                 "gpus": [_pci(spec, address) for address in addresses],
@@ -296,6 +297,15 @@ def healthy(model: str) -> dict[str, Any]:
             "kernel_log": {"readable": True, "events": []},
             "nccl_own": {},
             "storage": [],
+            "group": {
+                "hosts": [
+                    {"address": "10.1.2.3", "own": True, "names": ["node1"], "leads": {"node1": "10.1.2.3"}},
+                    {"address": "10.1.2.4", "own": False, "names": ["node2"], "leads": {"node2": "10.1.2.4"}},
+                ],
+                "ephemeral_ports": [32768, 60999],
+                "ssh_ports": [22],
+                "firewall": None,
+            },
             "monitoring": {
                 "addresses": ["10.1.2.3", "127.0.0.1"],
                 "routed_address": "10.1.2.3",

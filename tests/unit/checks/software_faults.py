@@ -117,6 +117,54 @@ MONITORING = [
     ),
 ]
 
+GROUP = [
+    Fault(
+        "the node's own name leads back to itself",
+        "h100x8",
+        put("group.hosts.0.leads.node1", "127.0.1.1"),
+        "group-names",
+        "configure",
+        "warn",
+        says="node1 leads to 127.0.1.1",
+    ),
+    Fault(
+        "a peer's name leads elsewhere",
+        "t4",
+        put("group.hosts.1.leads.node2", "203.0.113.9"),
+        "group-names",
+        "configure",
+        "warn",
+        says="203.0.113.9",
+    ),
+    Fault(
+        "a peer's name leads nowhere",
+        "t4",
+        put("group.hosts.1.leads.node2", None),
+        "group-names",
+        "configure",
+        "warn",
+        says="nothing",
+    ),
+    Fault(
+        "the node's address changed",
+        "a100-pcie-x2",
+        put("monitoring.addresses", ["10.1.2.99", "127.0.0.1"]),
+        "group-names",
+        "configure",
+        "warn",
+        says="10.1.2.3",
+    ),
+    Fault(
+        "the name service hangs",
+        "t4",
+        put("group.hosts.1.leads", {}),
+        "group-names",
+        "check_network",
+        "warn",
+        says="10.1.2.4",
+    ),
+]
+
 NCCL = [
     Fault(
         "NCCL is told an interface that is not there",
@@ -243,4 +291,4 @@ WAYS = [
     ),
 ]
 
-SOFTWARE_FAULTS = LIBRARIES + CONTAINERS + MONITORING + NCCL + LIMITS + WAYS
+SOFTWARE_FAULTS = LIBRARIES + CONTAINERS + MONITORING + GROUP + NCCL + LIMITS + WAYS

@@ -32,6 +32,7 @@ NODE = {
         "package_state": "ok",
         "packages_unfinished": [],
         "clock_synchronized": True,
+        "clock_services": ["chrony.service"],
     },
     "pci": {
         "gpus": [

@@ -191,6 +191,21 @@ def test_files_that_go_are_told_from_those_that_are_written():
     [
         pytest.param(
             {
+                "__network_hosts": hosts.written("/etc/hosts"),
+                "__network_packages": hosts.foreseen(install={"chrony": "4.6"}),
+                "__network_firewall": {"changed": True, "added": ["allow a"], "removed": ["allow b"]},
+            },
+            {
+                ("network", "write"): ["/etc/hosts"],
+                ("network", "install"): ["chrony 4.6"],
+                ("network", "set"): ["allow a"],
+                ("network", "unset"): ["allow b"],
+            },
+            [],
+            id="network",
+        ),
+        pytest.param(
+            {
                 "__monitoring_files": hosts.written("/etc/systemd/system/gpulab-metrics.timer"),
                 "__monitoring_packages": hosts.foreseen(install={"prometheus-node-exporter": "1.9"}),
                 "__monitoring_told": hosts.written("targets/node.yml"),

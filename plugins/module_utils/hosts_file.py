@@ -1,0 +1,131 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The nodes of a group in /etc/hosts: one block of gpulab's, and what it takes out of the way. No I/O happens here.
+
+Debian's installer gives a node's own name to 127.0.1.1. Of two addresses, glibc puts that one first wherever the lines
+stand, and a job's processes would tell their peers to meet there. Such a line is set aside, as a comment, and comes
+back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+PATH = "/etc/hosts"
+OWNER = "network"  # the role that keeps the block
+SET_ASIDE = "# Set aside by gpulab (role network): "
+_LOCAL = ("localhost", "ip6-localhost", "ip6-loopback")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: an address, and the names that lead to it."""
+
+    address: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return it as the file has it."""
+        return " ".join([self.address, *self.names])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The file's text, and the nodes that are left out because nobody knows their address."""
+
+    text: str | None
+    unknown: tuple[str, ...] = ()
+
+
+def parse(line: str) -> Line | None:
+    """Return what a line says; None where it says nothing."""
+    address, *names = line.partition("#")[0].split() or [""]
+    return Line(address, tuple(names)) if names else None
+
+
+def block(text: str) -> list[Line]:
+    """Return the lines of gpulab's block."""
+    return [found for line in owned_block.inside(text, OWNER).splitlines() if (found := parse(line))]
+
+
+def is_address(text: str | None) -> bool:
+    """Tell whether this is an address, not a name."""
+    try:
+        ipaddress.ip_address(text or "")
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether an address leads back to the node itself."""
+    return is_address(address) and ipaddress.ip_address(address).is_loopback
+
+
+def without(text: str) -> str:
+    """Return the file's text as it was before gpulab."""
+    return re.sub(f"^{re.escape(SET_ASIDE)}", "", owned_block.outside(text, OWNER), flags=re.MULTILINE)
+
+
+def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
+    """Return what the file becomes.
+
+    nodes are {"name", "address", "hostname"}; a null address or hostname is one that this run does not know, for
+    which the line that is there stays. own is the name of the node whose file this is. No nodes means no block. Raises
+    Refusal H140 where another line gives a node's name to another address.
+    """
+    before = text or ""
+    former, others = block(before), without(before)
+    lines: list[Line] = []
+    aside: list[str] = []
+    unknown = []
+    for node in nodes:
+        line = _line(node, former)
+        if line is None:
+            unknown.append(node["name"])
+            continue
+        if node["name"] == own:
+            aside = [each for each in others.splitlines() if _is_own_loopback(each, line)]
+            found = [parsed for each in aside if (parsed := parse(each))]
+            moved = [name for one in found for name in one.names if name not in _LOCAL]
+            lines += [Line(one.address, kept) for one in found if (kept := tuple(n for n in one.names if n in _LOCAL))]
+            line = Line(line.address, tuple(dict.fromkeys([*moved, *line.names])))
+        lines.append(line)
+    kept_lines = [each for each in others.splitlines() if each not in aside]
+    _refuse_others(kept_lines, lines)
+    rest = "".join(
+        SET_ASIDE + each if each.rstrip("\r\n") in aside else each for each in others.splitlines(keepends=True)
+    )
+    content = "\n".join(map(str, lines))
+    return Wanted(owned_block.merged(rest if text is not None else None, content, OWNER), tuple(unknown))
+
+
+def _line(node: dict[str, Any], former: list[Line]) -> Line | None:
+    """Return a node's line; None where nobody knows its address."""
+    told = [name for name in (node["name"], node["hostname"]) if name and name not in _LOCAL and not is_address(name)]
+    there = next((line for line in former if set(told) & set(line.names)), None)
+    address = node["address"] or (there.address if there else None)
+    more = there.names if there and node["hostname"] is None else ()
+    names = tuple(dict.fromkeys([*told, *more]))
+    return Line(address, names) if address and names else None
+
+
+def _is_own_loopback(text: str, own: Line) -> bool:
+    line = parse(text)
+    return bool(line and is_loopback(line.address) and set(line.names) & set(own.names))
+
+
+def _refuse_others(theirs: list[str], ours: list[Line]) -> None:
+    """Refuse a name that leads elsewhere, in the same family of addresses: the first line would win."""
+    for told in filter(None, map(parse, theirs)):
+        for line in ours:
+            names = sorted(set(told.names) & set(line.names) - set(_LOCAL))
+            if names and told.address != line.address and (":" in told.address) == (":" in line.address):
+                raise refuse("H140", name=names[0], told=told.address, address=line.address)

@@ -1,0 +1,122 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep the nodes of a group in /etc/hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: group_hosts
+short_description: Let the names of a group's nodes lead to their addresses
+version_added: 0.2.0
+description:
+  - Keeps one block in C(/etc/hosts), with a line for each node of a group. Every other line stays, but for those that
+    give the node's own name to a loopback address (C(127.0.1.1) on Debian), which a job's processes would tell their
+    peers. These become comments, and come back with O(nodes) empty.
+  - A node whose address is not known in this run keeps the line that it has. One that has none is left out, with a
+    warning.
+  - A name that another line gives to another address is refused (GPULAB-H140), and so is an address of the node itself
+    that it does not have (GPULAB-H141).
+author:
+  - The gpulab founders (@gpulab)
+attributes:
+  check_mode:
+    description: Reports what would change and changes nothing.
+    support: full
+  diff_mode:
+    description: Shows the file before and after.
+    support: full
+options:
+  nodes:
+    description: The nodes of the group. None means that nothing of gpulab's shall be in the file.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the node.
+        type: str
+        required: true
+      address:
+        description: Its address; unset where it is not known.
+        type: str
+      hostname:
+        description: What it calls itself; unset where that is not known.
+        type: str
+  own:
+    description: Name of the node whose file this is.
+    type: str
+    required: true
+  own_addresses:
+    description: The addresses that it has.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Let two nodes know each other
+  gpulab.node.group_hosts:
+    nodes:
+      - {name: node1, address: 192.0.2.1, hostname: node1}
+      - {name: node2, address: 192.0.2.2, hostname: node2}
+    own: "{{ inventory_hostname }}"
+"""
+
+RETURN = r"""
+unknown:
+  description: The nodes that were left out because nobody knows their address.
+  returned: success
+  type: list
+  elements: str
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import files, hosts_file
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
+NODE = {"name": {"type": "str", "required": True}, "address": {"type": "str"}, "hostname": {"type": "str"}}
+
+
+def main() -> None:
+    """Read, merge, write."""
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "list", "elements": "dict", "options": NODE, "required": True},
+            "own": {"type": "str", "required": True},
+            "own_addresses": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    nodes, own, there = module.params["nodes"], module.params["own"], module.params["own_addresses"]
+    path = Path(hosts_file.PATH)
+    before = files.read(path) if path.is_file() else None
+    try:
+        for node in nodes:
+            if node["name"] == own and node["address"] and there and node["address"] not in there:
+                raise refuse("H141", host=own, address=node["address"], known=", ".join(there))
+        wanted = hosts_file.merged(before, nodes, own)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    if wanted.unknown:
+        module.warn(f"{hosts_file.PATH} leaves out, as their addresses are not known: {', '.join(wanted.unknown)}")
+    if before != wanted.text and not module.check_mode:
+        mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
+        files.put(module, path, wanted.text, mode, mounted=True)
+    module.exit_json(
+        changed=before != wanted.text,
+        unknown=list(wanted.unknown),
+        diff=[files.diff(str(path), before, wanted.text)],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What a node knows of its peers is read off gpulab's lines, and by looking the names up."""
+
+import time
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import facts_system
+from ansible_collections.gpulab.node.plugins.module_utils.facts_group import GroupQuery
+from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import merged
+
+NODES = [
+    {"name": "node1", "address": "10.0.0.1", "hostname": "node1"},
+    {"name": "node2", "address": "10.0.0.2", "hostname": "gpu-two"},
+]
+
+
+@pytest.fixture
+def machine(tree):
+    tree.file("/proc/sys/kernel/hostname", "node1\n")
+    tree.file("/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n")
+    return tree.file("/etc/hosts", merged("127.0.0.1 localhost\n10.0.0.9 other\n", NODES, "node1").text)
+
+
+def test_where_the_names_lead(machine):
+    leads = {"node1": "127.0.1.1", "node2": "10.0.0.2", "gpu-two": None}
+    assert GroupQuery(machine.node(), 5, leads.get).facts() == {
+        "hosts": [
+            {"address": "10.0.0.1", "own": True, "names": ["node1"], "leads": {"node1": "127.0.1.1"}},
+            {
+                "address": "10.0.0.2",
+                "own": False,
+                "names": ["node2", "gpu-two"],
+                "leads": {"node2": "10.0.0.2", "gpu-two": None},
+            },
+        ],
+        "ephemeral_ports": [32768, 60999],
+        "ssh_ports": [],
+        "firewall": None,
+    }
+
+
+def test_a_name_service_that_hangs_is_not_waited_for(machine):
+    start = time.monotonic()
+    found = GroupQuery(machine.node(), 0.2, lambda _name: time.sleep(60)).facts()
+    assert time.monotonic() - start < 10
+    assert [host["leads"] for host in found["hosts"]] == [{}, {}]
+
+
+def test_without_lines_nobody_is_asked(tree):
+    asked = []
+    assert GroupQuery(tree.node(), 5, asked.append).facts()["hosts"] == []
+    assert asked == []
+
+
+SOCKETS = """\
+LISTEN 0      128          0.0.0.0:22         0.0.0.0:*    users:(("sshd",pid=1,fd=3))
+LISTEN 0      4096               *:50022            *:*    users:(("systemd",pid=1,fd=44))
+LISTEN 0      128             [::]:22            [::]:*    users:(("sshd",pid=1,fd=4))
+LISTEN 0      5            0.0.0.0:40000      0.0.0.0:*    users:(("python3",pid=9,fd=3))
+"""
+
+
+def test_where_ssh_may_listen(tree):
+    tree.prints("ss ", SOCKETS)
+    assert GroupQuery(tree.node(), 5).facts()["ssh_ports"] == [22, 50022]
+
+
+@pytest.mark.parametrize(
+    ("settings", "firewalld", "expected"),
+    [("ENABLED=no", "inactive", None), ("ENABLED=yes", "inactive", "ufw"), ("ENABLED=no", "active", "firewalld")],
+)
+def test_the_firewall_that_is_switched_on(tree, settings, firewalld, expected):
+    tree.file("/etc/ufw/ufw.conf", f"# ENABLED=yes\n{settings}\nLOGLEVEL=low\n").file("/usr/sbin/ufw")
+    tree.prints("systemctl is-active firewalld", f"{firewalld}\n")
+    assert GroupQuery(tree.node(), 5).facts()["firewall"] == expected
+
+
+def test_clock_services(tree):
+    tree.file("/usr/lib/systemd/system/systemd-timesyncd.service", "[Unit]\n")
+    assert facts_system.clock_services(tree.node()) == ["systemd-timesyncd.service"]
+    tree.file("/usr/lib/systemd/system/chrony.service", "[Unit]\n")
+    tree.link("/etc/systemd/system/chronyd.service", "/usr/lib/systemd/system/chrony.service")
+    assert facts_system.clock_services(tree.node()) == ["chrony.service", "systemd-timesyncd.service"]
+    tree.link("/etc/systemd/system/chrony.service", "/dev/null")
+    assert facts_system.clock_services(tree.node()) == ["systemd-timesyncd.service"]

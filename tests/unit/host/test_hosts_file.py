@@ -1,0 +1,118 @@
+"""The nodes of a group in /etc/hosts: what was there comes back, and no name leads elsewhere."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.filter.group_nodes import group_nodes
+from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import merged, without
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+
+INSTALLED = """127.0.0.1\tlocalhost
+127.0.1.1\tnode1.lab\tnode1  # by the installer
+
+::1     localhost ip6-localhost ip6-loopback
+192.0.2.80 printer
+"""
+ONE = {"name": "node1", "address": "10.0.0.1", "hostname": "node1"}
+TWO = {"name": "node2", "address": "10.0.0.2", "hostname": "gpu-two"}
+NODES = [ONE, TWO]
+
+
+def says(text):
+    """Return what the file says, line by line."""
+    lines = (line.partition("#")[0].split() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def test_the_own_name_leads_away_from_the_loopback():
+    assert says(merged(INSTALLED, NODES, "node1").text) == [
+        ["127.0.0.1", "localhost"],
+        ["::1", "localhost", "ip6-localhost", "ip6-loopback"],
+        ["192.0.2.80", "printer"],
+        ["10.0.0.1", "node1.lab", "node1"],
+        ["10.0.0.2", "node2", "gpu-two"],
+    ]
+
+
+@pytest.mark.parametrize("text", [INSTALLED, INSTALLED.rstrip(), INSTALLED.replace("\n", "\r\n"), "", None])
+def test_it_is_done_once_and_undone_wholly(text):
+    once = merged(text, NODES, "node1").text
+    assert merged(once, NODES, "node1").text == once
+    undone = merged(once, [], "node1").text
+    assert (undone or "").split() == (text or "").split()
+    if text == INSTALLED:
+        assert undone == text
+    assert merged(undone, [], "node1").text == undone
+
+
+def test_localhost_stays_where_the_own_name_shared_its_line():
+    found = says(merged("127.0.0.1 localhost node1 alias\n", NODES, "node1").text)
+    assert found[:2] == [["127.0.0.1", "localhost"], ["10.0.0.1", "node1", "alias"]]
+
+
+def test_only_the_own_name_is_taken_from_the_loopback():
+    with pytest.raises(Refusal, match="GPULAB-H140"):
+        merged("127.0.0.1 localhost node2\n", NODES, "node1")
+
+
+def test_a_node_of_which_nobody_knows_the_address_keeps_its_line():
+    before = merged(INSTALLED, NODES, "node1").text
+    dim = {"name": "node2", "address": None, "hostname": None}
+    assert merged(before, [ONE, dim], "node1").text == before
+    # and what its facts told stays while they are not read
+    assert merged(before, [ONE, {**TWO, "hostname": None}], "node1").text == before
+    found = merged(INSTALLED, [ONE, dim], "node1")
+    assert found.unknown == ("node2",)
+    assert "node2" not in found.text
+
+
+def test_a_node_that_left_the_group_goes():
+    before = merged(INSTALLED, NODES, "node1").text
+    assert "node2" not in merged(before, [ONE], "node1").text
+
+
+def test_a_line_of_somebody_elses_is_not_contradicted():
+    with pytest.raises(Refusal, match=r"GPULAB-H140 /etc/hosts gives gpu-two to 10\.0\.0\.9"):
+        merged(INSTALLED + "10.0.0.9 gpu-two\n", NODES, "node1")
+    agreeing = INSTALLED + "10.0.0.2 gpu-two\nfd00::2 gpu-two\n"
+    assert merged(agreeing, NODES, "node1").text.startswith(agreeing[:20])
+
+
+def test_localhost_and_addresses_are_no_names():
+    nodes = [
+        {"name": "localhost", "address": "10.0.0.1", "hostname": "node1"},
+        {"name": "10.0.0.2", "address": "10.0.0.2", "hostname": None},
+    ]
+    found = merged("127.0.0.1 localhost\n", nodes, "localhost")
+    assert says(found.text) == [["127.0.0.1", "localhost"], ["10.0.0.1", "node1"]]
+    assert found.unknown == ("10.0.0.2",)
+
+
+def test_what_was_set_aside_is_told_from_other_comments():
+    assert without("# 127.0.1.1 node1\n") == "# 127.0.1.1 node1\n"
+
+
+FACTS = {"gpulab": {"system": {"hostname": "host"}, "monitoring": {"routed_address": "10.0.0.7"}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "address", "hostname"),
+    [
+        ("node1", {"ansible_host": "10.0.0.1"}, "10.0.0.1", None),
+        ("node1", {"ansible_host": "10.0.0.1", "ansible_facts": FACTS}, "10.0.0.1", "host"),
+        ("node1", {"ansible_host": "10.0.0.1", "nccl_address": "10.9.0.1"}, "10.9.0.1", None),
+        ("node1", {"network_address": "10.8.0.1", "nccl_address": "10.9.0.1"}, "10.8.0.1", None),
+        ("node1", {"ansible_host": "node1.lab", "ansible_facts": FACTS}, "10.0.0.7", "host"),
+        ("localhost", {"ansible_host": "127.0.0.1", "ansible_facts": FACTS}, "10.0.0.7", "host"),
+        ("192.0.2.7", {}, "192.0.2.7", None),
+        ("node1", {}, None, None),
+        ("node1", {"ansible_facts": {}}, None, None),
+    ],
+)
+def test_the_inventory_comes_before_the_facts(name, variables, address, hostname):
+    known = [{"address": "10.0.0.3", "names": ["other"]}]
+    assert group_nodes([name], {name: variables}, known) == [{"name": name, "address": address, "hostname": hostname}]
+
+
+def test_what_a_node_knows_already_comes_last():
+    known = [{"address": "10.0.0.3", "names": ["node1", "host"]}]
+    assert group_nodes(["node1"], {"node1": {}}, known)[0]["address"] == "10.0.0.3"
+    assert group_nodes(["node1"], {"node1": {"ansible_host": "10.0.0.1"}}, known)[0]["address"] == "10.0.0.1"
