@@ -110,9 +110,9 @@ def test_the_rules_outlive_their_firewall(nodes, connections):
     again = {
         "node1": "ufw reload",
         "node2": "firewall-cmd --complete-reload",
-        "node3": "nft flush ruleset; systemctl restart gpulab-network",
+        "node3": "nft flush ruleset; systemctl restart gpulab-peers",
     }
     for name, command in again.items():
         nodes[name][0].check_output(command)
     assert tried(nodes) == connections
-    assert nodes["node3"][0].service("gpulab-network").is_enabled
+    assert nodes["node3"][0].service("gpulab-peers").is_enabled
