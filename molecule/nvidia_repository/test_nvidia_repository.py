@@ -106,9 +106,7 @@ def updates(host, tmp_path_factory):
 
     Let unattended upgrades take from there and from NVIDIA, which they would not do of their own accord.
     """
-    host.check_output(
-        "apt-get install --yes --no-install-recommends needrestart unattended-upgrades python3-apt",
-    )
+    host.check_output("apt-get --quiet=2 --yes install --no-install-recommends needrestart unattended-upgrades")
     packages = ["libcuda1=999.1-1", "nvidia-persistenced=999.1-1", "neighbour=1.0-1", "neighbour=2.0-1"]
     made = tmp_path_factory.mktemp("updates")
     subprocess.run([sys.executable, STUBS / "updates.py", made, *packages], check=True)
@@ -121,6 +119,7 @@ def updates(host, tmp_path_factory):
     host.check_output("apt-get --quiet=2 update")
     host.check_output("apt-get --quiet=2 --yes install neighbour=1.0-1")
     yield
+    host.check_output("apt-get --quiet=2 --yes purge --auto-remove needrestart unattended-upgrades neighbour")
     host.check_output("rm %s %s", source, settings)
     host.check_output("apt-get --quiet=2 update")
 
