@@ -5,6 +5,8 @@ A stand-in for micromamba (tests/stubs/micromamba.py) solves and installs for re
 
 import functools
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -270,11 +272,11 @@ def test_a_framework_that_cannot_be_imported_is_refused(lab):
 def test_a_build_that_was_cut_off_is_done_over(lab):
     lab.make("python", "six=1.16")
     argv = lab.condas.make(lab.wish("python", "six=1.17", pip=("alpha",)))
-    step = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    step = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     half = lab.root / "envs/.builds/lab/2/conda-meta"
     while not half.exists():
         time.sleep(0.001)
-    step.kill()
+    os.killpg(step.pid, signal.SIGKILL)  # with what it started, which would go on writing
     step.wait()
     assert lab.python(SIX) == "1.16.0"
     assert lab.make("python", "six=1.17", pip=("alpha",))["alpha"] == "2.0 (pip)"
