@@ -9,7 +9,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import runfile
+from ansible_collections.gpulab.node.plugins.module_utils import facts_libraries, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import ROOT, FormerPackages
 
 if TYPE_CHECKING:
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libnvcuvid1*", "firmware-nvidia-gsp*")
 DPKG_FORMAT = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Maintainer}\\n"
 RPM_FORMAT = "ii \\t%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{VENDOR}\\n"
-LIBRARY = "libnvidia-ml.so.1"
 FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces
 VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
-_LIBRARY_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 _NOT_DRIVER = re.compile(r"(?:lib)?nvidia-container|nvidia-(?:cuda-(?!mps)|cudnn|docker|visual-profiler|profiler)")
 
 
@@ -49,18 +47,6 @@ def packages(listing: str) -> tuple[list[dict[str, str]], list[str]]:
     return found, held
 
 
-def library_path(ldconfig: str) -> str | None:
-    """Find the 64-bit libnvidia-ml in what ``ldconfig -p`` prints."""
-    match = re.search(rf"^\s*{re.escape(LIBRARY)} \(libc6,[^)]*64[^)]*\) => (\S+)$", ldconfig, re.MULTILINE)
-    return match.group(1) if match else None
-
-
-def library_version(path: str) -> str | None:
-    """Read the driver's version off the library's real file name."""
-    match = _LIBRARY_VERSION.search(path)
-    return match.group(1) if match else None
-
-
 class DriverQuery:
     """The facts ``driver``; the package manager runs beside the caller's other work."""
 
@@ -81,14 +67,14 @@ class DriverQuery:
     def facts(self, module_on_disk: str | None) -> dict[str, Any]:
         """Return the facts; ``module_on_disk`` is that of the kernel that boots next."""
         found, held = packages(self._listing.output() or "")
-        library = library_path(self.linked)
+        library = facts_libraries.nvml(self.linked)
         locks = [line for place in VERSIONLOCK for line in self._node.text(place).splitlines()]
         return {
             "packages": found,
             "holds": held + [line for line in locks if "nvidia" in line and not line.startswith("#")],
             "runfile": self._runfile(),
             "runfile_own": self._node.exists(str(runfile.ROOT / runfile.RECORD)),
-            "library": library_version(self._node.resolve(library)) if library else None,
+            "library": facts_libraries.driver_version(self._node.resolve(library)) if library else None,
             "library_path": library,
             "module_on_disk": module_on_disk,
             "former": FormerPackages(FORMER, self._node.path(str(ROOT))).read().versions,

@@ -55,7 +55,7 @@ class EnginesQuery:
 
 
 def unescaped(field: str) -> str:
-    """Return a field of /proc/self/mountinfo as it was meant: white space stands there in octal, after a backslash."""
+    """Return a field of mountinfo or fstab as it was meant: white space stands there in octal, after a backslash."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import posixpath
-import re
 import tempfile
 import time
 from pathlib import Path
@@ -34,7 +32,6 @@ SECONDS = 10.0  # what the driver has to answer in
 COMMAND = "gpulab-metrics"  # of the process that opens the GPUs; facts_users knows it as nobody's work
 READABLE = 0o644
 _NO_MOUNT = {"swap", "none"}
-_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 
 
 def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvml.LIBRARY) -> str:
@@ -45,13 +42,14 @@ def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvm
     ldconfig = node.start(["ldconfig", "-p"])
     pci, simulated = facts_pci.read(node)
     outcome = child.wait()
+    library_path = facts_libraries.nvml(ldconfig.output() or "")
     facts = {
         "pci": pci,
         "simulated": simulated,
         "nvml": nvml_facts.assemble(child.messages, outcome, child.reason),
         "driver": {
             "loaded": facts_modprobe.loaded(node)["nvidia"]["version"],
-            "library": library_version(node, ldconfig.output() or ""),
+            "library": facts_libraries.driver_version(node.resolve(library_path)) if library_path else None,
         },
         "kernel_log": log.facts(),
         "mounts": mounts(node.text("/etc/fstab"), node.text("/proc/1/mountinfo")),
@@ -71,15 +69,6 @@ def _read(emit: Emit, lock: Path, library: str) -> None:
     nvml_facts.read_node(emit, library)
 
 
-def library_version(node: Node, linked: str) -> str | None:
-    """Return the version of the NVML that programs are given; linked is what ``ldconfig -p`` printed."""
-    for path in facts_libraries.paths(linked, "libnvidia-ml"):
-        match = _VERSION.search(posixpath.basename(node.resolve(path)))
-        if match:
-            return match.group(1)
-    return None
-
-
 def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
     """Say of each file system that is mounted at boot whether it is mounted now; none is asked, for it may hang."""
     mounted = {mount["mount"] for mount in facts_host.mounts(mountinfo)}
@@ -89,7 +78,7 @@ def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
         if len(fields) > 3 and not line.lstrip().startswith("#"):  # noqa: PLR2004 - device, place, type, options
             place, kind, options = fields[1], fields[2], fields[3].split(",")
             if kind not in _NO_MOUNT and place not in _NO_MOUNT and "noauto" not in options:
-                place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), place)
+                place = facts_host.unescaped(place)
                 found[place] = place in mounted
     return found
 

@@ -105,12 +105,3 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         gpu_collector.write(target, "two\n")
     assert target.read_text() == "one\n"
     assert list(tmp_path.iterdir()) == [target]
-
-
-def test_the_librarys_version_is_its_files(tmp_path):
-    directory = tmp_path / "usr/lib"
-    directory.mkdir(parents=True)
-    (directory / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.178.04")
-    linked = "\tlibnvidia-ml.so.1 (libc6,x86-64) => /usr/lib/libnvidia-ml.so.1\n"
-    assert gpu_collector.library_version(Node(tmp_path), linked) == "580.178.04"
-    assert gpu_collector.library_version(Node(tmp_path), "") is None
