@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from dataclasses import replace
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 LISTS = Path("/var/lib/apt/lists/partial")  # there since the first update, gone with the lists
 UPDATED = Path(apt.UPDATED)
 STATES = Path(apt.EXTENDED_STATES)
-BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's transactions brought
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
@@ -119,7 +117,8 @@ class Apt(PackageHost):
             self._call(["apt-mark", "hold", *todo.hold])
         if todo.unhold:
             self._call(["apt-mark", "unhold", *todo.unhold])
-        self._remember_brought()
+        packages = self.packages()
+        self._remember_brought(self._read_transaction()["new"], lambda name: apt.is_on_disk(packages, name))
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
@@ -184,16 +183,6 @@ class Apt(PackageHost):
             if rc != 0:  # a package that is in no list yet: what is there already decides
                 _rc, out, _errors = self._call(apt.autoremove_command(replace(todo, present=()), file.name))
         return apt.parse_needless(out)
-
-    def _brought(self) -> set[str]:
-        return set(json.loads(BROUGHT.read_text())) if BROUGHT.exists() else set()
-
-    def _remember_brought(self) -> None:
-        """Note what the transaction brought; forget what is gone."""
-        packages, before = self.packages(), self._brought()
-        after = {name for name in before.union(self._read_transaction()["new"]) if apt.is_on_disk(packages, name)}
-        if after != before:
-            BROUGHT.write_text(json.dumps(sorted(after), indent=1) + "\n")
 
     def _foresee(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
         with tempfile.NamedTemporaryFile("w") as file:

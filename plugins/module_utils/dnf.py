@@ -78,6 +78,7 @@ def open_wishes(wishes: Wishes, packages: list[Package], locks: list[str]) -> Wi
         absent=tuple(name for name in wishes.absent if name in names),
         hold=tuple(sorted({package.name for package in held if package.lock not in locks})),
         unhold=tuple(sorted(free)),
+        retire=tuple(name for name in wishes.retire if name in names),
     )
 
 
@@ -113,11 +114,17 @@ def question(todo: Wishes, *, recommends: bool, changes_held: bool) -> dict[str,
     """Return what dnf_solver is asked."""
     return {
         "install": [specification(wish) for wish in todo.present],
-        "remove": list(todo.absent),
+        "remove": [*todo.absent, *todo.retire],
         "weak": recommends,
         "erase": bool(todo.absent),
         "disable": ["versionlock"] if changes_held else [],
     }
+
+
+def question_of_needless(todo: Wishes, *, recommends: bool, given_up: list[str]) -> dict[str, Any]:
+    """Return what dnf_solver is asked about what goes with the packages that are given up."""
+    install = [specification(wish) for wish in todo.present]
+    return {"install": install, "give_up": given_up, "weak": recommends, "disable": ["versionlock"]}
 
 
 def parse_answer(answer: dict[str, Any]) -> Answer:
@@ -151,7 +158,8 @@ def install_command(todo: Wishes, *, recommends: bool, changes_held: bool) -> li
     ]
     erasing = ["--allowerasing"] if todo.absent else []
     install = ["dnf", *options, "install", *erasing, *map(specification, todo.present)] if todo.present else []
-    remove = ["dnf", *options, "remove", *todo.absent] if todo.absent else []
+    going = [*todo.absent, *todo.retire]
+    remove = ["dnf", *options, "remove", *going] if going else []
     if install and remove:
         return ["sh", "-c", f"{shlex.join(install)} && {shlex.join(remove)}"]
     return install or remove

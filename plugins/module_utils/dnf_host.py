@@ -35,8 +35,9 @@ class Dnf(PackageHost):
         return dnf.parse_packages(self._call(list(dnf.QUERY))[1])
 
     def todo(self) -> Wishes:
-        """Return the wishes that do not hold yet."""
-        return dnf.open_wishes(self._wishes, self.packages(), dnf.locks(_read_locks()))
+        """Return the wishes that do not hold yet; to be given up is then all that goes with the retired packages."""
+        todo = dnf.open_wishes(self._wishes, self.packages(), dnf.locks(_read_locks()))
+        return replace(todo, retire=self._retirable(todo))
 
     def lock_holder(self) -> str | None:
         """Return who uses the package system, in one line; None when it is free."""
@@ -88,7 +89,7 @@ class Dnf(PackageHost):
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
         foreign = dnf.foreign_holds(answer.plan, self._wishes, dnf.locks(_read_locks()))
-        self._check_asked(answer.plan, self._wishes.absent, foreign)
+        self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire), foreign)
         self._check_space(sum(answer.download.values()), CACHE, answer.growth)
         argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held())
         return self._record_transaction({"argv": argv, "diff": self.diff(answer.plan, todo), "new": answer.new})
@@ -100,6 +101,9 @@ class Dnf(PackageHost):
         if todo.hold or todo.unhold:
             LOCK_LIST.parent.mkdir(parents=True, exist_ok=True)
             LOCK_LIST.write_text(dnf.lock_list(_read_locks(), self._wishes, self.packages()))
+        packages, new = self.packages(), self._read_transaction()["new"]
+        names = {package.name for package in packages}
+        self._remember_brought([package.name for package in packages if package.nvra in new], names.__contains__)
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
@@ -119,14 +123,27 @@ class Dnf(PackageHost):
     def _changes_held(self) -> bool:
         return bool(self._wishes.hold or self._wishes.unhold)
 
+    def _retirable(self, todo: Wishes) -> tuple[str, ...]:
+        """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs."""
+        brought = self._brought()
+        retired = sorted(brought & set(todo.retire))
+        if not retired:
+            return ()
+        question = dnf.question_of_needless(todo, recommends=self._recommends, given_up=retired)
+        return tuple(name for name in self._ask(question) if name in brought)
+
     def _solve(self, todo: Wishes) -> dnf.Answer:
-        """Ask dnf's solver, under the Python that dnf runs under. Raises Refusal H059 when it does not answer."""
+        """Return what dnf's solver says of the wishes. Raises Refusal H059."""
         question = dnf.question(todo, recommends=self._recommends, changes_held=self._changes_held())
+        return dnf.parse_answer(self._ask(question))
+
+    def _ask(self, question: dict[str, Any]) -> Any:
+        """Ask dnf's solver, under the Python that dnf runs under. Raises Refusal H059 when it does not answer."""
         python = PROGRAM.read_text(errors="replace").partition("\n")[0].lstrip("#!").split()[0]
         rc, out, errors = self._call([python, "-I", "-c", inspect.getsource(dnf_solver), json.dumps(question)])
         if rc != 0:
             raise refuse("H059", line=(errors.strip().splitlines() or [f"{python} ended with {rc}"])[-1], log=PROGRAM)
-        return dnf.parse_answer(json.loads(out.splitlines()[-1]))
+        return json.loads(out.splitlines()[-1])
 
 
 def _unmatched(answer: dnf.Answer) -> list[str]:

@@ -6,8 +6,9 @@
 The text of this file is run by the Python that dnf itself runs under, the only one that has its bindings:
 
     python3 -c TEXT '{"install": [...], "remove": [...], "weak": false, "erase": false, "disable": []}'
+    python3 -c TEXT '{"install": [...], "give_up": [...], "weak": false, "disable": []}'
 
-It prints JSON: see solve().
+It prints JSON: see solve(), and for the second needless().
 """
 
 from __future__ import annotations
@@ -28,6 +29,43 @@ def solve(question: dict) -> dict:
     """
     import dnf  # noqa: PLC0415 - only here is it sure to be there
 
+    base = opened(question)
+    unknown = mark(base, question["install"])
+    if unknown:
+        return {"unknown": unknown, "problem": "", "rows": [], "download": {}, "growth": 0}
+    for name in question["remove"]:
+        base.remove(name)
+    try:
+        base.resolve(allow_erasing=question["erase"])
+    except dnf.exceptions.DepsolveError as error:
+        return {"unknown": [], "problem": str(error), "rows": [], "download": {}, "growth": 0}
+    return {"unknown": [], "problem": "", **outcome(base.transaction)}
+
+
+def needless(question: dict) -> list:
+    """Return the names of what nothing needs once the installs are done and what is given up is nobody's wish any more.
+
+    What nothing needed before is not among them.
+    """
+    base = opened(question)
+    return sorted(unneeded(base, question, question["give_up"]) - unneeded(base, question, []))
+
+
+def unneeded(base: Any, question: dict, given_up: list) -> set:
+    """Return the names of what nothing needs after the installs, as the history of dnf tells what was wished for."""
+    base.reset(goal=True)
+    mark(base, question["install"])  # of what no metadata have, what is there already decides
+    for package in base.sack.query().installed():
+        if base.history.user_installed(package) and package.name not in given_up:
+            base.goal.userinstalled(package)
+    base.goal.run()
+    return {package.name for package in base.goal.list_unneeded()}
+
+
+def opened(question: dict) -> Any:
+    """Return a dnf.Base that knows the node and the metadata that are on it."""
+    import dnf  # noqa: PLC0415 - only here is it sure to be there
+
     base = dnf.Base()
     base.conf.read()
     base.conf.substitutions.update_from_etc(base.conf.installroot)
@@ -39,21 +77,20 @@ def solve(question: dict) -> dict:
         repository.skip_if_unavailable = True  # its metadata may not be on the node yet
     base.configure_plugins()
     base.fill_sack_from_repos_in_cache(load_system_repo=True)
+    return base
+
+
+def mark(base: Any, specifications: list) -> list:
+    """Mark for installation; return the specifications that no repository's metadata on the node have."""
+    import dnf  # noqa: PLC0415 - only here is it sure to be there
+
     unknown = []
-    for specification in question["install"]:
+    for specification in specifications:
         try:
             base.install(specification)
         except dnf.exceptions.MarkingError:  # noqa: PERF203 - one at a time says which
             unknown.append(specification)
-    if unknown:
-        return {"unknown": unknown, "problem": "", "rows": [], "download": {}, "growth": 0}
-    for name in question["remove"]:
-        base.remove(name)
-    try:
-        base.resolve(allow_erasing=question["erase"])
-    except dnf.exceptions.DepsolveError as error:
-        return {"unknown": [], "problem": str(error), "rows": [], "download": {}, "growth": 0}
-    return {"unknown": [], "problem": "", **outcome(base.transaction)}
+    return unknown
 
 
 def outcome(transaction: Any) -> dict:
@@ -89,4 +126,5 @@ def row(action: str, package: Any, before: str) -> dict:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(solve(json.loads(sys.argv[1]))) + "\n")
+    asked = json.loads(sys.argv[1])
+    sys.stdout.write(json.dumps(needless(asked) if "give_up" in asked else solve(asked)) + "\n")

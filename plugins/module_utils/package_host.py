@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
     from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
@@ -25,6 +25,7 @@ RESERVE = 100 * 2**20  # bytes that the packages' scripts and the package manage
 MEBIBYTE = 2**20
 LOG_LIMIT = 2**20
 TRANSACTION = "transaction.json"
+BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's transactions brought
 
 
 class PackageHost:
@@ -99,6 +100,17 @@ class PackageHost:
         self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._step.directory / TRANSACTION).write_text(json.dumps(recorded))
         return recorded
+
+    def _brought(self) -> set[str]:
+        """Return the packages that gpulab's transactions brought and that are still there."""
+        return set(json.loads(BROUGHT.read_text())) if BROUGHT.exists() else set()
+
+    def _remember_brought(self, new: Iterable[str], there: Callable[[str], bool]) -> None:
+        """Note what the transaction brought; forget what is there no longer."""
+        before = self._brought()
+        after = {name for name in before.union(new) if there(name)}
+        if after != before:
+            BROUGHT.write_text(json.dumps(sorted(after), indent=1) + "\n")
 
     def _close_transaction(self) -> None:
         (self._step.directory / TRANSACTION).unlink(missing_ok=True)

@@ -71,7 +71,7 @@ def make(node, step, tmp_path, monkeypatch):
     """Return a function from wishes to the node's apt."""
     monkeypatch.setattr(package_host, "SYSTEM", tmp_path)
     monkeypatch.setattr(apt_host, "ARCHIVES", tmp_path)
-    monkeypatch.setattr(apt_host, "BROUGHT", tmp_path / "packages.json")
+    monkeypatch.setattr(package_host, "BROUGHT", tmp_path / "packages.json")
     monkeypatch.setattr(apt_host, "STATES", tmp_path / "extended_states")
 
     def make(*present, former=None, **others):

@@ -19,7 +19,7 @@ class Node:
 
     def __init__(self, directory):
         """Begin with an empty node."""
-        self.listed, self.answer, self.erasable, self.ran = "", NOTHING, True, []
+        self.listed, self.answer, self.needless, self.erasable, self.ran = "", NOTHING, [], True, []
         self.step = Step("driver", self.call, "boot", directory)
 
     def call(self, argv):
@@ -30,7 +30,8 @@ class Node:
         if argv[:3] == ["rpm", "--erase", "--test"]:
             return (0 if self.erasable else 1), "", ""
         if argv[1:3] == ["-I", "-c"]:
-            return 0, f"a plugin's word\n{json.dumps(self.answer)}\n", ""
+            answer = self.needless if "give_up" in json.loads(argv[-1]) else self.answer
+            return 0, f"a plugin's word\n{json.dumps(answer)}\n", ""
         return 0, "", ""
 
     def dnf(self, **wishes):
@@ -48,6 +49,7 @@ def node(tmp_path, monkeypatch):
     monkeypatch.setattr(dnf_host, "UPDATED", tmp_path / "updated")
     monkeypatch.setattr(dnf_host, "SOURCES", (tmp_path / "sources", tmp_path / "absent"))
     monkeypatch.setattr(package_host, "SYSTEM", tmp_path)
+    monkeypatch.setattr(package_host, "BROUGHT", tmp_path / "packages.json")
     return Node(tmp_path)
 
 
@@ -134,3 +136,40 @@ def test_metadata_are_stale_without_a_cache_or_when_older_than_a_repository(node
     assert host.update(3600) is None
     (tmp_path / "sources").touch()
     assert host.update(3600)
+
+
+@pytest.fixture
+def brought(node):
+    """Bring dkms, and make with it; gcc was there before."""
+    node.listed = "gcc\t0\t11-1\tx86_64\n"
+    make = {**NEW, "name": "make", "nevra": "make-1-1.x86_64", "version": "1-1"}
+    node.answer = {**NOTHING, "rows": [NEW, make]}
+    host = node.dnf(present=("dkms",))
+    host.prepare()
+    node.listed += "dkms\t0\t3.2-1\tnoarch\nmake\t0\t1-1\tx86_64\n"
+    host.finish()
+    return node
+
+
+def test_what_a_transaction_brought_is_remembered_until_it_is_gone(brought):
+    assert json.loads(package_host.BROUGHT.read_text()) == ["dkms", "make"]
+    brought.listed = "make\t0\t1-1\tx86_64\n"
+    brought.dnf(absent=("dkms",)).finish()
+    assert json.loads(package_host.BROUGHT.read_text()) == ["make"]
+
+
+def test_what_is_retired_goes_with_what_came_along_and_nothing_else(brought):
+    brought.needless = ["dkms", "gcc", "make"]
+    brought.answer = {**NOTHING, "rows": [{**NEW, "action": "remove"}]}
+    host = brought.dnf(retire=("dkms", "gcc", "unknown"))
+    assert host.todo() == Wishes(retire=("dkms", "make"))
+    assert json.loads(brought.ran[-1][-1])["give_up"] == ["dkms"]
+    assert host.prepare()["argv"][-3:] == ["remove", "dkms", "make"]
+    assert refused(host.finish) == "H053"
+
+
+def test_what_is_still_needed_or_was_there_before_stays(brought):
+    brought.needless = []
+    assert brought.dnf(retire=("dkms",)).todo() == Wishes()
+    brought.needless = ["gcc"]
+    assert brought.dnf(retire=("gcc",)).todo() == Wishes()
