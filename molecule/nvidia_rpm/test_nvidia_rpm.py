@@ -208,6 +208,52 @@ def test_who_uses_the_package_system_is_named(host):
     assert task(host, "gpulab.node.packages", **wanted)["changed"]
 
 
+def packages(listing):
+    """Return the names of the packages that rpm lists."""
+    return {line.rsplit("-", 2)[0] for line in listing.splitlines()}
+
+
+def cuda(host):
+    """Return the toolkit that sessions, and the one that the dynamic linker is given."""
+    found = host.check_output("env --ignore-environment bash --login -c 'readlink --canonicalize $(command -v nvcc)'")
+    linked = host.check_output("ldconfig -p")
+    return found, re.findall(r"libstandin\.so\.(\S+) .*=> /usr/local/cuda/", linked)
+
+
+@pytest.fixture
+def converge(host):
+    """Return a function that applies the roles with other wishes; it returns the number of changes on this node."""
+
+    def run(*arguments, **wishes):
+        done = playbook("molecule/nvidia_rpm/converge.yml", f"--limit={host.backend.host}", *arguments, **wishes)
+        assert done.status == 0, done.output
+        return done.changed[host.backend.host]
+
+    return run
+
+
+def test_toolkits_are_side_by_side_and_libraries_are_those_of_the_default(host):
+    assert cuda(host) == ("/usr/local/cuda-13.0/bin/nvcc", ["13.0"])
+    assert host.file("/usr/local/cuda-13.1/bin/nvcc").exists
+    names = ("libnccl", "libnccl-devel", "libcudnn9-cuda-13", "libnvinfer10")
+    releases = host.check_output(f"rpm --query --queryformat '%{{VERSION}}-%{{RELEASE}}\n' {' '.join(names)}").split()
+    assert releases == ["2.32.3-1+cuda13.0", "2.32.3-1+cuda13.0", "9.20.0.48-1", "10.16.1.11-1+cuda13.0"]
+
+
+def test_a_toolkit_goes_with_what_came_along_and_nothing_else(host, converge):
+    host.check_output("dnf mark install cuda-cudart-13-0")  # somebody's wish from now on
+    before = host.check_output("rpm -qa | sort")
+    fewer = {"cuda_toolkits": ["13.1"], "cuda_default": None, "cudnn_version": None}
+    assert converge("--check", **fewer) > 0
+    assert host.check_output("rpm -qa | sort") == before
+    assert converge(**fewer) > 0
+    names = {name for name in packages(before) if not host.package(name).is_installed}
+    assert names == {"cuda-toolkit-13-0", "cuda-nvcc-13-0", "libcudnn9-devel-cuda-13", "libcudnn9-cuda-13"}
+    assert cuda(host) == ("/usr/local/cuda-13.1/bin/nvcc", ["13.1"])
+    assert converge(**fewer) == 0
+    host.check_output("dnf --assumeyes remove cuda-cudart-13-0")
+
+
 @pytest.fixture
 def remove(host):
     """Return a function that takes away what the roles brought; it returns the number of changes on this node."""
@@ -223,7 +269,8 @@ def remove(host):
 def test_the_driver_goes_with_all_that_was_for_it(host, remove):
     """It comes last: after it there is no driver."""
     assert remove() > 0
-    assert not host.run("rpm -qa | grep --ignore-case nvidia").stdout
+    left = packages(host.check_output("rpm -qa"))
+    assert left == {"bash", "gcc", "gpg-pubkey", "kernel-core"}  # gcc is a test's
     assert "nvidia" not in host.file(LOCKS).content_string
     assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
     assert "blacklist nouveau" not in host.check_output("modprobe --showconfig")

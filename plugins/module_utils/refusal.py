@@ -529,6 +529,10 @@ CODES = {
         "{what} is wished for on {system}, and this version installs it by APT only",
         "Use Debian or Ubuntu, or wish for none of it there. Nothing was changed.",
     ),
+    "P044": (
+        "nvcc of CUDA {version} compiles with GCC up to {newest}, and {system} has GCC {has} and no other",
+        "Take CUDA {right} or newer, or compile in a container or a conda environment. Nothing was changed.",
+    ),
     # P050 to P059: the host around the GPUs
     "P050": (
         "tuning_overrides has {name}, which gpulab does not tune",

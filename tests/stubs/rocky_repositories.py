@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
 """Make stand-ins for what a Rocky node reads: its own repositories, EPEL and NVIDIA's, with next to nothing inside.
 
-    tests/stubs/rocky_repositories.py DIRECTORY VERSION...
+    tests/stubs/rocky_repositories.py DIRECTORY [--cuda CUDA]... DRIVER...
 
 Layout, package names, dependencies, epochs, module streams and signing are the vendors'. The driver's user space is
-empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. Beside the driver
-there are a package altered after it was indexed and one that nobody signed. The key is made on the spot;
-DIRECTORY/fingerprint names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky image has them.
+empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. Toolkits are
+those of cuda.py. Beside these there are a package altered after it was indexed and one that nobody signed. The key is
+made on the spot; DIRECTORY/fingerprint names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky
+image has them.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import cuda
 from rpm import Package, build
+
+if TYPE_CHECKING:
+    import deb
 
 # By major version of the system: NVIDIA's key, the kernels that are installed, whether drivers come in module streams.
 SYSTEMS = {
@@ -42,6 +49,13 @@ BUILT_MODULE_NAME[0]="nvidia"
 DEST_MODULE_LOCATION[0]="/extra"
 AUTOINSTALL="yes"
 """
+# What CUDA's packages are called here where that is not their name on Debian.
+RPM_NAMES = {
+    "g++": "gcc-c++",
+    "libnccl2": "libnccl",
+    "libnccl-dev": "libnccl-devel",
+    "libcudnn9-dev-cuda-13": "libcudnn9-devel-cuda-13",
+}
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 EPEL = """\
 [epel]
@@ -56,7 +70,7 @@ def system(major: str) -> list[Package]:
     """Return the packages of the system itself."""
     kernels = SYSTEMS[major][1]
     packages = [Package("bash", "5", "1", tags=("Provides: /bin/sh",))]
-    packages += [Package(name, "1", "1") for name in ("gcc", "make", "python3-dnf-plugin-versionlock")]
+    packages += [Package(name, "1", "1") for name in ("gcc", "gcc-c++", "make", "python3-dnf-plugin-versionlock")]
     epel = {"/etc/yum.repos.d/epel.repo": EPEL.format(major=major)}
     packages.append(Package("epel-release", major, "1", files=epel))
     packages.append(Package("kernel-devel-matched", *kernels[-1]))
@@ -136,6 +150,38 @@ def driver(version: str, release: str) -> list[Package]:
     ]
 
 
+def toolkits(versions: list[str]) -> list[list[Package]]:
+    """Return the packages of CUDA; in each list they have different names."""
+    made: dict[str, list[Package]] = {}
+    of_debian = [
+        *cuda.common(),
+        *(one for version in versions for one in cuda.toolkit(version) + cuda.libraries(version)),
+    ]
+    for package in {package.file_name: converted(package) for package in of_debian}.values():
+        made.setdefault(package.name, []).append(package)
+    most = max(map(len, made.values()), default=0)
+    return [[packages[number] for packages in made.values() if number < len(packages)] for number in range(most)]
+
+
+def converted(package: deb.Package) -> Package:
+    """Return a package of Debian as Red Hat's systems have it."""
+    version, _hyphen, release = package.version.rpartition("-")
+    needs = [re.sub(r" \(= (\S+)\)", r" = \1", need) for need in package.fields.get("Depends", "").split(", ") if need]
+    names = [need.partition(" ")[::2] for need in needs]
+    return Package(
+        RPM_NAMES.get(package.name, package.name),
+        version,
+        release,
+        tags=tuple(f"Requires: {RPM_NAMES.get(name, name)} {rest}" for name, rest in names),
+        files=dict(package.files),
+        scripts={
+            name: package.scripts[script]
+            for name, script in (("post", "postinst"), ("preun", "prerm"))
+            if script in package.scripts
+        },
+    )
+
+
 def streams(packages: list[Package]) -> str:
     """Return module metadata as NVIDIA has them: a stream per branch and flavour."""
     documents = []
@@ -153,7 +199,14 @@ def streams(packages: list[Package]) -> str:
 
 def main() -> None:
     """Build and sign everything, for every system."""
-    root = Path(sys.argv[1])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--cuda", action="append", default=[])
+    parser.add_argument("drivers", nargs="+")
+    arguments = parser.parse_args()
+    root = arguments.directory
+    for entry in root.glob("*"):
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     with tempfile.TemporaryDirectory() as home:  # short enough for the agent's socket
         os.environ["GNUPGHOME"] = home
         make_key()
@@ -166,8 +219,10 @@ def main() -> None:
             for version, release in kernels:
                 build(kernel(version, release), "Stand-in for Rocky", work, base)
             build([Package("dkms", "3.2", "1")], "Stand-in for EPEL", work, epel)
-            versions = {version: driver(version, f"1.el{major}") for version in sys.argv[2:]}
+            versions = {version: driver(version, f"1.el{major}") for version in arguments.drivers}
             for packages in versions.values():
+                build(packages, "NVIDIA", work, vendor)
+            for packages in toolkits(arguments.cuda):
                 build(packages, "NVIDIA", work, vendor)
             strangers = [Package(f"nvidia-{name}", "1", "1") for name in ("altered", "unsigned")]
             build(strangers, "NVIDIA", work, vendor)
@@ -207,6 +262,4 @@ def gpg(*arguments: str) -> bytes:
 
 
 if __name__ == "__main__":
-    for entry in Path(sys.argv[1]).glob("*"):
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     main()

@@ -56,6 +56,7 @@ def build(packages: list[Package], vendor: str, work: Path, repository: Path) ->
             file = root / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content if isinstance(content, bytes) else content.encode())
+            file.chmod(0o755 if "/bin/" in path else 0o644)
         for path, target in package.links.items():
             link = root / path.lstrip("/")
             link.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
 PREFIX = LINK + "-{version}"
 DISTRIBUTION_PREFIX = "/usr"
-COMPILER = "g++"
+COMPILER, COMPILER_RPM = "g++", "gcc-c++"
 
 
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
@@ -30,8 +30,6 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """
     own = case.wishes["cuda_source"] == "distribution"
     versions, because = _versions(case, driver)
-    if versions and case.platform["family"] != "debian":
-        raise refuse("P042", what=f"CUDA {', '.join(versions)}", system=case.platform["name"])
     for version in versions:
         _check(case, driver, version)
     if versions and own and driver["source"] != "distribution":
@@ -76,8 +74,6 @@ def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]
 
 
 def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
-    if case.platform["family"] != "debian":
-        return [], ["gpulab installs toolkits by APT only, and none is wished for: frameworks bring their own CUDA."]
     if driver["source"] == "distribution":
         return [], ["The driver is the distribution's and no toolkit is wished for: frameworks bring their own CUDA."]
     level = case.catalog.branches[driver["branch"]]["cuda"]
@@ -151,7 +147,10 @@ def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[s
 
 
 def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
-    """Return a toolkit of NVIDIA's; host_compiler is None where the platform's own compiler fits."""
+    """Return a toolkit of NVIDIA's; host_compiler is None where the platform's own compiler fits.
+
+    Raises Refusal P044 where it does not, and the platform has no other one.
+    """
     record = case.catalog.toolkits[version]
     if record["max_glibc"] and not same_or_newer(record["max_glibc"], case.platform["glibc"]):
         case.warnings.append(
@@ -159,11 +158,21 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
             " (cospi, sinpi): take CUDA 13 to compile."
         )
     too_new = case.platform["gcc"] > record["gcc"]["max"]
+    deb = packages.package_format(case) == "deb"
+    if too_new and not deb:
+        right = [name for name, known in case.catalog.toolkits.items() if case.platform["gcc"] <= known["gcc"]["max"]]
+        raise refuse(
+            "P044",
+            version=version,
+            newest=record["gcc"]["max"],
+            system=case.platform["name"],
+            has=case.platform["gcc"],
+            right=right[0],
+        )
     host_compiler = f"{COMPILER}-{record['gcc']['max']}" if too_new else None
-    compiler_package = [host_compiler or COMPILER] if packages.package_format(case) == "deb" else []
     return {
         "version": version,
-        "packages": [_package(version), *compiler_package],
+        "packages": [_package(version), (host_compiler or COMPILER) if deb else COMPILER_RPM],
         "prefix": PREFIX.format(version=version),
         "full_features": _full_features(case, driver, version),
         "host_compiler": host_compiler,
@@ -187,6 +196,8 @@ def _package(version: str) -> str:
 
 def _retired(case: Case, wanted: set[str]) -> list[str]:
     """Return every package that a plan could name for CUDA on this platform, and this one does not."""
-    compilers = {f"{COMPILER}-{record['gcc']['max']}" for record in case.catalog.toolkits.values()}
+    compilers = {COMPILER_RPM}
+    if packages.package_format(case) == "deb":
+        compilers = {COMPILER, *(f"{COMPILER}-{record['gcc']['max']}" for record in case.catalog.toolkits.values())}
     own = case.platform.get("cuda_toolkit", {}).get("packages", [])
-    return sorted({*map(_package, case.catalog.toolkits), *compilers, COMPILER, *own} - wanted)
+    return sorted({*map(_package, case.catalog.toolkits), *compilers, *own} - wanted)

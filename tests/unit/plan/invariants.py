@@ -95,7 +95,7 @@ def arm_servers_take_sbsa(p):
 
 def toolkits_come_without_driver(p):
     names = [name for toolkit in p.plan["cuda"]["toolkits"] for name in toolkit["packages"]]
-    return all(re.fullmatch(r"cuda-toolkit-\d+-\d+|nvidia-cuda-toolkit|g\+\+(-\d+)?", name) for name in names)
+    return all(re.fullmatch(r"cuda-toolkit-\d+-\d+|nvidia-cuda-toolkit|g\+\+(-\d+)?|gcc-c\+\+", name) for name in names)
 
 
 def what_is_wanted_is_not_retired(p):

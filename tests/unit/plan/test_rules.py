@@ -518,11 +518,25 @@ def test_libraries_are_tied_to_the_default_toolkit():
     assert libraries["tensorrt"]["packages"] == ["libnvinfer10=10.16.1*+cuda12.*"]
 
 
+@pytest.mark.parametrize("system", ["rhel-9", "rhel-10"])
+def test_cuda_by_dnf(system):
+    made = plan(facts(system), cuda_toolkits=["13.0", "13.1"], cuda_default="13.0", nccl_version="2.27.7")
+    cuda, libraries = made["cuda"], made["libraries"]
+    assert [toolkit["packages"] for toolkit in cuda["toolkits"]] == [
+        ["cuda-toolkit-13-0", "gcc-c++"],
+        ["cuda-toolkit-13-1", "gcc-c++"],
+    ]
+    assert cuda["repository"] == made["driver"]["repository"]
+    assert libraries["nccl"]["packages"] == ["libnccl=2.27.7-1+cuda13.0", "libnccl-devel=2.27.7-1+cuda13.0"]
+    assert not {"gcc-c++", "g++", "cuda-toolkit-13-0"} & set(cuda["retire_packages"])
+    assert {"cuda-toolkit-12-9"} <= set(cuda["retire_packages"])
+
+
 def test_what_is_installed_by_apt_only_is_not_planned_elsewhere_unasked():
     node = facts("rhel-9")
     node["engines"]["docker"] = "28.2.2"
     planned = plan(node)
-    assert (planned["cuda"]["toolkits"], planned["container_toolkit"]["engines"]) == ([], [])
+    assert planned["container_toolkit"]["engines"] == []
 
 
 def test_container_toolkit_for_the_engines_found():
@@ -898,7 +912,7 @@ REFUSALS = {
         "P040",
         "cudnn_version",
     ),
-    "CUDA on red hat": (facts("rhel-9"), {"cuda_toolkits": ["13.0"]}, "P042", "CUDA 13.0"),
+    "CUDA for which red hat's compiler is too new": (facts("rhel-10"), {"cuda_toolkits": ["12.6"]}, "P044", "12.8"),
     "monitoring on red hat": (facts("rhel-9"), {"monitoring_state": "present"}, "P042", "monitoring"),
     "node exporter's owner chose an address": (
         listening("--web.listen-address=:9100"),
