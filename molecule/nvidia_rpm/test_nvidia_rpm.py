@@ -254,6 +254,15 @@ def test_a_toolkit_goes_with_what_came_along_and_nothing_else(host, converge):
     host.check_output("dnf --assumeyes remove cuda-cudart-13-0")
 
 
+def test_containers_get_the_toolkit_in_the_planned_version(host):
+    names = ("nvidia-container-toolkit", "libnvidia-container-tools", "podman")
+    found = versions(host, *names)
+    assert found == {**dict.fromkeys(names[:2], "(none):1.20.0"), "podman": "(none):5.4.0"}
+    assert host.check_output("nvidia-ctk --version").endswith(" 1.20.0")
+    assert host.service("nvidia-cdi-refresh.path").is_enabled
+    assert host.service("nvidia-cdi-refresh.service").is_enabled
+
+
 @pytest.fixture
 def remove(host):
     """Return a function that takes away what the roles brought; it returns the number of changes on this node."""
@@ -270,7 +279,7 @@ def test_the_driver_goes_with_all_that_was_for_it(host, remove):
     """It comes last: after it there is no driver."""
     assert remove() > 0
     left = packages(host.check_output("rpm -qa"))
-    assert left == {"bash", "gcc", "gpg-pubkey", "kernel-core"}  # gcc is a test's
+    assert left == {"bash", "gcc", "gpg-pubkey", "kernel-core", "podman"}  # engines stay; gcc is a test's
     assert "nvidia" not in host.file(LOCKS).content_string
     assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
     assert "blacklist nouveau" not in host.check_output("modprobe --showconfig")

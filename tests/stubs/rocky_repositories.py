@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Make stand-ins for what a Rocky node reads: its own repositories, EPEL and NVIDIA's, with next to nothing inside.
 
-    tests/stubs/rocky_repositories.py DIRECTORY [--cuda CUDA]... DRIVER...
+    tests/stubs/rocky_repositories.py DIRECTORY [--cuda CUDA]... --container-toolkit VERSION DRIVER...
 
 Layout, package names, dependencies, epochs, module streams and signing are the vendors'. The driver's user space is
 empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. Toolkits are
-those of cuda.py. Beside these there are a package altered after it was indexed and one that nobody signed. The key is
-made on the spot; DIRECTORY/fingerprint names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky
-image has them.
+those of cuda.py and container_toolkit_repository.py, and Podman knows nothing but its version. Beside these there are a
+package altered after it was indexed and one that nobody signed. The key is made on the spot; DIRECTORY/fingerprint
+names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky image has them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import container_toolkit_repository
 import cuda
 from rpm import Package, build
 
@@ -57,6 +58,7 @@ RPM_NAMES = {
     "libcudnn9-dev-cuda-13": "libcudnn9-devel-cuda-13",
 }
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+PODMAN = "#!/bin/sh\n# Stand-in for Podman: no container runs here.\n[ $1 != --version ] || echo podman version 5.4.0\n"
 EPEL = """\
 [epel]
 name=Stand-in for EPEL
@@ -71,6 +73,7 @@ def system(major: str) -> list[Package]:
     kernels = SYSTEMS[major][1]
     packages = [Package("bash", "5", "1", tags=("Provides: /bin/sh",))]
     packages += [Package(name, "1", "1") for name in ("gcc", "gcc-c++", "make", "python3-dnf-plugin-versionlock")]
+    packages.append(Package("podman", "5.4.0", "1", files={"/usr/bin/podman": PODMAN}))
     epel = {"/etc/yum.repos.d/epel.repo": EPEL.format(major=major)}
     packages.append(Package("epel-release", major, "1", files=epel))
     packages.append(Package("kernel-devel-matched", *kernels[-1]))
@@ -166,13 +169,16 @@ def toolkits(versions: list[str]) -> list[list[Package]]:
 def converted(package: deb.Package) -> Package:
     """Return a package of Debian as Red Hat's systems have it."""
     version, _hyphen, release = package.version.rpartition("-")
-    needs = [re.sub(r" \(= (\S+)\)", r" = \1", need) for need in package.fields.get("Depends", "").split(", ") if need]
-    names = [need.partition(" ")[::2] for need in needs]
+    needs = re.findall(r"([\w+.-]+)(?: \((\S+) (\S+)\))?", package.fields.get("Depends", ""))
     return Package(
         RPM_NAMES.get(package.name, package.name),
         version,
         release,
-        tags=tuple(f"Requires: {RPM_NAMES.get(name, name)} {rest}" for name, rest in names),
+        tags=tuple(
+            f"Requires: {RPM_NAMES.get(name, name)} {relation} {wanted}"
+            for name, relation, wanted in needs
+            if name != "python3"
+        ),
         files=dict(package.files),
         scripts={
             name: package.scripts[script]
@@ -202,6 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--cuda", action="append", default=[])
+    parser.add_argument("--container-toolkit", required=True)
     parser.add_argument("drivers", nargs="+")
     arguments = parser.parse_args()
     root = arguments.directory
@@ -227,10 +234,7 @@ def main() -> None:
             strangers = [Package(f"nvidia-{name}", "1", "1") for name in ("altered", "unsigned")]
             build(strangers, "NVIDIA", work, vendor)
             for repository in (base, epel, vendor):
-                files = [str(file) for file in repository.glob("*.rpm") if "unsigned" not in file.name]
-                defines = ["--define", "_gpg_name Stub", "--define", "__gpg /usr/bin/gpg"]
-                subprocess.run(["rpmsign", *defines, "--addsign", *files], check=True)
-                subprocess.run(["createrepo_c", "--quiet", str(repository)], check=True)
+                index(repository)
             if has_streams:
                 modules = Path(home, "modules.yaml")
                 modules.write_text(streams([package for packages in versions.values() for package in packages]))
@@ -238,11 +242,30 @@ def main() -> None:
             altered = vendor / strangers[0].file_name
             altered.write_bytes(altered.read_bytes()[:-1] + b"!")
             for repository in (base, epel, vendor):
-                gpg("--armor", "--detach-sign", str(repository / "repodata/repomd.xml"))
+                seal(repository)
             (vendor / key_name).write_bytes(key)
+        containers = root / "libnvidia-container/stable/rpm/x86_64"
+        packages = container_toolkit_repository.toolkit(arguments.container_toolkit)
+        build([converted(package) for package in packages], "NVIDIA", work, containers)
+        index(containers)
+        seal(containers)
+        (root / "libnvidia-container/gpgkey").write_bytes(key)
         (root / "key").write_bytes(key)
         (root / "fingerprint").write_text(fingerprint())
         subprocess.run(["gpgconf", "--kill", "gpg-agent"], check=True)
+
+
+def index(repository: Path) -> None:
+    """Sign the packages of a repository, and write its metadata."""
+    files = [str(file) for file in repository.glob("*.rpm") if "unsigned" not in file.name]
+    defines = ["--define", "_gpg_name Stub", "--define", "__gpg /usr/bin/gpg"]
+    subprocess.run(["rpmsign", *defines, "--addsign", *files], check=True)
+    subprocess.run(["createrepo_c", "--quiet", str(repository)], check=True)
+
+
+def seal(repository: Path) -> None:
+    """Sign the metadata of a repository."""
+    gpg("--armor", "--detach-sign", str(repository / "repodata/repomd.xml"))
 
 
 def make_key() -> None:

@@ -230,6 +230,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__container_toolkit_engine_repository": ("container_toolkit", files),
     "__container_toolkit_engines": ("container_toolkit", None),
     "__container_toolkit_repository": ("container_toolkit", files),
+    "__container_toolkit_dnf_repository": ("container_toolkit", files),
     "__container_toolkit_packages": ("container_toolkit", None),
     "__container_toolkit_cdi": ("container_toolkit", settings),
     DOCKER: ("container_toolkit", settings),

@@ -31,11 +31,11 @@ NOTHING: dict[str, Any] = {
 
 
 def plan(case: Case) -> dict[str, Any]:
-    """Return the part for the container toolkit. Raises Refusal for a version below the floor.
+    """Return the part for the container toolkit.
 
     That is {engines, version, floor, packages, remove_packages, packages_change, repository, engine_packages,
     engine_repository, docker, because}; docker is {required, settings}, keys of its daemon.json, and None where Docker
-    is not among the engines.
+    is not among the engines. Raises Refusal for a version below the floor, and for an engine that cannot be had.
     """
     record = case.catalog.container_toolkit
     floor = record["security_floors"][-1]
@@ -55,10 +55,6 @@ def plan(case: Case) -> dict[str, Any]:
     wished = case.wishes["container_toolkit_engines"]
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
     engines = found if wished is None else list(wished)
-    if case.platform["family"] != "debian":
-        if wished:
-            raise refuse("P042", what="the container toolkit", system=case.platform["name"])
-        return {**nothing, "because": ["gpulab installs the container toolkit by APT only, and none is wished for."]}
     if not engines:
         return {**nothing, "because": ["No container engine is wished for or found: no container toolkit."]}
     versions, missing, why_engines = _engines(case, engines)
@@ -83,13 +79,15 @@ def plan(case: Case) -> dict[str, Any]:
 def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dict[str, Any], list[str]]:
     """Return each engine's version, {engine_packages, engine_repository} of those that are missing, and why.
 
-    The version is the one on the node, else the one that will come; None where nobody knows.
+    The version is the one on the node, else the one that will come; None where nobody knows. Raises Refusal P042.
     """
     versions: dict[str, str | None] = {engine: case.facts["engines"].get(engine) for engine in engines}
     missing: dict[str, Any] = {"engine_packages": [], "engine_repository": None}
     because = []
     for engine in (engine for engine in engines if not versions[engine]):
         vendor = engine == "docker" and case.wishes["container_toolkit_docker_source"] == "docker"
+        if vendor and case.platform["family"] != "debian":
+            raise refuse("P042", what="docker.com's Docker", system=case.platform["name"])
         origin = _vendor(case) if vendor else _distribution(case, engine)
         if origin is None:
             system = case.platform["name"]

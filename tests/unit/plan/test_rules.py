@@ -532,11 +532,15 @@ def test_cuda_by_dnf(system):
     assert {"cuda-toolkit-12-9"} <= set(cuda["retire_packages"])
 
 
-def test_what_is_installed_by_apt_only_is_not_planned_elsewhere_unasked():
+def test_container_toolkit_by_dnf():
     node = facts("rhel-9")
-    node["engines"]["docker"] = "28.2.2"
-    planned = plan(node)
-    assert planned["container_toolkit"]["engines"] == []
+    assert plan(node)["container_toolkit"]["engines"] == []
+    made = plan(node, container_toolkit_engines=["podman", "docker"])
+    part = made["container_toolkit"]
+    assert part["engine_packages"] == ["podman"]
+    assert "nvidia-container-toolkit=1.20.0-1" in part["packages"]
+    assert (part["repository"]["format"], part["repository"]["url"].endswith("/rpm/x86_64")) == ("rpm", True)
+    assert any("Docker is not on the node" in warning for warning in made["warnings"])
 
 
 def test_container_toolkit_for_the_engines_found():
@@ -939,7 +943,12 @@ REFUSALS = {
         "P071",
         "eth0",
     ),
-    "containers on red hat": (facts("rhel-9"), {"container_toolkit_engines": ["docker"]}, "P042", "container toolkit"),
+    "docker.com's packages on red hat": (
+        facts("rhel-9"),
+        {"container_toolkit_engines": ["docker"], "container_toolkit_docker_source": "docker"},
+        "P042",
+        "docker.com's Docker",
+    ),
     "no CUDA of red hat": (facts("rhel-9"), {"cuda_source": "distribution"}, "P041", "cuda_source: nvidia"),
     "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),
     "library without toolkit": (facts(), {"cuda_toolkits": [], "nccl_version": "2.27.5"}, "P027", "nccl 2.27.5"),
