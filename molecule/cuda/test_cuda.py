@@ -25,6 +25,7 @@ class Node:
     alternative: str
     linker: list[str]
     session: str
+    holds: set[str]
 
 
 def look(host):
@@ -40,6 +41,7 @@ def look(host):
         alternative=host.run("update-alternatives --query cuda").stdout,
         linker=re.findall(r"libstandin\.so\.(\S+) .*=> /usr/local/cuda/", host.check_output("ldconfig -p")),
         session=host.run("env --ignore-environment bash --login -c %s", command).stdout,
+        holds=set(host.check_output("apt-mark showhold").split()),
     )
 
 
@@ -130,6 +132,14 @@ def test_libraries_are_those_of_the_default_toolkit(seen):
     assert packages["libnccl2"] == packages["libnccl-dev"] == "2.32.3-1+cuda13.1"
     assert packages["libcudnn9-cuda-13"] == "9.20.0.48-1"
     assert "+cuda13." in packages["libnvinfer10"]  # built once for a major
+
+
+def test_an_upgrade_leaves_the_libraries_to_their_toolkit(seen):
+    """The repository has a newer build of NCCL, for CUDA 13.2."""
+    libraries = {"libcudnn9-cuda-13", "libcudnn9-dev-cuda-13", "libnccl2", "libnccl-dev", "libnvinfer10"}
+    assert seen("first").holds >= libraries
+    assert seen("fewer").holds & libraries == {"libnccl2", "libnccl-dev"}
+    assert not seen("absent").holds & libraries
 
 
 def test_check_mode_tells_what_would_change_and_changes_nothing(seen, changed):

@@ -158,10 +158,10 @@ def autoremove_command(todo: Wishes, states: str) -> list[str]:
     """Return the call that says what nothing would need any more beside the wishes, and changes nothing.
 
     states is the file that says which packages only came as dependencies, as EXTENDED_STATES does. A package that
-    another one merely suggests is needed by none; one on hold is needed, unless the wishes let go of holds.
+    another one merely suggests is needed by none; a hold makes no difference.
     """
     return [
-        *install_command(todo, recommends=False, lock_timeout=0, changes_held=bool(todo.unhold), simulate="--simulate"),
+        *install_command(todo, recommends=False, lock_timeout=0, changes_held=True, simulate="--simulate"),
         "--auto-remove",
         f"--option=Dir::State::extended_states={states}",
         "--option=APT::AutoRemove::SuggestsImportant=false",

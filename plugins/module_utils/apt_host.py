@@ -91,7 +91,7 @@ class Apt(PackageHost):
         if rc != 0:
             raise apt_failure.classify(out + errors, str(self._step.log))
         plan = apt.parse_plan(out)
-        foreign = apt.foreign_holds(plan, self._wishes, known)
+        foreign = apt.foreign_holds(plan, self._given_up(todo), known)
         self._check_asked(plan, (*self._wishes.absent, *todo.retire), foreign)
         download, growth = apt.parse_sizes(self._call(self._install(todo, "--print-uris"))[1])
         self._check_space(download, ARCHIVES, growth)
@@ -164,14 +164,21 @@ class Apt(PackageHost):
         )
 
     def _retirable(self, todo: Wishes) -> tuple[str, ...]:
-        """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs."""
+        """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs.
+
+        What came along and is on hold stays: that was somebody else.
+        """
         brought = self._brought()
         retired = brought & set(todo.retire)
         if not retired:
             return ()
         rest = replace(todo, retire=())
         needless = self._autoremovable(rest, retired) - self._autoremovable(rest, set())
-        return tuple(sorted(needless & brought))
+        free = (*todo.retire, *self._wishes.unhold)
+        held = {
+            name for name, package in self.packages().items() if package.held and not package_plan.matches(name, free)
+        }
+        return tuple(sorted((needless & brought) - held))
 
     def _autoremovable(self, todo: Wishes, retired: set[str]) -> set[str]:
         """Return what nothing needs once the wishes hold, and the retired packages are nobody's wish any more."""
@@ -196,7 +203,7 @@ class Apt(PackageHost):
             replace(todo, present=tuple(map(self._exact, todo.present))),
             recommends=self._recommends,
             lock_timeout=self._lock_timeout,
-            changes_held=bool(self._wishes.hold or self._wishes.unhold),
+            changes_held=bool(self._wishes.hold or self._wishes.unhold or todo.retire),
             simulate=simulate,
         )
 

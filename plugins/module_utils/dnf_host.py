@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_failure, dnf_solver, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.locks import RPM_LOCKS, find_holder, find_named
 from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
+from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
+    from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan
 
 PROGRAM = Path("/usr/bin/dnf")
 CACHE = Path("/var/cache/dnf")
@@ -88,21 +89,23 @@ class Dnf(PackageHost):
         errors = [*_unmatched(answer), answer.problem]
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
-        foreign = dnf.foreign_holds(answer.plan, self._wishes, dnf.locks(_read_locks()))
+        foreign = dnf.foreign_holds(answer.plan, self._given_up(todo), dnf.locks(_read_locks()))
         self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire), foreign)
         self._check_space(sum(answer.download.values()), CACHE, answer.growth)
-        argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held())
-        return self._record_transaction({"argv": argv, "diff": self.diff(answer.plan, todo), "new": answer.new})
+        argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held(todo))
+        diff = self.diff(answer.plan, todo)
+        return self._record_transaction({"argv": argv, "diff": diff, "new": answer.new, "retired": list(todo.retire)})
 
     def finish(self) -> None:
         """Lock what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
-        todo = self.todo()
+        todo, transaction, packages = self.todo(), self._read_transaction(), self.packages()
         self._check_fulfilled(todo)
-        if todo.hold or todo.unhold:
+        locked = _read_locks()
+        wanted = dnf.lock_list(locked, self._given_up(Wishes(retire=tuple(transaction["retired"]))), packages)
+        if wanted != locked:
             LOCK_LIST.parent.mkdir(parents=True, exist_ok=True)
-            LOCK_LIST.write_text(dnf.lock_list(_read_locks(), self._wishes, self.packages()))
-        packages, new = self.packages(), self._read_transaction()["new"]
-        names = {package.name for package in packages}
+            LOCK_LIST.write_text(wanted)
+        new, names = transaction["new"], {package.name for package in packages}
         self._remember_brought([package.name for package in packages if package.nvra in new], names.__contains__)
         self._close_transaction()
 
@@ -120,8 +123,8 @@ class Dnf(PackageHost):
         self._close_transaction()
         return self._call(["dnf", "--quiet", "--cacheonly", "check"])[1].strip()
 
-    def _changes_held(self) -> bool:
-        return bool(self._wishes.hold or self._wishes.unhold)
+    def _changes_held(self, todo: Wishes) -> bool:
+        return bool(self._wishes.hold or self._wishes.unhold or todo.retire)
 
     def _retirable(self, todo: Wishes) -> tuple[str, ...]:
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs."""
@@ -134,7 +137,7 @@ class Dnf(PackageHost):
 
     def _solve(self, todo: Wishes) -> dnf.Answer:
         """Return what dnf's solver says of the wishes. Raises Refusal H059."""
-        question = dnf.question(todo, recommends=self._recommends, changes_held=self._changes_held())
+        question = dnf.question(todo, recommends=self._recommends, changes_held=self._changes_held(todo))
         return dnf.parse_answer(self._ask(question))
 
     def _ask(self, question: dict[str, Any]) -> Any:

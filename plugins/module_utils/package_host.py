@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,10 @@ class PackageHost:
             raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
         return None
 
+    def _given_up(self, todo: Wishes) -> Wishes:
+        """Return all wishes, under which what goes as retired may be on hold: gpulab's holds go with its packages."""
+        return replace(self._wishes, unhold=(*self._wishes.unhold, *todo.retire))
+
     def _check_asked(self, plan: Plan, absent: Iterable[str], foreign_holds: list[str]) -> None:
         """Raise Refusal H051 where a plan removes, and H056 where it changes of what is held, more than was asked."""
         unasked = sorted(set(plan.remove) - set(absent))
@@ -119,7 +123,7 @@ class PackageHost:
         try:
             return json.loads((self._step.directory / TRANSACTION).read_text())
         except FileNotFoundError:
-            return {"wishes": None, "argv": [], "new": [], "residual": []}
+            return {"wishes": None, "argv": [], "new": [], "residual": [], "retired": []}
 
 
 def _plain(wishes: Wishes) -> dict[str, list[str]]:

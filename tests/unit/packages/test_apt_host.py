@@ -330,6 +330,18 @@ def test_what_was_needless_before_stays(make, node):
 
 
 @pytest.mark.usefixtures("brought")
+@pytest.mark.parametrize(
+    ("held", "unhold", "going"), [("x", (), ("lib", "x")), ("lib", (), ("x",)), ("lib", ("li*",), ("lib", "x"))]
+)
+def test_a_hold_goes_with_what_is_retired_and_keeps_what_came_along(make, node, held, unhold, going):
+    node.holds = {held}
+    node.simulation = "".join(f"Purg {name} [1]\n" for name in going)
+    retiring = make(retire=("x",), unhold=unhold)
+    assert retiring.todo().retire == going
+    assert "--option=APT::Ignore-Hold=true" in retiring.prepare()["argv"]
+
+
+@pytest.mark.usefixtures("brought")
 def test_what_others_need_stays(make, node):
     node.let_go = {"x": set()}
     assert make(retire=("x",)).todo() == Wishes()

@@ -173,3 +173,15 @@ def test_what_is_still_needed_or_was_there_before_stays(brought):
     assert brought.dnf(retire=("dkms",)).todo() == Wishes()
     brought.needless = ["gcc"]
     assert brought.dnf(retire=("gcc",)).todo() == Wishes()
+
+
+def test_the_lock_of_what_is_retired_goes_with_it(brought):
+    dnf_host.LOCK_LIST.parent.mkdir()
+    dnf_host.LOCK_LIST.write_text("dkms-0:3.2-1.*\nbash-0:5-1.*\n")
+    brought.needless = ["dkms"]
+    brought.answer = {**NOTHING, "rows": [{**NEW, "action": "remove"}]}
+    host = brought.dnf(retire=("dkms",))
+    assert any("versionlock" in word for word in host.prepare()["argv"])
+    brought.listed = "gcc\t0\t11-1\tx86_64\n"
+    host.finish()
+    assert dnf_host.LOCK_LIST.read_text() == "bash-0:5-1.*\n"
