@@ -281,7 +281,7 @@ def test_the_driver_goes_with_all_that_was_for_it(host, remove):
     """It comes last: after it there is no driver."""
     assert remove() > 0
     left = packages(host.check_output("rpm -qa"))
-    assert left == {"bash", "gcc", "gpg-pubkey", "kernel-core", "podman"}  # engines stay; gcc is a test's
+    assert left == {"bash", "gcc", "kernel-core", "podman"}  # engines stay; gcc is a test's
     assert "nvidia" not in host.file(LOCKS).content_string
     assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
     assert "blacklist nouveau" not in host.check_output("modprobe --showconfig")

@@ -78,8 +78,18 @@ def open_wishes(wishes: Wishes, packages: list[Package], locks: list[str]) -> Wi
         absent=tuple(name for name in wishes.absent if name in names),
         hold=tuple(sorted({package.name for package in held if package.lock not in locks})),
         unhold=tuple(sorted(free)),
-        retire=tuple(name for name in wishes.retire if name in names),
+        retire=tuple(wish for wish in wishes.retire if is_installed(packages, wish)),
     )
+
+
+def names_of(wishes: tuple[str, ...], packages: list[Package]) -> dict[str, list[str]]:
+    """Return the wishes by the names of the packages that they are about; one may be a whole name, as a kernel's is."""
+    found: dict[str, list[str]] = {}
+    for name, wish in dict.fromkeys(
+        (one.name, wish) for wish in wishes for one in packages if wish in (one.name, one.nvra)
+    ):
+        found.setdefault(name, []).append(wish)
+    return found
 
 
 def lock_list(text: str, wishes: Wishes, packages: list[Package]) -> str:

@@ -90,7 +90,8 @@ class Dnf(PackageHost):
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
         foreign = dnf.foreign_holds(answer.plan, self._given_up(todo), dnf.locks(_read_locks()))
-        self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire), foreign)
+        going = dnf.names_of(todo.retire, self.packages())
+        self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire, *going), foreign)
         self._check_space(sum(answer.download.values()), CACHE, answer.growth)
         argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held(todo))
         diff = self.diff(answer.plan, todo)
@@ -128,12 +129,12 @@ class Dnf(PackageHost):
 
     def _retirable(self, todo: Wishes) -> tuple[str, ...]:
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs."""
-        brought = self._brought()
-        retired = sorted(brought & set(todo.retire))
+        brought, named = self._brought(), dnf.names_of(todo.retire, self.packages())
+        retired = sorted(brought & set(named))
         if not retired:
             return ()
         question = dnf.question_of_needless(todo, recommends=self._recommends, given_up=retired)
-        return tuple(name for name in self._ask(question) if name in brought)
+        return tuple(wish for name in self._ask(question) if name in brought for wish in named.get(name, [name]))
 
     def _solve(self, todo: Wishes) -> dnf.Answer:
         """Return what dnf's solver says of the wishes. Raises Refusal H059."""

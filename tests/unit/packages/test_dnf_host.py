@@ -185,3 +185,18 @@ def test_the_lock_of_what_is_retired_goes_with_it(brought):
     brought.listed = "gcc\t0\t11-1\tx86_64\n"
     host.finish()
     assert dnf_host.LOCK_LIST.read_text() == "bash-0:5-1.*\n"
+
+
+def test_of_a_package_in_several_versions_those_go_that_are_retired(node):
+    """Somebody else's headers are there, too."""
+    headers = [f"kernel-devel-5.14.0-{number}.el9.x86_64" for number in (503, 570, 600)]
+    node.listed = "".join(f"kernel-devel\t0\t5.14.0-{number}.el9\tx86_64\n" for number in (503, 570, 600))
+    package_host.BROUGHT.write_text('["kernel-devel"]')
+    node.needless = ["kernel-devel"]
+    going = [{**NEW, "action": "remove", "name": "kernel-devel", "nevra": one} for one in headers[:2]]
+    node.answer = {**NOTHING, "rows": going}
+    host = node.dnf(retire=tuple(headers[:2]))
+    assert host.todo().retire == tuple(headers[:2])
+    assert host.prepare()["argv"][-2:] == headers[:2]
+    node.answer = {**NOTHING, "rows": going[:1]}
+    assert node.dnf(retire=tuple(headers[:1])).prepare()["argv"][-1] == headers[0]
