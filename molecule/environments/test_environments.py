@@ -114,3 +114,20 @@ def test_an_environment_that_nobody_wishes_for_is_named_and_left_alone(host, sma
     assert host.file("/srv/venvs/small").exists
     assert environments(host, absent=["small"])["environments"][0]["because"] == ["it shall not be there"]
     assert not host.file("/srv/venvs/small").exists
+
+
+def test_an_environment_for_a_group_is_closed_to_others(host, small):
+    host.check_output("groupadd --force lab && usermod --append --groups lab admin")
+    use = "/srv/venvs/small/bin/python -c 'import six'"
+    member, other = f"runuser --user admin -- {use}", f"runuser --user nobody -- {use}"
+    environments(host, small)
+    assert host.run(other).rc == 0
+    (change,) = environments(host, {**small, "group": "lab"})["environments"]
+    assert change["because"] == ["it is for everybody, and shall be for lab"]
+    assert environments(host, {**small, "group": "lab"})["changed"] is False
+    assert (host.run(member).rc, host.run(other).rc == 0) == (0, False)
+    assert environments(host, {**small, "group": "nobodys"})["refusal"]["code"] == "E019"
+    host.check_output("groupdel lab")
+    assert environments(host)["abandoned"] == ["small"]
+    assert environments(host, small)["changed"] is True
+    assert host.run(other).rc == 0

@@ -25,10 +25,12 @@ class ActionModule(LongStepAction):
         wished = [conda_files.resolve(one, channels, architecture, args.get("channel_alias")) for one in wished]
         self._args = {**args, "environments": wished}
         seen = self._ask_node("look")
+        given = seen.pop("given", [])
         todo, gone, last = seen.pop("todo", {}), seen.pop("gone", []), seen.pop("last", None)
         if seen["micromamba"] and not self._task.check_mode:
             self._ask_node("fetch")
         changes = [self._make(name) for name in todo] + [self._ask_node("finish", only=name) for name in gone]
+        changes += [self._ask_node("give", only=name) for name in given]
         if last:
             self._ask_node(last)
         if changes:

@@ -19,10 +19,11 @@ class ActionModule(LongStepAction):
         """Bring the environments to the wanted state. Raises Refusal."""
         self._args = args
         seen = self._ask_node("look")
-        todo, gone = seen.pop("todo", {}), seen.pop("gone", [])
+        todo, gone, given = seen.pop("todo", {}), seen.pop("gone", []), seen.pop("given", [])
         if todo:
             self._run("uv", "environments-uv", self._ask_node("fetch")["argv"])
         changes = [self._make(name) for name in todo] + [self._ask_node("finish", only=name) for name in gone]
+        changes += [self._ask_node("give", only=name) for name in given]
         if changes:
             seen.update(told(changes))
         return {key: value for key, value in seen.items() if key != "invocation"}

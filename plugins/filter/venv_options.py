@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
 
-OPTIONS = ("name", "python", "requirements", "index_packages", "variables", "framework", "version", "cuda")
+OPTIONS = ("name", "python", "requirements", "index_packages", "variables", "framework", "version", "cuda", "group")
 
 
 def venv_options(planned: list[dict[str, Any]], mirror: str | None = None) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ class Condas(Builds):
         self.tool = root / "bin" / "micromamba"
         self._mark = root / "envs" / ".micromamba"  # the digest of the tool, which says that it is gpulab's
         self._settings = settings
+        self.cache = root / "envs" / ".cache" / "pkgs"  # not .cache itself, which everybody's micromamba looks into
         self._listed = home / ".conda" / "environments.txt"
 
     # the tool
@@ -140,7 +141,7 @@ class Condas(Builds):
             "LC_ALL": "C.UTF-8",
             "HOME": str(self._work(wanted.name)),  # no settings of root's, and no line in root's list for each build
             "MAMBA_ROOT_PREFIX": str(self.root),
-            "CONDA_PKGS_DIRS": str(self.directory / ".cache"),
+            "CONDA_PKGS_DIRS": str(self.cache),
             "CONDA_OVERRIDE_CUDA": wanted.cuda or "",
             "PYTHONNOUSERSITE": "1",
             **trust,

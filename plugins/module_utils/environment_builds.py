@@ -8,12 +8,14 @@ What takes long is left to long steps: each is a script that is written here, in
 
 from __future__ import annotations
 
+import grp
 import hashlib
 import inspect
 import json
 import os
 import shlex
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ PIP_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"))
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 PROOF_SECONDS = 600
 GONE = "it shall not be there"
+EVERYBODY = "everybody"
+OPEN = "conda-meta"  # everybody's environments are looked for by what lies in it, and micromamba fails where it may not
 
 
 class Builds:
@@ -32,6 +36,8 @@ class Builds:
     def __init__(self, directory: Path, proc: Path = Path("/proc")) -> None:
         """Remember where they are; nothing is read yet."""
         self.directory = directory
+        self.cache = directory / ".cache"
+        self.groups: dict[str, int] = {}  # by the names of environments that only the members of a group may use
         self._proc = proc
 
     # reading
@@ -65,6 +71,43 @@ class Builds:
     def _found(self, path: Path, number: int, record: dict[str, Any]) -> venv.Build:
         """Return a build as it is found."""
         raise NotImplementedError
+
+    # who may use an environment
+
+    def users(self, name: str) -> str:
+        """Return who may use an environment: everybody, or the name or number of a group."""
+        gids = {found.st_gid for _path, found in self._parts(name) if not found.st_mode & stat.S_IRWXO}
+        return ", ".join(_group(gid) for gid in sorted(gids)) or EVERYBODY
+
+    def is_given(self, name: str) -> bool:
+        """Tell whether those may use an environment that shall, and nobody else."""
+        return all(self._is_given(name, found) for _path, found in self._parts(name))
+
+    def give(self, name: str) -> None:
+        """Let those use all builds of an environment that shall, and nobody else."""
+        gid = self.groups.get(name)
+        if gid is not None and self.cache.is_dir():
+            self.cache.chmod(0o700)
+        wrong = [(path, found) for path, found in self._parts(name) if not self._is_given(name, found)]
+        for path, found in wrong:
+            own = stat.S_IMODE(found.st_mode) & stat.S_IRWXU
+            path.chmod(own)  # nobody's, until it belongs to the right ones
+            os.chown(path, -1, 0 if gid is None else gid)
+            path.chmod(own | (0o055 if gid is None else 0o050))
+
+    def abandoned(self) -> list[str]:
+        """Return the environments whose group is no longer there."""
+        return [name for name in self.names() if self.users(name).isdigit()]
+
+    def _is_given(self, name: str, found: os.stat_result) -> bool:
+        gid, others = self.groups.get(name), bool(found.st_mode & stat.S_IRWXO)
+        return others if gid is None else found.st_gid == gid and not others
+
+    def _parts(self, name: str) -> list[tuple[Path, os.stat_result]]:
+        """Return the directories in all builds of an environment that decide who may use it."""
+        parts = (part for part in (self.directory / ".builds" / name).glob("*/*") if part.name != OPEN)
+        found = ((part, part.lstat()) for part in parts)
+        return [(part, state) for part, state in found if stat.S_ISDIR(state.st_mode)]
 
     # long steps
 
@@ -109,6 +152,7 @@ class Builds:
         path, work = self._next(name), self._work(name)
         write(path / venv.LOCK, lock)
         write(path / venv.RECORD, json.dumps(record, indent=1))
+        self.give(name)
         link = self.directory / name
         former = link.resolve() if link.is_symlink() else None
         new = work / "link"
@@ -159,6 +203,30 @@ class Builds:
         return path
 
 
+def groups_of(environments: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the number of each environment's group, where it is for one. Raises Refusal E019."""
+    found = {}
+    for one in environments:
+        if one["group"]:
+            try:
+                found[one["name"]] = grp.getgrnam(one["group"]).gr_gid
+            except KeyError as error:
+                raise refuse("E019", name=one["name"], group=one["group"]) from error
+    return found
+
+
+def group_named(params: dict[str, Any], name: str) -> str:
+    """Return for whom a module's options name an environment."""
+    return next((one["group"] for one in params["environments"] if one["name"] == name), None) or EVERYBODY
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
 def proxies() -> dict[str, str]:
     """Return the proxies that the task was given."""
     return {name: os.environ[name] for name in PROXIES if os.environ.get(name)}
@@ -198,6 +266,20 @@ def change(name: str, because: list[str], before: dict[str, str], after: dict[st
             "after": venv.listing(after),
         },
     }
+
+
+def transfer(name: str, before: str, after: str) -> dict[str, Any]:
+    """Return the change by which others may use an environment."""
+    found = change(name, [f"it is for {before}, and shall be for {after}"], {}, {})
+    found["diff"].update(before=f"for {before}\n", after=f"for {after}\n")
+    return found
+
+
+def hand_over(builds: Builds, name: str) -> dict[str, Any]:
+    """Let those use an environment that shall, and return that as a change."""
+    before = builds.users(name)
+    builds.give(name)
+    return transfer(name, before, builds.users(name))
 
 
 def removal(name: str, before: dict[str, str]) -> dict[str, Any]:

@@ -624,6 +624,10 @@ CODES = {
         "Give gpulab's a place of its own: conda_directory. Nothing was changed.",
     ),
     "E018": ("{file} of the environment {name} cannot be used: {detail}", "Correct it. Nothing was changed."),
+    "E019": (
+        "{name} is for the group {group}, which this node has not",
+        "Create the group, or name another one. Nothing was changed.",
+    ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

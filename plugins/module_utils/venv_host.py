@@ -105,7 +105,7 @@ class Venvs(Builds):
     ) -> list[str]:
         settings = {
             "LC_ALL": "C.UTF-8",
-            "UV_CACHE_DIR": str(self.directory / ".cache"),
+            "UV_CACHE_DIR": str(self.cache),
             "UV_PYTHON_INSTALL_DIR": str(self.directory / ".python"),
             "UV_NO_PROGRESS": "1",
             "UV_SYSTEM_CERTS": "1",

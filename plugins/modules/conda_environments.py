@@ -70,6 +70,11 @@ options:
         description: The framework that it is tried with.
         type: str
         choices: [pytorch, tensorflow, jax]
+      group:
+        description: >-
+          Group of the node whose members alone may use it, besides root; what packages it has, everybody can see. Unset
+          lets everybody use it.
+        type: str
   absent:
     description: Names of environments that shall not be there.
     type: list
@@ -116,7 +121,7 @@ options:
   operation:
     description: What the action plugin asks of the node. Leave it out.
     type: str
-    choices: [look, fetch, make, explain, finish, clear]
+    choices: [look, fetch, make, explain, finish, give, clear]
     default: look
   only:
     description: The environment that it asks this for. Leave it out.
@@ -187,6 +192,11 @@ unlisted:
   returned: success
   type: list
   elements: str
+abandoned:
+  description: Environments that are for a group which is no longer there. They are left alone.
+  returned: success
+  type: list
+  elements: str
 diff:
   description: The packages of each environment that changes, one a line.
   returned: success
@@ -209,7 +219,15 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils import conda
 from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, proxies
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change, removal, told
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
+    change,
+    group_named,
+    groups_of,
+    hand_over,
+    removal,
+    told,
+    transfer,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 
@@ -235,22 +253,25 @@ def look(module: AnsibleModule, condas: Condas, environments: list[conda.Wanted]
         condas.check_place()
     todo = {one.name: conda.reasons(condas.build(one.name), one) for one in environments if keep}
     todo = {name: because for name, because in todo.items() if because}
+    given = [one.name for one in environments if keep and one.name not in todo and not condas.is_given(one.name)]
     gone = [name for name in params["absent"] if name in present] if keep else present
     listed = {*gone, *(one.name for one in environments)}
     fetch = keep and not condas.tool_is(params["micromamba_sha256"])
     clear = not keep and condas.is_there()
     result = {
-        "changed": bool(fetch or todo or gone or clear),
+        "changed": bool(fetch or todo or given or gone or clear),
         "micromamba": fetch,
         "unlisted": [name for name in present if name not in listed],
+        "abandoned": condas.abandoned(),
     }
     if not module.check_mode:
-        return {**result, "todo": todo, "gone": gone, "last": "clear" if clear else None}
+        return {**result, "todo": todo, "given": given, "gone": gone, "last": "clear" if clear else None}
     changes = []
     for one in environments:
         if one.name in todo:
             after = condas.foresee(one, module.run_command, Path(module.tmpdir))
             changes.append(change(one.name, todo[one.name], condas.packages(one.name), after))
+    changes += [transfer(name, condas.users(name), group_named(params, name)) for name in given]
     changes += [removal(name, condas.packages(name)) for name in gone]
     return {**result, **told(changes)}
 
@@ -267,21 +288,30 @@ def fetch(module: AnsibleModule, condas: Condas) -> None:
     condas.install_tool(file, url, module.params["micromamba_sha256"])
 
 
+def arrange(module: AnsibleModule, condas: Condas) -> dict[str, Any]:
+    """Carry out an operation that is not about what an environment holds; raises Refusal."""
+    operation = module.params["operation"]
+    if operation == "give":
+        return hand_over(condas, module.params["only"])
+    if operation == "fetch":
+        fetch(module, condas)
+    else:
+        condas.clear()
+    return {}
+
+
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
     settings = {"PIP_INDEX_URL": params["index_url"]} if params["index_url"] else {}
     condas = Condas(Path(params["directory"]), settings, Path(pwd.getpwuid(0).pw_dir))
     environments = [wanted(one, params["cuda"]) for one in params["environments"]]
+    condas.groups = groups_of(params["environments"])
     operation, name = params["operation"], params["only"]
     if operation == "look":
         return look(module, condas, environments)
-    if operation in ("fetch", "clear"):
-        if operation == "fetch":
-            fetch(module, condas)
-        else:
-            condas.clear()
-        return {}
+    if operation in ("fetch", "clear", "give"):
+        return arrange(module, condas)
     if operation == "explain":
         return {"why": asdict(condas.explain(name, params["printed"], params["log"]))}
     before = condas.packages(name)
@@ -314,6 +344,7 @@ def main() -> None:
                     "lock_text": {"type": "str"},
                     "channels": names,
                     "variables": {"type": "dict", "default": {}},
+                    "group": {"type": "str"},
                     "framework": {"type": "str", "choices": ["pytorch", "tensorflow", "jax"]},
                 },
             },
@@ -329,7 +360,7 @@ def main() -> None:
             "timeout": {"type": "int", "default": 3600},
             "operation": {
                 "type": "str",
-                "choices": ["look", "fetch", "make", "explain", "finish", "clear"],
+                "choices": ["look", "fetch", "make", "explain", "finish", "give", "clear"],
                 "default": "look",
             },
             "only": {"type": "str"},

@@ -69,6 +69,11 @@ options:
       cuda:
         description: The CUDA that the framework must be built for; unset is none.
         type: str
+      group:
+        description: >-
+          Group of the node whose members alone may use it, besides root; what packages it has, everybody can see. Unset
+          lets everybody use it.
+        type: str
   absent:
     description: Names of environments that shall not be there.
     type: list
@@ -98,7 +103,7 @@ options:
   operation:
     description: What the action plugin asks of the node. Leave it out.
     type: str
-    choices: [look, fetch, lock, make, finish]
+    choices: [look, fetch, lock, make, finish, give]
     default: look
   only:
     description: The environment that it asks this for. Leave it out.
@@ -155,6 +160,11 @@ unlisted:
   returned: success
   type: list
   elements: str
+abandoned:
+  description: Environments that are for a group which is no longer there. They are left alone.
+  returned: success
+  type: list
+  elements: str
 diff:
   description: The packages of each environment that changes, one a line.
   returned: success
@@ -172,7 +182,15 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import venv
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change, removal, told
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
+    change,
+    group_named,
+    groups_of,
+    hand_over,
+    removal,
+    told,
+    transfer,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.venv_host import Tool, Venvs
 
@@ -181,7 +199,7 @@ UNKNOWN = "its version is known once uv is there"
 
 def wanted(environment: dict[str, Any]) -> venv.Wanted:
     """Return an element of the option environments as the core takes it."""
-    given = {key: value for key, value in environment.items() if key != "index_url"}
+    given = {key: value for key, value in environment.items() if key not in ("index_url", "group")}
     lists = {key: tuple(given[key]) for key in ("requirements", "index_packages")}
     variables = {name: str(value) for name, value in given["variables"].items()}
     return venv.Wanted(**{**given, **lists, "variables": variables, "index": environment["index_url"]})
@@ -197,10 +215,15 @@ def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -
     todo = {name: because for name, because in todo.items() if because}
     present = venvs.names()
     gone = [name for name in params["absent"] if name in present]
+    given = [one.name for one in environments if one.name not in todo and not venvs.is_given(one.name)]
     listed = {*params["absent"], *(one.name for one in environments)}
-    result = {"changed": bool(todo or gone), "unlisted": [name for name in present if name not in listed]}
+    result = {
+        "changed": bool(todo or gone or given),
+        "unlisted": [name for name in present if name not in listed],
+        "abandoned": venvs.abandoned(),
+    }
     if not module.check_mode:
-        return {**result, "todo": todo, "gone": gone}
+        return {**result, "todo": todo, "gone": gone, "given": given}
     changes = []
     for one in environments:
         if one.name in todo:
@@ -208,6 +231,7 @@ def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -
             if after is None:
                 after = dict.fromkeys(one.requirements, f"({UNKNOWN})")
             changes.append(change(one.name, todo[one.name], venvs.packages(one.name), after))
+    changes += [transfer(name, venvs.users(name), group_named(params, name)) for name in given]
     changes += [removal(name, venvs.packages(name)) for name in gone]
     return {**result, **told(changes)}
 
@@ -219,19 +243,20 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     tool = Tool(params["uv_version"], params["uv_sha256"], params["uv_url"])
     venvs = Venvs(Path(params["directory"]), tool, {name: value for name, value in settings.items() if value})
     environments = [wanted(one) for one in params["environments"]]
+    venvs.groups = groups_of(params["environments"])
     if params["operation"] == "look":
         return look(module, venvs, environments)
     if params["operation"] == "fetch":
         return {"argv": venvs.fetch_tool()}
+    if params["operation"] == "give":
+        return hand_over(venvs, params["only"])
     if params["only"] in params["absent"]:
         before = venvs.packages(params["only"])
         venvs.remove(params["only"])
         return removal(params["only"], before)
     one = next(one for one in environments if one.name == params["only"])
-    if params["operation"] == "lock":
-        return {"argv": venvs.lock(one)}
-    if params["operation"] == "make":
-        return {"argv": venvs.make(one)}
+    if params["operation"] in ("lock", "make"):
+        return {"argv": venvs.lock(one) if params["operation"] == "lock" else venvs.make(one)}
     before, because = venvs.packages(one.name), venv.reasons(venvs.build(one.name), one)
     return change(one.name, because, before, venvs.finish(one))
 
@@ -254,6 +279,7 @@ def main() -> None:
                     "index_url": {"type": "str", "no_log": True},
                     "index_packages": names,
                     "variables": {"type": "dict", "default": {}},
+                    "group": {"type": "str"},
                     "framework": {"type": "str", "choices": ["pytorch", "tensorflow", "jax"]},
                     "version": {"type": "str"},
                     "cuda": {"type": "str"},
@@ -266,7 +292,11 @@ def main() -> None:
             "index_url": {"type": "str", "no_log": True},
             "python_mirror": {"type": "str"},
             "timeout": {"type": "int", "default": 3600},
-            "operation": {"type": "str", "choices": ["look", "fetch", "lock", "make", "finish"], "default": "look"},
+            "operation": {
+                "type": "str",
+                "choices": ["look", "fetch", "lock", "make", "finish", "give"],
+                "default": "look",
+            },
             "only": {"type": "str"},
         },
         supports_check_mode=True,

@@ -24,7 +24,7 @@ def resolve(wish: dict[str, Any], channels: list[str], architecture: str, alias:
     It is given by packages, by an environment.yml (file), or by an explicit lock or a conda-lock.yml (lock).
     Raises Refusal E007, E016 and E018.
     """
-    given = {key: wish.get(key) for key in ("packages", "channels", "pip", "variables", "framework", "lock")}
+    given = {key: wish.get(key) for key in ("packages", "channels", "pip", "variables", "framework", "group", "lock")}
     file = wish.get("file")
     if len([one for one in (wish.get("packages"), file, wish.get("lock")) if one]) != 1:
         raise refuse("E018", name=wish["name"], file="the wish", detail="give one of packages, file and lock")
@@ -37,6 +37,7 @@ def resolve(wish: dict[str, Any], channels: list[str], architecture: str, alias:
         "pip": given["pip"] or [],
         "variables": given["variables"] or {},
         "framework": given["framework"],
+        "group": given["group"],
         "lock_text": _lock(wish["name"], given["lock"], PLATFORMS[architecture]) if given["lock"] else None,
     }
     _check(options, str(file or "the wish"))

@@ -61,6 +61,7 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
         "index_packages": list(PYTORCH_PACKAGES) if framework == "pytorch" else [],
         "requirements": [_requirement(framework, release["version"], build), *wish.get("packages", ())],
         "lock": wish.get("lock"),
+        "group": wish.get("group"),
         "variables": {**VARIABLES[framework], **_workers(case)},
         "because": [why],
     }

@@ -19,7 +19,13 @@ class Played(action.ActionModule):
     def __init__(self, seen, rc=0, *, check_mode=False):
         """seen: what the node sees. rc: how the step ends."""
         why = {"code": "E004", "cause": "they do not fit", "remedy": "change them"}
-        self.answers = {"look": seen, "make": {"argv": ["sh", "/script"]}, "finish": CHANGE, "explain": {"why": why}}
+        self.answers = {
+            "look": seen,
+            "make": {"argv": ["sh", "/script"]},
+            "finish": CHANGE,
+            "give": CHANGE,
+            "explain": {"why": why},
+        }
         self.rc, self.asked, self.ran, self.args = rc, [], [], []
         self._task = SimpleNamespace(check_mode=check_mode)
 
@@ -85,3 +91,11 @@ def test_all_goes_in_the_end():
     played = Played({**NOTHING, "changed": True, "gone": ["lab"], "last": "clear"})
     played.carry_out({"state": "absent"})
     assert played.asked == [("look", None), ("finish", "lab"), ("clear", None)]
+
+
+def test_who_may_use_an_environment_changes_without_a_build():
+    played = Played({**NOTHING, "changed": True, "given": ["lab"]})
+    result = played.carry_out({"environments": [{**WISH["environments"][0], "group": "vision"}]})
+    assert (result["environments"], played.ran) == ([CHANGE["environment"]], [])
+    assert played.asked == [("look", None), ("give", "lab")]
+    assert played.args[0]["environments"][0]["group"] == "vision"

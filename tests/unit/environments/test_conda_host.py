@@ -351,3 +351,16 @@ def test_ten_environments_of_300_packages_are_looked_at_in_a_moment(lab):
     started = time.process_time()
     assert [conda.reasons(condas.build(f"lab{n}"), wish(name=f"lab{n}")) for n in range(10)] == [[]] * 10
     assert time.process_time() - started < 1
+
+
+def test_an_environment_for_a_group_is_still_listed_for_everybody(lab):
+    """For micromamba env list fails where it may not look whether conda-meta/history is there."""
+    lab.make("python", "six=1.16")
+    condas = lab.condas
+    condas.groups = {"lab": 0}
+    condas.give("lab")
+    modes = {part.name: oct(part.stat().st_mode & 0o777) for part in (lab.root / "envs/lab").resolve().iterdir()}
+    assert (modes["conda-meta"], modes["bin"], modes["lib"]) == ("0o755", "0o750", "0o750")
+    assert oct((lab.root / "envs/.cache/pkgs").stat().st_mode & 0o777) == "0o700"
+    assert (lab.root / "envs/.cache").stat().st_mode & 0o005
+    assert lab.reasons("python", "six=1.16") == []

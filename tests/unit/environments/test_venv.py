@@ -130,7 +130,7 @@ def test_cuda_versions_agree_as_far_as_both_go(answered, planned, right):
 def test_options_of_the_module_come_from_the_plan(tmp_path):
     (tmp_path / "a.lock").write_text("alpha==1.0 --hash=sha256:00\n")
     planned = {
-        **dict.fromkeys(("requirements", "index_packages", "variables", "framework", "version", "cuda")),
+        **dict.fromkeys(("requirements", "index_packages", "variables", "framework", "version", "cuda", "group")),
         "name": "lab",
         "python": "3.11",
         "because": ["x"],

@@ -80,3 +80,10 @@ def test_a_step_that_fails_ends_it_before_anything_is_taken_into_use(step):
         played.carry_out({})
     assert refusal.value.code == "E003"
     assert "finish" not in dict(played.asked)
+
+
+def test_who_may_use_an_environment_changes_without_a_build():
+    seen = {"changed": True, "unlisted": [], "todo": {}, "gone": [], "given": ["lab"]}
+    played = Played({"look": seen, "give": CHANGE})
+    assert played.carry_out({})["environments"] == [CHANGE["environment"]]
+    assert (played.asked, played.ran) == ([("look", None), ("give", "lab")], [])

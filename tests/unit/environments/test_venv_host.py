@@ -1,12 +1,15 @@
 """Environments are built by the real uv, beside the former ones, and are taken into use only where they work."""
 
+import grp
 import json
+import os
 import re
+import stat
 import subprocess
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import venv
+from ansible_collections.gpulab.node.plugins.module_utils import environment_builds, venv
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 
@@ -198,3 +201,62 @@ def test_the_record_says_what_the_proof_expects(lab):
     lab.make("torch==2.13.0", framework="pytorch", version="2.13.0")
     expected = json.loads((lab.root / "lab" / venv.RECORD).read_text())["expected"]
     assert (expected["framework"], expected["version"], expected["cuda"]) == ("pytorch", "2.13.0", None)
+
+
+def modes(path):
+    """Return who may enter the directories of a build: names, with group and mode."""
+    states = [(part.name, part.lstat()) for part in path.resolve().iterdir()]
+    return {name: (one.st_gid, stat.S_IMODE(one.st_mode)) for name, one in states if stat.S_ISDIR(one.st_mode)}
+
+
+def given(lab, name, gid):
+    """Have an environment given to a group, or to everybody; tell whether anything was to do."""
+    venvs = lab.venvs
+    venvs.groups = {} if gid is None else {name: gid}
+    todo = not venvs.is_given(name)
+    venvs.give(name)
+    assert venvs.is_given(name)
+    return todo
+
+
+def test_an_environment_is_given_to_a_group_and_back_without_a_build(lab):
+    gid, name = os.getgid(), grp.getgrgid(os.getgid()).gr_name
+    lab.make("alpha<2")
+    lab.make("alpha")
+    assert lab.venvs.users("lab") == "everybody"
+    assert [given(lab, "lab", gid), given(lab, "lab", gid)] == [True, False]
+    for number in (1, 2):
+        assert {mode for _gid, mode in modes(lab.root / f".builds/lab/{number}").values()} == {0o750}
+    assert {owner for owner, _mode in modes(lab.root / "lab").values()} == {gid}
+    assert stat.S_IMODE((lab.root / ".cache").stat().st_mode) == 0o700
+    assert lab.venvs.users("lab") == name
+    assert lab.venvs.abandoned() == []
+    assert given(lab, "lab", None)
+    assert {mode for _gid, mode in modes(lab.root / "lab").values()} == {0o755}
+    assert venv.reasons(lab.venvs.build("lab"), lab.wish("alpha")) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to another group")
+def test_an_environment_whose_group_is_gone_is_named(lab):
+    lab.make("alpha")
+    given(lab, "lab", 54321)
+    assert lab.venvs.abandoned() == ["lab"]
+    assert lab.python("import alpha; print(alpha.version)") == "2"
+
+
+def test_a_new_build_is_for_the_group_at_once(lab):
+    wish, venvs = lab.wish("alpha"), lab.venvs
+    venvs.groups = {"lab": os.getgid()}
+    lab.run(venvs.lock(wish))
+    lab.run(venvs.make(wish))
+    venvs.finish(wish)
+    assert modes(lab.root / "lab")["bin"] == (os.getgid(), 0o750)
+    assert venvs.is_given("lab")
+
+
+def test_a_group_that_the_node_has_not_is_refused():
+    assert environment_builds.groups_of([{"name": "lab", "group": None}]) == {}
+    with pytest.raises(Refusal) as refusal:
+        environment_builds.groups_of([{"name": "lab", "group": "no-such-group"}])
+    assert refusal.value.code == "E019"
+    assert "no-such-group" in refusal.value.cause

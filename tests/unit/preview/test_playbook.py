@@ -49,6 +49,8 @@ def test_the_preview_asks_every_role_that_site_yml_applies():
 DECISIONS = {  # which change nothing on a node
     ("plan", "__plan_decision"),
     ("preflight", "__preflight_judgement"),
+    ("environments", "__environments_groups"),
+    ("conda", "__conda_groups"),
     ("nvidia_driver", "__nvidia_driver_reading"),
     ("nvidia_driver", "__nvidia_driver_proof"),
 }
