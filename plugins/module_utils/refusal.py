@@ -562,6 +562,11 @@ CODES = {
         "monitoring_gpus is dcgm, and this version does not install DCGM's exporter",
         "Leave it out: gpulab's collector reads every board through NVML. Nothing was changed.",
     ),
+    "P073": ("environment {name}: there is no set of packages {set}", "It can be one of: {known}."),
+    "P074": (
+        "environment {name}: the set {set} is for {needed}, and its framework is {framework}",
+        "Leave the set out, or name its packages under packages.",
+    ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
         "{path} exists and gpulab did not make it",

@@ -106,6 +106,11 @@ class Catalog:
         return frameworks
 
     @cached_property
+    def package_sets(self) -> dict[str, Record]:
+        """Sets of Python packages by name."""
+        return {record["name"]: record for record in self.read("package_sets")["sets"]}
+
+    @cached_property
     def micromamba(self) -> Record:
         """micromamba, which makes conda environments."""
         return self.read("micromamba")

@@ -44,6 +44,13 @@ ENVIRONMENT = (
         pattern=r"\w+",
     ),
     Wish("packages", "list", "Further requirements, as pip takes them.", (), elements="str"),
+    Wish(
+        "sets",
+        "list",
+        "Sets of packages: vision, data, monitoring, inference, distributed (catalog/package_sets.yml).",
+        (),
+        elements="str",
+    ),
     Wish("group", "str", "Group of the node whose members alone may use it; unset lets everybody."),
     Wish("lock", "str", "File on the controller to install from: the gpulab.lock of such an environment."),
 )

@@ -11,6 +11,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.gpus import Gpu
 
@@ -40,6 +42,7 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
     release = _release(case, name, framework, wish[framework])
     on_cpu = wish.get("index") == CPU
     build = {"cuda": None, "index": CPU} if on_cpu else _build(case, driver, name, release, wish.get("index"))
+    further = [*_of_sets(case, name, framework, wish.get("sets") or (), build), *wish.get("packages", ())]
     python = _python(case, name, release, wish.get("python"))
     if framework == "tensorflow" and any(_by_ptx(build, gpu) for gpu in case.gpus):
         case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow.")
@@ -59,12 +62,26 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
         "cuda": build["cuda"],
         "index_url": PYTORCH_INDEX.format(index=build["index"]) if framework == "pytorch" else None,
         "index_packages": list(PYTORCH_PACKAGES) if framework == "pytorch" else [],
-        "requirements": [_requirement(framework, release["version"], build), *wish.get("packages", ())],
+        "requirements": [_requirement(framework, release["version"], build), *further],
         "lock": wish.get("lock"),
         "group": wish.get("group"),
         "variables": {**VARIABLES[framework], **_workers(case)},
         "because": [why],
     }
+
+
+def _of_sets(case: Case, name: str, framework: str, sets: Sequence[str], build: dict[str, Any]) -> list[str]:
+    """Return the packages of sets, for the framework's build."""
+    known, found = case.catalog.package_sets, []
+    for one in sets:
+        if one not in known:
+            raise refuse("P073", name=name, set=one, known=", ".join(known))
+        record = known[one]
+        if record.get("framework", framework) != framework:
+            raise refuse("P074", name=name, set=one, needed=record["framework"], framework=framework)
+        major = build["cuda"].partition(".")[0] if build["cuda"] else CPU
+        found += [*record["packages"], *record.get("by_cuda", {}).get(major, ())]
+    return found
 
 
 def _workers(case: Case) -> dict[str, str]:

@@ -657,6 +657,16 @@ def test_the_pytorch_index_is_that_of_the_build():
     assert part["requirements"] == ["torch==2.9.1", "numpy"]
 
 
+@pytest.mark.parametrize(
+    ("given", "runtime"),
+    [({"index": "cpu"}, "onnxruntime"), ({"index": "cu126"}, "onnxruntime-gpu<1.24"), ({}, "onnxruntime-gpu")],
+)
+def test_sets_of_packages_fit_the_build(given, runtime):
+    wish = environment("pytorch", "2.9", sets=["inference", "distributed"], packages=["six"], **given)
+    (part,) = plan(facts(), **wish)["environments"]
+    assert part["requirements"] == ["torch==2.9.1", "onnx", runtime, "accelerate", "six"]
+
+
 def test_the_pytorch_index_without_cuda_is_cpu():
     part = plan(facts(), **environment("pytorch", "2.9", index="cpu"))["environments"][0]
     assert part["index_url"] == "https://download.pytorch.org/whl/cpu"
@@ -966,6 +976,9 @@ REFUSALS = {
     "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
     "two frameworks": (facts(), environment("pytorch", "2.9", tensorflow="2.20"), "P032", "pytorch and tensorflow"),
     "no framework": (facts(), environment("packages", ["numpy"]), "P032", "none"),
+    "unknown set": (facts(), environment("jax", "0.9", sets=["visions"]), "P073", "monitoring"),
+    "set of another framework": (facts(), environment("jax", "0.9", sets=["distributed"]), "P074", "pytorch"),
+    "Horovod as a set": (facts(), environment("pytorch", "2.9", sets=["horovod"]), "P021", "torchrun"),
     "unknown release": (facts(), environment("pytorch", "2.99"), "P033", "2.15.0"),
     "build of another release": (facts(), environment("pytorch", "2.15", index="cu126"), "P034", "cu130, cu132"),
     "release that dropped pascal": (
