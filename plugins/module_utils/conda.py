@@ -129,6 +129,11 @@ class Lock:
         return self.explicit() + "".join(f"{PIP_LINE}{line}\n" for line in self.pip)
 
 
+def name_of(requirement: str) -> str:
+    """Return the package that a line for conda or pip is about."""
+    return re.split(r"[ =<>!~\[;@]", requirement.rpartition("::")[2], maxsplit=1)[0].lower()
+
+
 def locked(text: str) -> Lock:
     """Return what a lock says. Raises Refusal E007 for a line that pins nothing."""
     packages, pip = [], []

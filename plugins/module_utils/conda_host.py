@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +29,14 @@ UNKNOWN_OF_PIP = "(pip; its version is known once it is built)"
 class Condas(Builds):
     """The environments below the root prefix of a micromamba. settings are environment variables for micromamba."""
 
-    def __init__(self, root: Path, settings: dict[str, str], home: Path, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: dict[str, str],
+        home: Path,
+        proc: Path = Path("/proc"),
+        homes: Path = Path("/home"),
+    ) -> None:
         """Remember where they are; nothing is read yet. home is root's, where conda keeps a list of environments."""
         super().__init__(root / "envs", proc)
         self.root = root
@@ -39,6 +45,13 @@ class Condas(Builds):
         self._settings = settings
         self.cache = root / "envs" / ".cache" / "pkgs"  # not .cache itself, which everybody's micromamba looks into
         self._listed = home / ".conda" / "environments.txt"
+        self._homes = homes
+
+    def abandoned(self) -> list[str]:
+        """Return the environments whose group is gone, and the paths of users' own whose user is."""
+        own = sorted(self._homes.glob("*/.conda/envs/*"))
+        gone = (str(path) for path in own if not environment_builds.is_user(path.lstat().st_uid))
+        return [*super().abandoned(), *gone]
 
     # the tool
 
@@ -124,7 +137,7 @@ class Condas(Builds):
             write(file, conda.locked(wanted.lock).explicit(), 0o600)
             return [*argv, "--file", str(file)]
         channels = [word for channel in wanted.channels for word in ("--channel", channel)]
-        pip = ["pip"] if wanted.pip and not any(_name(one) == "pip" for one in wanted.packages) else []
+        pip = ["pip"] if wanted.pip and not any(conda.name_of(one) == "pip" for one in wanted.packages) else []
         return [*argv, "--override-channels", *channels, *wanted.packages, *pip]
 
     def _environment(self, wanted: conda.Wanted) -> dict[str, str]:
@@ -223,9 +236,9 @@ class Condas(Builds):
         """
         if wanted.lock is not None:
             return conda.locked(wanted.lock).versions()
-        by_pip = dict.fromkeys((_name(one) for one in wanted.pip), UNKNOWN_OF_PIP)
+        by_pip = dict.fromkeys((conda.name_of(one) for one in wanted.pip), UNKNOWN_OF_PIP)
         if not self.tool.exists():
-            return {**dict.fromkeys((_name(one) for one in wanted.packages), UNKNOWN), **by_pip}
+            return {**dict.fromkeys((conda.name_of(one) for one in wanted.packages), UNKNOWN), **by_pip}
         beside = Condas(scratch, self._settings, scratch)
         beside.tool = self.tool
         beside._settings = {**self._settings, "CONDA_PKGS_DIRS": str(scratch / "pkgs")}
@@ -255,11 +268,6 @@ def content(path: Path) -> tuple[tuple[str, ...], dict[str, int]]:
     ]
     sizes = {entry.name: entry.stat().st_size for entry in (path / "conda-meta").glob("*.json")}
     return tuple(sorted(names)), sizes
-
-
-def _name(requirement: str) -> str:
-    """Return the package that a line for conda or pip is about."""
-    return re.split(r"[ =<>!~\[;@]", requirement.rpartition("::")[2], maxsplit=1)[0].lower()
 
 
 def _digest(path: Path) -> str:

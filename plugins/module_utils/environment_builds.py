@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import json
 import os
+import pwd
 import shlex
 import shutil
 import stat
@@ -225,6 +226,15 @@ def _group(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
+
+
+def is_user(uid: int) -> bool:
+    """Tell whether the node has a user of this number."""
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
 
 
 def proxies() -> dict[str, str]:

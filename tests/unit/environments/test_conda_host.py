@@ -364,3 +364,13 @@ def test_an_environment_for_a_group_is_still_listed_for_everybody(lab):
     assert oct((lab.root / "envs/.cache/pkgs").stat().st_mode & 0o777) == "0o700"
     assert (lab.root / "envs/.cache").stat().st_mode & 0o005
     assert lab.reasons("python", "six=1.16") == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to another user")
+def test_environments_in_the_home_of_a_user_who_is_gone_are_named(tmp_path):
+    condas = Condas(tmp_path / "conda", {}, tmp_path / "root", homes=tmp_path)
+    for user, uid in (("ann", os.getuid()), ("bob", 54321)):
+        own = tmp_path / user / ".conda/envs/mine"
+        own.mkdir(parents=True)
+        os.chown(own, uid, -1)
+    assert condas.abandoned() == [str(tmp_path / "bob/.conda/envs/mine")]
