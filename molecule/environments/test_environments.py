@@ -1,6 +1,7 @@
 """Python environments, seen from the node: the real uv, PyTorch and JAX, out of the real package index."""
 
 import json
+import shlex
 
 import pytest
 import yaml
@@ -131,3 +132,49 @@ def test_an_environment_for_a_group_is_closed_to_others(host, small):
     assert environments(host)["abandoned"] == ["small"]
     assert environments(host, small)["changed"] is True
     assert host.run(other).rc == 0
+
+
+KERNEL = """
+import sys
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel(kernel_name=sys.argv[1])
+code = "import shutil, torch; print(torch.__file__, shutil.which('python'))"
+client.execute_interactive(code, timeout=120)
+manager.shutdown_kernel(now=True)
+"""
+
+
+def test_jupyter_runs_the_environment_that_was_wished_for_as_a_kernel(host, small):
+    """A Jupyter of an environment of its own starts it, as a user does."""
+    if host.check_output("hostname") != "debian12":
+        pytest.skip("debian12 has that wish")
+    environments(host, {**small, "name": "client", "requirements": ["jupyter_client"]})
+    line = f"/srv/venvs/client/bin/python -c {shlex.quote(KERNEL)} venv-vision"
+    torch, python = host.check_output("su --login admin --command %s", line).split()
+    assert torch.startswith("/opt/venvs/.builds/vision/1/lib/")
+    assert python == "/opt/venvs/vision/bin/python"
+
+
+def test_kernels_come_and_go_with_their_wish(host):
+    kernel = host.file("/usr/local/share/jupyter/kernels/conda-try/kernel.json")
+
+    def kernels(*prefixes, **more):
+        return task(host, "gpulab.node.jupyter_kernels", kind="conda", prefixes=list(prefixes), **more)
+
+    assert (kernels("/srv/try", check=True)["changed"], kernel.exists) == (True, False)
+    assert (kernels("/srv/try")["kernels"], kernel.exists) == (["conda-try"], True)
+    assert kernels("/srv/try")["changed"] is False
+    assert (kernels(check=True)["changed"], kernel.exists) == (True, True)
+    others = host.check_output("ls --ignore=conda-try /usr/local/share/jupyter/kernels").split()
+    assert (kernels()["kernels"], kernel.exists) == (["conda-try"], False)
+    assert host.file("/usr/local/share/jupyter").exists is bool(others)
+
+
+def test_a_kernel_that_somebody_wrote_stays(host):
+    directory = "/usr/local/share/jupyter/kernels/conda-try"
+    host.check_output(f"mkdir --parents {directory} && echo '{{}}' > {directory}/kernel.json")
+    result = task(host, "gpulab.node.jupyter_kernels", kind="conda", prefixes=["/srv/try"])
+    assert result["refusal"]["code"] == "E021"
+    assert task(host, "gpulab.node.jupyter_kernels", kind="conda", prefixes=[])["changed"] is False
+    assert host.check_output(f"cat {directory}/kernel.json") == "{}"
+    host.check_output(f"rm --recursive {directory}")

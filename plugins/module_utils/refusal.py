@@ -633,6 +633,14 @@ CODES = {
         "{name} is for the group {group}, which this node has not",
         "Create the group, or name another one. Nothing was changed.",
     ),
+    "E020": (
+        "the lock of {name} has no {package}, which is wished for",
+        "Make the lock of an environment that has it, or wish for the environment without it. Nothing was changed.",
+    ),
+    "E021": (
+        "{path} is there, and gpulab did not write it",
+        "Move it away, or do not wish for jupyter in the environment of that name. Nothing was changed.",
+    ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

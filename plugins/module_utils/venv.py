@@ -25,6 +25,7 @@ LOCK = "gpulab.lock"
 VARIABLES = "gpulab_variables.pth"
 
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
+_NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(?=[^;]*$)")  # where no marker says that it may be left out
 _DIST_INFO = re.compile(r"^(.+)-([^-]+)\.dist-info$")
 _ERROR = re.compile(r"^error: .*(?:\n(?:\s+cause: |\s+).*)*", re.MULTILINE)
 
@@ -107,6 +108,17 @@ def locked(text: str) -> dict[str, str]:
             raise refuse("E007", line=requirement.split(" --hash")[0])
         found[normalized(match[1])] = match[2]
     return found
+
+
+def check_lock(wanted: Wanted) -> None:
+    """Raise Refusal E007 for a lock that pins nothing, E020 for one without a package that the requirements name."""
+    if wanted.lock is None:
+        return
+    pinned = locked(wanted.lock)
+    for requirement in wanted.requirements:
+        match = _NAMED.match(requirement)
+        if match and normalized(match[0]) not in pinned:
+            raise refuse("E020", name=wanted.name, package=match[0])
 
 
 def reasons(build: Build | None, wanted: Any) -> list[str]:

@@ -75,6 +75,10 @@ options:
           Group of the node whose members alone may use it, besides root; what packages it has, everybody can see. Unset
           lets everybody use it.
         type: str
+      jupyter:
+        description: Whether it shall have C(ipykernel), which M(gpulab.node.jupyter_kernels) needs.
+        type: bool
+        default: false
   absent:
     description: Names of environments that shall not be there.
     type: list
@@ -193,7 +197,9 @@ unlisted:
   type: list
   elements: str
 abandoned:
-  description: Environments that are for a group which is no longer there. They are left alone.
+  description: >-
+    Environments that are for a group which is no longer there, and the paths of users' own, in
+    C(/home/*/.conda/envs), whose user is no longer there. They are left alone.
   returned: success
   type: list
   elements: str
@@ -345,6 +351,7 @@ def main() -> None:
                     "channels": names,
                     "variables": {"type": "dict", "default": {}},
                     "group": {"type": "str"},
+                    "jupyter": {"type": "bool", "default": False},
                     "framework": {"type": "str", "choices": ["pytorch", "tensorflow", "jax"]},
                 },
             },

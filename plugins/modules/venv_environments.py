@@ -209,8 +209,7 @@ def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -
     """Say what is to do; in check mode also what would come of it. Raises Refusal."""
     params = module.params
     for one in environments:
-        if one.lock is not None:
-            venv.locked(one.lock)
+        venv.check_lock(one)
     todo = {one.name: venv.reasons(venvs.build(one.name), one) for one in environments}
     todo = {name: because for name, because in todo.items() if because}
     present = venvs.names()

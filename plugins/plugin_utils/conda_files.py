@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils import conda
+from ansible_collections.gpulab.node.plugins.module_utils import conda, jupyter
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 ANACONDAS = ("defaults", "main", "pkgs/main", "r", "pkgs/r", "anaconda", "msys2")
@@ -22,7 +22,7 @@ def resolve(wish: dict[str, Any], channels: list[str], architecture: str, alias:
     alias is the address below which channels are looked up by their names.
 
     It is given by packages, by an environment.yml (file), or by an explicit lock or a conda-lock.yml (lock).
-    Raises Refusal E007, E016 and E018.
+    Raises Refusal E007, E016, E018 and E020.
     """
     given = {key: wish.get(key) for key in ("packages", "channels", "pip", "variables", "framework", "group", "lock")}
     file = wish.get("file")
@@ -40,10 +40,22 @@ def resolve(wish: dict[str, Any], channels: list[str], architecture: str, alias:
         "group": given["group"],
         "lock_text": _lock(wish["name"], given["lock"], PLATFORMS[architecture]) if given["lock"] else None,
     }
+    if wish.get("jupyter"):
+        _ask_for_kernel(options)
     _check(options, str(file or "the wish"))
     if alias:
         options["channels"] = [one if "://" in one else f"{alias.rstrip('/')}/{one}" for one in options["channels"]]
     return {key: value for key, value in options.items() if value is not None}  # a choice takes no null
+
+
+def _ask_for_kernel(options: dict[str, Any]) -> None:
+    """Have what Jupyter needs among the packages. Raises Refusal E020 for a lock without it."""
+    text = options["lock_text"]
+    named = [conda.name_of(one) for one in (*options["packages"], *options["pip"])]
+    if text is None and jupyter.PACKAGE not in named:
+        options["packages"] = [*options["packages"], jupyter.PACKAGE]
+    if text is not None and jupyter.PACKAGE not in conda.locked(text).versions():
+        raise refuse("E020", name=options["name"], package=jupyter.PACKAGE)
 
 
 def _of_file(name: str, path: str) -> dict[str, Any]:

@@ -52,6 +52,7 @@ ENVIRONMENT = (
         elements="str",
     ),
     Wish("group", "str", "Group of the node whose members alone may use it; unset lets everybody."),
+    Wish("jupyter", "bool", "Whether every Jupyter of the node offers it as a kernel.", default=False),
     Wish("lock", "str", "File on the controller to install from: the gpulab.lock of such an environment."),
 )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import jupyter
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
@@ -43,6 +44,7 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
     on_cpu = wish.get("index") == CPU
     build = {"cuda": None, "index": CPU} if on_cpu else _build(case, driver, name, release, wish.get("index"))
     further = [*_of_sets(case, name, framework, wish.get("sets") or (), build), *wish.get("packages", ())]
+    further += [jupyter.PACKAGE] if wish.get("jupyter") else []
     python = _python(case, name, release, wish.get("python"))
     if framework == "tensorflow" and any(_by_ptx(build, gpu) for gpu in case.gpus):
         case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow.")
@@ -64,6 +66,7 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
         "index_packages": list(PYTORCH_PACKAGES) if framework == "pytorch" else [],
         "requirements": [_requirement(framework, release["version"], build), *further],
         "lock": wish.get("lock"),
+        "jupyter": bool(wish.get("jupyter")),
         "group": wish.get("group"),
         "variables": {**VARIABLES[framework], **_workers(case)},
         "because": [why],

@@ -124,3 +124,24 @@ def test_a_file_that_is_not_there_is_refused():
     with pytest.raises(Refusal) as refusal:
         conda_files.resolve({"name": "lab", "file": "/nowhere/environment.yml"}, [], "x86_64")
     assert "/nowhere/environment.yml" in refusal.value.cause
+
+
+@pytest.mark.parametrize(
+    ("wish", "packages"),
+    [
+        ({"packages": ["six"]}, ["six", "ipykernel"]),
+        ({"packages": ["six", "conda-forge::ipykernel=6"]}, ["six", "conda-forge::ipykernel=6"]),
+        ({"packages": ["python"], "pip": ["ipykernel>6"]}, ["python"]),
+        ({"file": ENVIRONMENT}, ["python=3.12", "numpy", "ipykernel"]),
+    ],
+)
+def test_what_jupyter_needs_comes_with_the_wish_for_it(resolve, wish, packages):
+    assert resolve(**wish, jupyter=True)["packages"] == packages
+
+
+def test_a_lock_without_what_jupyter_needs_is_refused(resolve):
+    text = f"@EXPLICIT\nhttps://a.example/noarch/{{}}-1.17.0-py_0.conda#{DIGEST}\n"
+    assert resolve(lock=text.format("ipykernel"), jupyter=True)["packages"] == []
+    with pytest.raises(Refusal) as refusal:
+        resolve(lock=text.format("six"), jupyter=True)
+    assert refusal.value.code == "E020"

@@ -73,6 +73,16 @@ def test_a_lock_that_pins_nothing_is_refused(line):
     assert refusal.value.code == "E007"
 
 
+def test_a_lock_without_a_wished_package_is_refused():
+    lock = "torch==2.13.0+cpu --hash=sha256:22\nzope-interface==1 --hash=sha256:33\n"
+    wished = ("torch[extra]==2.13.0", "Zope.Interface>0", 'tomli; python_version < "3.11"', "./wheels/x.whl")
+    venv.check_lock(venv.Wanted("lab", "3.11", wished, lock=lock))
+    venv.check_lock(venv.Wanted("lab", "3.11", ("ipykernel",)))
+    with pytest.raises(Refusal) as refusal:
+        venv.check_lock(venv.Wanted("lab", "3.11", ("torch", "ipykernel"), lock=lock))
+    assert (refusal.value.code, "no ipykernel" in refusal.value.cause) == ("E020", True)
+
+
 def test_another_mirror_of_the_same_index_changes_nothing_and_another_build_does():
     def fingerprint(index):
         return venv.Wanted("lab", "3.11", ("torch==2.13.0",), index, ("torch",)).fingerprint
@@ -132,13 +142,14 @@ def test_options_of_the_module_come_from_the_plan(tmp_path):
     planned = {
         **dict.fromkeys(("requirements", "index_packages", "variables", "framework", "version", "cuda", "group")),
         "name": "lab",
+        "jupyter": True,
         "python": "3.11",
         "because": ["x"],
         "index_url": "https://download.pytorch.org/whl/cu130",
         "lock": str(tmp_path / "a.lock"),
     }
     (options,) = venv_options([planned], "https://mirror.example/pytorch/")
-    assert "because" not in options
+    assert {"because", "jupyter"}.isdisjoint(options)
     assert options["index_url"] == "https://mirror.example/pytorch/cu130"
     assert options["lock"] == "alpha==1.0 --hash=sha256:00\n"
     assert venv_options([{**planned, "lock": None}])[0]["index_url"] == planned["index_url"]

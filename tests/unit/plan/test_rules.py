@@ -667,6 +667,12 @@ def test_sets_of_packages_fit_the_build(given, runtime):
     assert part["requirements"] == ["torch==2.9.1", "onnx", runtime, "accelerate", "six"]
 
 
+def test_a_kernel_of_jupyter_has_what_it_needs():
+    wishes = environment("pytorch", "2.9", packages=["six"], jupyter=True)
+    (part,) = plan(facts(), **wishes)["environments"]
+    assert (part["jupyter"], part["requirements"][1:]) == (True, ["six", "ipykernel"])
+
+
 def test_the_pytorch_index_without_cuda_is_cpu():
     part = plan(facts(), **environment("pytorch", "2.9", index="cpu"))["environments"][0]
     assert part["index_url"] == "https://download.pytorch.org/whl/cpu"
