@@ -86,6 +86,15 @@ def test_any_user_may_use_it_without_a_line_in_bashrc(host):
     assert host.run("su --login admin --command 'touch /opt/conda/envs/vision/x'").rc != 0
 
 
+def test_jupyter_is_told_how_its_kernel_starts(host):
+    """What starts is a stand-in; a real kernel runs in the scenario environments."""
+    kernel = json.loads(host.file("/usr/local/share/jupyter/kernels/conda-vision/kernel.json").content_string)
+    assert kernel["display_name"] == "vision (conda)"
+    started = host.check_output(f"su admin -s /bin/sh -c '{' '.join(kernel['argv'])}'")
+    assert started.startswith("stand-in for a kernel in /opt/conda/envs/")
+    assert kernel["env"]["CONDA_PREFIX"] == "/opt/conda/envs/vision"
+
+
 def test_it_is_listed_and_its_builds_are_not(host):
     listed = "MAMBA_ROOT_PREFIX=/opt/conda /opt/conda/bin/micromamba env list --json"
     assert json.loads(host.check_output(listed))["envs"] == ["/opt/conda/envs/vision"]
@@ -103,7 +112,7 @@ def test_its_lock_makes_the_same_environment_on_the_other_node(host):
     """Each node's files are noted; the second node's are compared with the first's."""
     locks = [(LOCKS / node / "vision.lock").read_text() for node in ("debian12", "debian13")]
     assert locks[0] == locks[1]
-    assert len(re.findall(r"^http://\S+\.conda#[0-9a-f]{64}$", locks[0], re.MULTILINE)) == 6
+    assert len(re.findall(r"^http://\S+\.conda#[0-9a-f]{64}$", locks[0], re.MULTILINE)) == 7
     assert re.search(r"^# pip alpha==1.0 --hash=sha256:[0-9a-f]{64}$", locks[0], re.MULTILINE)
     digests = (
         "cd /opt/conda/envs/vision/ && find . -type f ! -name '*.pyc' ! -path './conda-meta/*' ! -name gpulab.json"

@@ -129,6 +129,13 @@ def fill(channel: Path, python_version: str, python_files: Path | None = None) -
     pip(channel)
     module(channel, "six", "1.16.0")
     module(channel, "six", "1.17.0")
+    module(
+        channel,
+        "ipykernel",
+        "6.0",
+        "import sys\n\nprint('stand-in for a kernel in', sys.prefix)\n",
+        "ipykernel_launcher",
+    )
     module(channel, "old", "1.0", depends=["six <1.17"])
     says = f"#!/bin/sh\necho from {PLACEHOLDER}\n"
     package(channel, "hello", "1.0", {"bin/hello": says}, depends=["__glibc >=2.17"])
