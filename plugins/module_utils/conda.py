@@ -254,20 +254,6 @@ def classify(told: str, printed: str, name: str, log: str) -> Refusal:
     return refuse("E009", name=name, line=text or "it printed nothing", log=log, former=venv.FORMER)
 
 
-def startup_file(variables: dict[str, str]) -> str:
-    """Return a .pth file, which Python reads at each start.
-
-    It sets variables, and lets a job that was started through the link of the environment go on with the build that
-    this named then, for what it imports and for the interpreters that it starts.
-    """
-    stay = (
-        "import os, sys; sys.path[:] = [os.path.realpath(one) if one else one for one in sys.path]; "
-        "sys.executable = sys.executable and os.path.join(os.path.realpath(os.path.dirname(sys.executable)), "
-        "os.path.basename(sys.executable))\n"
-    )
-    return stay + venv.variables_file(variables)
-
-
 def _cuda(version: str, build: str, packages: dict[str, str]) -> str | None:
     """Return the CUDA that a framework is built for, read from its version and build."""
     local = re.search(r"\+cu(\d+)(\d)$", version)

@@ -123,7 +123,7 @@ class Condas(Builds):
                     *("--requirement", str(work / "pip.txt")),
                 ]
             )
-        write(work / venv.VARIABLES, conda.startup_file(wanted.variables))
+        write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
         into = ["find", str(path), "-maxdepth", "3", "-path", "*/lib/python3*/site-packages"]
         commands.append([*into, "-exec", "cp", str(work / venv.VARIABLES), "{}", ";"])
         commands += self.probe(wanted, path)

@@ -173,9 +173,12 @@ class Builds:
         shutil.rmtree(builds, ignore_errors=True)
 
     def _prune(self, name: str, keep: set[Path | None]) -> None:
-        """Remove builds that are neither to be kept nor in use: what jobs started with stays until they end."""
+        """Remove builds that are neither to be kept nor in use: what jobs started with stays until they end.
+
+        A job that was started through the link may use any of them.
+        """
         for path in (self.directory / ".builds" / name).iterdir():
-            if path not in keep and not self._users(path):
+            if path not in keep and not self._users(path, self.directory / name):
                 shutil.rmtree(path)
 
     def _users(self, *paths: Path) -> list[int]:

@@ -167,10 +167,19 @@ def project(wanted: Wanted) -> str:
     return "\n".join(lines) + "\n"
 
 
-def variables_file(variables: dict[str, str]) -> str:
-    """Return a .pth file, which Python reads at each start, that sets variables where the user has not."""
+def startup_file(variables: dict[str, str]) -> str:
+    """Return a .pth file, which Python reads at each start.
+
+    It sets variables where the user has not, and lets a job that was started through the link of the environment go on
+    with the build that this named then, for what it imports and for the interpreters that it starts.
+    """
+    stay = (
+        "import os, sys; sys.path[:] = [os.path.realpath(one) if one else one for one in sys.path]; "
+        "sys.executable = sys.executable and os.path.join(os.path.realpath(os.path.dirname(sys.executable)), "
+        "os.path.basename(sys.executable))\n"
+    )
     lines = [f"os.environ.setdefault({name!r}, {value!r})" for name, value in sorted(variables.items())]
-    return f"import os; {'; '.join(lines)}\n" if lines else ""
+    return stay + (f"import os; {'; '.join(lines)}\n" if lines else "")
 
 
 def pip_settings(texts: list[str]) -> dict[str, str]:

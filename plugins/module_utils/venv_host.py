@@ -85,7 +85,7 @@ class Venvs(Builds):
         """Return what makes the next build from the lock, and tries it."""
         work, path = self._work(wanted.name), self._next(wanted.name)
         site = path / "lib" / f"python{wanted.python}" / "site-packages"
-        write(work / venv.VARIABLES, venv.variables_file(wanted.variables))
+        write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
         python = str(path / "bin/python")
         uv = str(self.uv)
         commands = [

@@ -51,11 +51,13 @@ def test_versions_stay_where_they_can(lab):
     assert lab.make("alpha", "torch==2.13.0")["alpha"] == "1.0"
 
 
-def test_a_job_goes_on_with_what_it_was_started_with(lab):
+@pytest.mark.parametrize("started", [". {root}/lab/bin/activate; command -v python", "echo {root}/lab/bin/python"])
+def test_a_job_goes_on_with_what_it_was_started_with(lab, started):
     lab.make("alpha<2")
-    code = "import sys; sys.stdin.readline(); import alpha; print(alpha.version)"
-    activated = subprocess.check_output(["sh", "-c", f". {lab.root}/lab/bin/activate; command -v python"], text=True)
-    job = subprocess.Popen([activated.strip(), "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    code = "import sys; print(flush=True); sys.stdin.readline(); import alpha; print(alpha.version)"
+    python = subprocess.check_output(["sh", "-c", started.format(root=lab.root)], text=True).strip()
+    job = subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    job.stdout.readline()
     lab.make("alpha")
     lab.make("gamma")  # twice, so that the job's build is not merely the former one
     assert lab.python("import alpha; print(alpha.version)") == "2"
