@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -143,8 +144,9 @@ class Lab:
     """A lab of its own beside the one of `make lab`. say tells the person who waits what goes on."""
 
     def __init__(self, name, say):
-        """Name it; nothing is started yet."""
+        """Claim its name; nothing is started yet."""
         self.name, self._say = name, say
+        self._claim()
         self._runs = 0
         self.logs = DIRECTORY / "logs"
         # Of its own: a connection that Ansible keeps open must not outlive its node. Short: it holds sockets.
@@ -153,11 +155,9 @@ class Lab:
         self.inventory = self.directory / "inventory"
 
     def up(self, nodes):
-        """Start these nodes (see lab/nodes.yml), after removing what a killed run left."""
+        """Start these nodes (see lab/nodes.yml), after removing what a killed run of any checkout left."""
         argv = ["docker", "ps", "--all", "--quiet", "--filter", f"label=gpulab={self.name}"]
         if subprocess.run(argv, check=True, capture_output=True, timeout=60).stdout:
-            if not self.directory.exists():
-                pytest.fail(f"another checkout runs the lab {self.name}; if not: docker rm --force $({' '.join(argv)})")
             self._manage("down.yml", "{}")
         self._say(f"starting {', '.join(node['name'] for node in nodes)}")
         run = self._manage("up.yml", json.dumps({"lab_nodes": nodes}))
@@ -181,6 +181,14 @@ class Lab:
     def play(self, playbook, *arguments, timeout=300, **environment):
         """Run ansible-playbook to its end and return its Run."""
         return self.start(playbook, *arguments, **environment).wait(timeout)
+
+    def _claim(self):
+        """Hold the lab's name for as long as this process lives: two checkouts would work on the same nodes."""
+        self._claimed = (Path(tempfile.gettempdir()) / f"{self.name}.lock").open("w")
+        try:
+            fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pytest.fail(f"another run is at work on the lab {self.name}")
 
     def _manage(self, playbook, variables):
         own = json.dumps({"lab_name": self.name, "lab_directory": str(self.directory)})
