@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 SOURCES = {
-    "libnvidia-ml.so.1": ["nvml_system.c", "nvml_state.c", "nvml_health.c", "reading.c", "settings.c"],
+    "libnvidia-ml.so.1": ["nvml_system.c", "nvml_state.c", "nvml_health.c", "nvml_mig.c", "reading.c", "settings.c"],
     "libcuda.so.1": ["cuda.c", "settings.c"],
 }
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden"]

@@ -221,9 +221,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabr
 
 EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned capability, unsigned *p2p)
 {
-    enum { CAPABILITY_NVLINK = 2 };
+    enum { CAPABILITY_NVLINK = 2, P2P_NOT_SUPPORTED = 5 };
     nvmlReturn_t status = check_device(peer);
-    return status ? status : read_u32(device, capability == CAPABILITY_NVLINK ? "p2p_nvlink" : "p2p", p2p);
+    if (!status)
+        status = read_u32(device, capability == CAPABILITY_NVLINK ? "p2p_nvlink" : "p2p", p2p);
+    if (!status && (in_instances(device) || in_instances(peer)))
+        *p2p = P2P_NOT_SUPPORTED;
+    return status;
 }
 
 /* topology is the level between GPUs of one NUMA node. */

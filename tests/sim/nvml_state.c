@@ -59,14 +59,6 @@ READ_U32(nvmlDeviceGetMaxMigDeviceCount, "mig_max_devices")
 READ_TWO_U32(nvmlDeviceGetEccMode, "ecc", "ecc_pending")
 READ_TWO_U32(nvmlDeviceGetMigMode, "mig", "mig_pending")
 
-EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is_mig)
-{
-    nvmlReturn_t status = check_device(device);
-    if (!status)
-        *is_mig = 0;
-    return status;
-}
-
 /* ---- PCIe ---- */
 
 READ_U32(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_gen")
@@ -154,6 +146,8 @@ READ_U32(nvmlDeviceGetNumFans, "fans")
 EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     nvmlReturn_t status = read_u32(device, "utilization", &utilization->gpu);
+    if (!status && in_instances(device))
+        return NOT_SUPPORTED;
     return status ? status : read_u32(device, "utilization_memory", &utilization->memory);
 }
 
@@ -211,11 +205,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, u
 
 /* ---- Setting ---- */
 
-/* set_KEY = ERR:3 makes setting that field fail; KEPT makes it succeed and change nothing, HANG never return. */
-static nvmlReturn_t store(nvmlDevice_t device, const char *key, double number)
+nvmlReturn_t store_text(nvmlDevice_t device, const char *key, const char *text)
 {
     const char *refusal;
-    char name[64], text[64];
+    char name[64];
     nvmlReturn_t status = read_text(device, key, &refusal); /* what cannot be read cannot be set */
     if (status)
         return status;
@@ -229,8 +222,14 @@ static nvmlReturn_t store(nvmlDevice_t device, const char *key, double number)
         return NO_PERMISSION;
     if (refusal && !strcmp(refusal, "KEPT"))
         return SUCCESS;
-    snprintf(text, sizeof text, "%g", number);
     return settings_store(device->index, key, text) ? UNKNOWN : SUCCESS;
+}
+
+static nvmlReturn_t store(nvmlDevice_t device, const char *key, double number)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%g", number);
+    return store_text(device, key, text);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, unsigned mode)
@@ -249,7 +248,7 @@ EXPORT nvmlReturn_t nvmlDeviceSetAccountingMode(nvmlDevice_t device, unsigned mo
 }
 
 /* A program with a context on the GPU keeps it from changing over, as the driver says it. */
-static int in_use(nvmlDevice_t device)
+int in_use(nvmlDevice_t device)
 {
     const char *processes = gpu_setting(device->index, "processes");
     return processes && *processes;
@@ -265,10 +264,14 @@ EXPORT nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvm
     nvmlReturn_t status = check_device(device);
     if (status)
         return status;
-    if (in_use(device))
+    const char *instances = gpu_setting(device->index, "mig_instances");
+    if (in_use(device) || (!mode && in_instances(device) && instances && *instances))
         return IN_USE;
     *activation = SUCCESS;
-    return store(device, "mig_pending", mode);
+    status = store(device, "mig_pending", mode);
+    if (!status && gpu_number(device->index, "mig_at_once", 0) != 0)
+        status = store(device, "mig", gpu_number(device->index, "mig_pending", 0));
+    return status;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned milliwatts)

@@ -151,7 +151,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *dev
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-static void uuid_of(int gpu, char text[MAX_VALUE])
+void uuid_of(int gpu, char *text)
 {
     const char *set = gpu_setting(gpu, "uuid");
     if (set)
@@ -225,6 +225,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *mino
 EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *buffer, unsigned size)
 {
     char uuid[MAX_VALUE];
+    if (is_mig_device(device))
+        return mig_device_uuid(device, buffer, size);
     nvmlReturn_t status = check_device(device);
     if (status)
         return status;
@@ -233,7 +235,15 @@ EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *buffer, unsigne
     return status ? status : copy_text(uuid, buffer, size);
 }
 
-READ_TEXT(nvmlDeviceGetName, "name")
+EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *buffer, unsigned size)
+{
+    const char *name;
+    if (is_mig_device(device))
+        return mig_device_name(device, buffer, size);
+    nvmlReturn_t status = read_text(device, "name", &name);
+    return status ? status : copy_text(name, buffer, size);
+}
+
 READ_TEXT(nvmlDeviceGetSerial, "serial")
 READ_TEXT(nvmlDeviceGetBoardPartNumber, "board_part_number")
 READ_TEXT(nvmlDeviceGetVbiosVersion, "vbios")

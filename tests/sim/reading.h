@@ -39,6 +39,22 @@ nvmlReturn_t read_milliwatts(nvmlDevice_t device, const char *key, unsigned *mil
 
 nvmlReturn_t copy_text(const char *value, char *buffer, unsigned size);
 
+/* Set a field for later readers. set_KEY = ERR:3 makes that fail; KEPT makes it succeed and change nothing, HANG never
+ * return. */
+nvmlReturn_t store_text(nvmlDevice_t device, const char *key, const char *text);
+
+/* Whether a program has a context on the GPU, which keeps it from changing over. */
+int in_use(nvmlDevice_t device);
+
+/* Whether Multi-Instance GPU is on. */
+int in_instances(nvmlDevice_t device);
+
+/* A MIG device is a handle that the functions of a whole GPU do not know. */
+int is_mig_device(nvmlDevice_t device);
+nvmlReturn_t mig_device_uuid(nvmlDevice_t device, char *buffer, unsigned size);
+nvmlReturn_t mig_device_name(nvmlDevice_t device, char *buffer, unsigned size);
+void uuid_of(int gpu, char *text);
+
 /* Functions that are one setting. */
 #define READ_TEXT(function, key) \
     EXPORT nvmlReturn_t function(nvmlDevice_t device, char *buffer, unsigned size) \

@@ -13,6 +13,7 @@ MODELS = Path(__file__).parents[2] / "sim/models"
 # Settings that NVML has no function to read: most are for the PCI tree and the CUDA driver.
 NOT_IN_NVML = {"class", "bridge_pcie_width_max", "copy_to_device_gbs", "copy_to_host_gbs", "memory_gbs", "peer_gbs"}
 NOT_IN_NVML |= {"clock_locked_min", "clock_locked_max"}  # set, and never told
+NOT_IN_NVML |= {"mig_at_once"}
 TWO_GPUS = (MODELS / "a100-pcie-2.conf").read_text()
 NOT_SUPPORTED, ABSENT = "error 3", "error 13"
 
@@ -42,6 +43,8 @@ def test_every_field_of_every_gpu_reads_as_the_model_has_it(run, model):
         settings = gpu_settings(text, gpu)
         assert set(settings) - NOT_IN_NVML <= set(reading), "a setting that no function reads"
         strings = {"serial", "compute_capability", "processes", "nvlinks_down", "board_part_number"}
+        if settings["mig"] == "0":
+            settings["mig_instances"] = "N/A"
         expected = {
             key: value if key in strings and value != "N/A" else as_reading(value)
             for key, value in settings.items()

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import nvml_mig
 import pynvml as nvml
 
 CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
@@ -60,6 +61,11 @@ def processes(handle):
     return " ".join(f"{process.pid}:{process.usedGpuMemory >> 20}" for process in found)
 
 
+def instances(handle):
+    """List the GPU instances as id/profile/start/compute instances."""
+    return " ".join(map(nvml_mig.written, nvml_mig.instances(handle)))
+
+
 def address(handle):
     """Return the PCI address as sysfs writes it; NVML's is in capitals with a wide domain."""
     return nvml.nvmlDeviceGetPciInfo(handle).busId[4:].lower()
@@ -115,6 +121,7 @@ READERS = {
     "mig": lambda h: nvml.nvmlDeviceGetMigMode(h)[0],
     "mig_pending": lambda h: nvml.nvmlDeviceGetMigMode(h)[1],
     "mig_max_devices": nvml.nvmlDeviceGetMaxMigDeviceCount,
+    "mig_instances": instances,
     "pcie_gen": nvml.nvmlDeviceGetCurrPcieLinkGeneration,
     "pcie_gen_max": nvml.nvmlDeviceGetMaxPcieLinkGeneration,
     "pcie_gen_gpu_max": nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration,
