@@ -62,7 +62,6 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
     monitoring_query = facts_monitoring.MonitoringQuery(node, SECONDS)
     group_query = facts_group.GroupQuery(node, SECONDS)
-    mok_query = facts_system.MokQuery(node, system["secure_boot"])
 
     pci, simulated = facts_pci.read(node)
     kernels = kernels_query.facts()
@@ -73,7 +72,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     facts = {
         "schema": SCHEMA,
         "simulated": simulated or answers["simulated"] or False,
-        "system": {**system, "mok_enrolled": mok_query.enrolled()},
+        "system": system,
         "pci": pci,
         "kernels": kernels,
         "modules": facts_modprobe.loaded(node),

@@ -11,17 +11,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import mok
 from ansible_collections.gpulab.node.plugins.module_utils.facts_users import process_fields
 from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 FAMILIES = {"debian": "debian", "ubuntu": "debian", "rhel": "redhat", "fedora": "redhat", "centos": "redhat"}
-EFIVARS = "/sys/firmware/efi/efivars"
-SECURE_BOOT = f"{EFIVARS}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-DKMS_CONFIG = "/etc/dkms/framework.conf"
-DKMS_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+SECURE_BOOT = f"{mok.EFIVARS}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # The start of a DMI vendor or product name: what systemd-detect-virt calls it
 HYPERVISORS = (
     ("KVM", "kvm"),
@@ -155,47 +153,35 @@ def clock_services(node: Node) -> list[str]:
     ]
 
 
-def dkms_key(node: Node) -> str | None:
-    """Return the path of the key that DKMS signs with; None where it would make one, which nobody has enrolled."""
-    named = [f"{DKMS_CONFIG}.d/{name}" for name in node.names(f"{DKMS_CONFIG}.d") if name.endswith(".conf")]
-    texts = "\n".join(map(node.text, [DKMS_CONFIG, *named]))
-    chosen = re.findall(r"""^\s*mok_certificate=["']?([^"'\s]+)""", texts, re.MULTILINE)
-    return next((key for key in (*chosen[-1:], *DKMS_KEYS) if node.exists(key)), None)
-
-
-class MokQuery:
-    """Whether the key that DKMS signs with is enrolled; only Secure Boot asks for it."""
-
-    def __init__(self, node: Node, state: str) -> None:
-        """Start mokutil where there is a question."""
-        self._asked = state == "enabled"
-        self._key = dkms_key(node) if self._asked else None
-        self._job: Job | None = node.start(["mokutil", "--test-key", str(node.path(self._key))]) if self._key else None
-
-    def enrolled(self) -> bool | None:
-        """Return the answer, None where nobody knows."""
-        if self._asked and not self._key:
-            return False
-        answer = (self._job.output() if self._job else None) or ""
-        if "is already enrolled" in answer:
-            return True
-        return False if "is not enrolled" in answer else None
+def signing_key(node: Node, state: str, distribution: str) -> dict[str, bool | None]:
+    """Return {mok_enrolled, mok_pending} of the key that DKMS signs with; only Secure Boot asks for it."""
+    asked = state == "enabled"
+    stands = mok.standing(node, mok.key_pair(node, distribution)) if asked else None
+    if stands in (None, mok.UNKNOWN):
+        return {"mok_enrolled": None, "mok_pending": None}
+    return {
+        "mok_enrolled": stands == mok.ENROLLED,
+        "mok_pending": stands == mok.PENDING,
+    }
 
 
 def read(node: Node) -> dict[str, Any]:
-    """Return the facts ``system``, less ``mok_enrolled``."""
+    """Return the facts ``system``."""
     inside = container(node)
+    named = distribution(os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release")))
+    boot = secure_boot(node)
     status = node.text("/var/lib/dpkg/status")
     unfinished = unfinished_packages(status)
     return {
-        **distribution(os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release"))),
+        **named,
         "architecture": platform.machine(),
         "hostname": node.text("/proc/sys/kernel/hostname"),
         "kernel": node.text("/proc/sys/kernel/osrelease"),
         "virtualization": inside or hypervisor(node),
         "container": inside is not None,
         "python": platform.python_version(),
-        "secure_boot": secure_boot(node),
+        "secure_boot": boot,
+        **signing_key(node, boot, named["id"]),
         "cpu_cores": len(re.findall(r"^processor\s*:", node.text("/proc/cpuinfo"), re.MULTILINE)) or None,
         "numa_nodes": sum(name.startswith("node") for name in node.names("/sys/devices/system/node")) or 1,
         "memory_mib": memory_mib(node.text("/proc/meminfo")),

@@ -314,8 +314,9 @@ def secure_boot(node: Node) -> Iterator[Result]:
     elif enrolled is None:
         yield unknown("Secure Boot is enabled; whether the module's key is enrolled could not be told")
     else:
+        waits = ": it waits at the console" if node.facts.get("system.mok_pending") else ""
         yield fail(
-            "Secure Boot is enabled and the key that signs the driver's module is not enrolled",
+            f"Secure Boot is enabled and the key that signs the driver's module is not enrolled{waits}",
             "enroll_key",
             observed="not enrolled",
             expected="enrolled",

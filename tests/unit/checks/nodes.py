@@ -207,6 +207,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "python": "3.11.2",
                 "secure_boot": "disabled",
                 "mok_enrolled": None,
+                "mok_pending": None,
                 "cpu_cores": 64,
                 "memory_mib": 2 * spec["memory"] * spec["count"],
                 "numa_nodes": 1,

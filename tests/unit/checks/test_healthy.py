@@ -163,6 +163,16 @@ def test_secure_boot_with_an_enrolled_key_is_fine():
     assert {r.severity for r in verify(nodes.node(facts)) if r.id == "secure-boot"} == {"ok"}
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_key_that_waits_at_the_console_is_said(waits):
+    facts = nodes.healthy("rtx3060")
+    SECURE_BOOT(facts)
+    facts["system"].update(mok_enrolled=False, mok_pending=waits)
+    facts["modules"]["nvidia"]["loaded"] = False
+    found = next(r for r in verify(nodes.node(facts)) if r.id == "secure-boot")
+    assert (found.severity, "waits at the console" in found.summary) == ("fail", waits)
+
+
 def test_container_has_neither_a_clock_nor_a_kernel_log_of_its_own():
     facts = nodes.healthy("t4")
     facts["simulated"] = "simulated Tesla T4"

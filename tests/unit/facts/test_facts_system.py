@@ -84,33 +84,6 @@ def test_secure_boot_without_efi(tree):
     assert facts_system.secure_boot(tree.node()) == "unsupported"
 
 
-@pytest.mark.parametrize(
-    ("state", "printed", "expected"),
-    [
-        ("enabled", "/var/lib/dkms/mok.pub is already enrolled", True),
-        ("enabled", "/var/lib/dkms/mok.pub is not enrolled", False),
-        ("enabled", None, None),
-        ("disabled", "/var/lib/dkms/mok.pub is not enrolled", None),
-    ],
-)
-def test_mok(tree, state, printed, expected):
-    tree.file("/var/lib/dkms/mok.pub").prints("mokutil --test-key /var/lib/dkms/mok.pub", printed)
-    assert facts_system.MokQuery(tree.node(), state).enrolled() is expected
-
-
-@pytest.mark.parametrize(("state", "expected"), [("enabled", False), ("disabled", None)])
-def test_a_key_that_dkms_would_only_make_is_not_enrolled(tree, state, expected):
-    assert facts_system.MokQuery(tree.node(), state).enrolled() is expected
-
-
-def test_the_key_that_dkms_is_told_to_sign_with(tree):
-    config, drop_in = "/etc/dkms/framework.conf", "/etc/dkms/framework.conf.d/lab.conf"
-    tree.file(config, "# mok_certificate=/var/lib/dkms/mok.pub\nmok_certificate=/root/old.der\n")
-    tree.file(drop_in, 'mok_certificate="/root/lab.der"\n')
-    tree.file("/var/lib/dkms/mok.pub").file("/root/old.der").file("/root/lab.der")
-    assert facts_system.dkms_key(tree.node()) == "/root/lab.der"
-
-
 STATUS = """Package: bash
 Status: install ok installed
 Version: 5

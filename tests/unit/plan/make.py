@@ -48,6 +48,7 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
             "container": False,
             "secure_boot": "disabled",
             "mok_enrolled": None,
+            "mok_pending": None,
             "virtualization": "none",
             "memory_mib": 65536,
             "numa_nodes": 1,

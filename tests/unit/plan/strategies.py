@@ -72,6 +72,7 @@ def nodes(draw):
         container=draw(rarely(YES, otherwise=False)),
         secure_boot=draw(rarely(st.sampled_from(["enabled", "unknown"]), "disabled")),
         mok_enrolled=draw(st.sampled_from([None, True, False])),
+        mok_pending=draw(rarely(YES, None)),
     )
     node["pci"]["nvswitches"] = draw(rarely(st.just([{"address": "0000:aa:00.0", "device": "10de:22a3"}]), []))
     if draw(rarely(YES)):
