@@ -45,6 +45,12 @@ def test_huge_pages_are_a_servers_matter(host, workstation):
     assert host.file("/etc/tmpfiles.d/gpulab-tuning.conf").exists != workstation
 
 
+def test_irqbalance_is_there_for_the_next_boot(host):
+    """In a container its unit does not start: the interrupts are the host's."""
+    assert host.package("irqbalance").is_installed
+    assert host.service("irqbalance").is_enabled
+
+
 def test_systemd_understands_every_line(host):
     host.check_output("systemctl daemon-reload")
     assert "gpulab.conf" not in host.check_output("journalctl --boot _PID=1 --lines 200")

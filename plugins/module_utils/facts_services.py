@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
-UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "docker.service", "containerd.service")
+UNITS = (
+    "nvidia-fabricmanager.service", "nvidia-persistenced.service", "docker.service", "containerd.service",
+    "irqbalance.service", "tuned.service",
+)  # fmt: skip
 PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
 
 

@@ -26,12 +26,12 @@ _PAM_UNIT = {"memlock": 1024, "stack": 1024}  # limits.conf(5) counts these in K
 
 
 def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
-    """Return the facts ``tuning``: {"values", "limits", "kernel_arguments", "grub"}.
+    """Return the facts ``tuning``: {"values", "limits", "kernel_arguments", "grub", "tuned_profile"}.
 
     values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does
     not have it. limits has, for pam and systemd, each limit as "soft:hard" in bytes or pieces, or None.
     kernel_arguments has what gpulab's GRUB file wants, whether GRUB's menu has it, and what the running kernel was
-    given.
+    given. tuned_profile is what tuned applies where it runs, None where it was never told.
     """
     asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
     wanted, menu = grub_arguments(node.text(GRUB_FILE)), node.text("/boot/grub/grub.cfg")
@@ -44,6 +44,7 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
             "running": node.text("/proc/cmdline").split(),
         },
         "grub": node.exists("/etc/default/grub") and node.exists("/usr/sbin/update-grub"),
+        "tuned_profile": node.text("/etc/tuned/active_profile").strip() or None,
     }
 
 

@@ -539,6 +539,7 @@ CODES = {
         "Name a sysctl, as vm.swappiness, or one of: {known}.",
     ),
     "P051": ("{variable} has {value} for {name}", "Give a number or one line of text, or null to leave it alone."),
+    "P075": ("tuning_overrides has {value} for the service {name}", "Give {allowed}, or null to leave it alone."),
     "P052": (
         "nccl_interface is {name}, and this node has no such interface",
         "Leave it unset, or name one of: {known}.",

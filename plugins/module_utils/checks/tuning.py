@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CATALOG = "catalog/tuning.yml"
 
 
-def _planned(node: Node, part: str) -> dict[str, str]:
+def _planned(node: Node, part: str) -> dict[str, Any]:
     tuning = node.plan.get("tuning") if node.plan else None
     return dict(tuning[part].data) if tuning else {}
 
@@ -33,7 +33,10 @@ def tuning_values(node: Node) -> Iterator[Result]:
         yield skipped("a container has its host's kernel")
         return
     live = node.facts["tuning.values"].data
-    yield from _differences(planned, {name: live[name] for name in planned if live.get(name)}, "the kernel", "reboot")
+    who, remedy = "the kernel", "reboot"
+    if node.facts["services"].get("tuned.active") == "active":
+        who, remedy = f"the kernel, which tuned's profile {node.facts['tuning.tuned_profile']} sets, too,", "configure"
+    yield from _differences(planned, {name: live[name] for name in planned if live.get(name)}, who, remedy)
 
 
 @check("tuning-limits", proves="sessions and services have the limits of the plan", source=CATALOG)
@@ -46,6 +49,24 @@ def tuning_limits(node: Node) -> Iterator[Result]:
     for who, remedy in (("pam", "configure"), ("systemd", "reboot")):
         found = node.facts[f"tuning.limits.{who}"].data
         yield from _differences(planned, {name: found[name] for name in planned}, who, remedy)
+
+
+@check("tuning-services", proves="the services that tune the node run", source=CATALOG)
+def tuning_services(node: Node) -> Iterator[Result]:
+    """Look at each; in a container none of them has anything to tune."""
+    planned = [name for name, wanted in _planned(node, "services").items() if wanted]
+    if not planned:
+        yield skipped("no service is planned")
+        return
+    if node.facts.get("system.container"):
+        yield skipped("a container has its host's kernel")
+        return
+    for name in planned:
+        state = node.facts["services"].get(f"{name}.active", "absent")
+        if state == "active":
+            yield ok(f"{name} runs", state)
+        else:
+            yield warn(f"{name} is {state}", "start_service", observed=state, expected="active")
 
 
 def _differences(planned: dict[str, str], found: dict[str, Any], who: str, remedy: str) -> Iterator[Result]:

@@ -21,6 +21,7 @@ READING = "__plan_facts"
 # The package transactions of each role, in the order in which they run.
 TRANSACTIONS = {
     "network": ("__network_packages",),
+    "tuning": ("__tuning_packages",),
     "storage": ("__storage_packages",),
     "nvidia_driver": (
         "__nvidia_driver_release",
@@ -180,6 +181,8 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__tuning_boot_files": ("tuning", files),
     "__tuning_menu": ("tuning", command),
     "__tuning_values": ("tuning", kernel_values),
+    "__tuning_packages": ("tuning", None),
+    "__tuning_services": ("tuning", None),
     "__storage_foreseen": ("storage", None),
     "__storage_packages": ("storage", None),
     "__storage_tiers": ("storage", storage),

@@ -20,6 +20,7 @@ GIB_IN_MIB = 1024
 TRANSLATES = ("DMA", "DMA-FQ")  # types of an IOMMU group, as the kernel names them; "identity" passes through
 
 UNTRANSLATED = "iommu=pt"
+SERVES = "active"  # the one value of a service
 
 # By the name of a condition in the catalog: whether it holds on a node, for what the catalog asks.
 CONDITIONS: dict[str, Callable[[dict[str, Any], Any], bool]] = {
@@ -51,11 +52,11 @@ def _kept(facts: dict[str, Any]) -> list[str]:
 
 
 def plan(case: Case) -> dict[str, Any]:
-    """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, because}.
+    """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, services, because}.
 
     settings are {kind, name, value, because, source}; the rest is the same in the forms in which it is carried out:
     the text of each file by its path (the boot loader's menu is made of boot_files), kernel values and limits by name,
-    arguments of the kernel's command line.
+    arguments of the kernel's command line, and whether each service, of a package of its name, shall run.
     Raises Refusal for a wish that is no setting.
     """
     settings = _of_catalog(case)
@@ -77,6 +78,9 @@ def plan(case: Case) -> dict[str, Any]:
         "values": {one["name"]: one["value"] for one in chosen if one["kind"] in ("sysctl", "knob")},
         "limits": {one["name"]: one["value"] for one in chosen if one["kind"] == "limit"},
         "kernel_arguments": [f"{one['name']}={one['value']}" for one in chosen if one["kind"] == "kernel_argument"],
+        "services": {
+            record["name"]: record["name"] in settings for record in case.catalog.tuning if record["kind"] == "service"
+        },
         "because": because,
     }
 
@@ -104,6 +108,8 @@ def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
             settings.pop(name, None)
         else:
             text = overrides.text("tuning_overrides", name, value)
+            if kind == "service" and text != SERVES:
+                raise refuse("P075", name=name, value=text, allowed=SERVES)
             settings[name] = _setting(kind, name, " ".join(text.split()), reason)
     return list(case.wishes["tuning_overrides"])
 

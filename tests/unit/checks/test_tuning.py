@@ -26,6 +26,34 @@ def test_another_live_value_is_found():
     assert (result.severity, result.observed, result.expected) == ("warn", "60", "10")
 
 
+def test_tuned_is_named_where_it_is_at_work():
+    facts = nodes.healthy("rtx4090x2")
+    facts["tuning"]["values"]["vm.swappiness"] = "60"
+    facts["tuning"]["tuned_profile"] = "balanced"
+    for state, named in (("active", True), ("inactive", False)):
+        facts["services"]["tuned"] = {"load": "loaded", "active": state, "sub": "", "enabled": "enabled"}
+        (result,) = [one for one in verify(nodes.node(facts, PLAN)) if one.id == "tuning-values"]
+        assert ("tuned's profile balanced" in result.summary) is named
+
+
+@pytest.mark.parametrize(
+    ("services", "state", "severities"),
+    [
+        ({"irqbalance": True}, "active", ["ok"]),
+        ({"irqbalance": True}, "inactive", ["warn"]),
+        ({"irqbalance": True}, None, ["warn"]),
+        ({"irqbalance": False}, None, ["skipped"]),
+    ],
+)
+def test_a_service_of_the_plan_runs(services, state, severities):
+    facts = nodes.healthy("rtx4090x2")
+    if state:
+        facts["services"]["irqbalance"] = {"load": "loaded", "active": state, "sub": "", "enabled": ""}
+    plan = {"tuning": {**PLAN["tuning"], "services": services}}
+    found = [one for one in verify(nodes.node(facts, plan)) if one.id == "tuning-services"]
+    assert [one.severity for one in found] == severities
+
+
 @pytest.mark.parametrize(("who", "remedy"), [("pam", "configure"), ("systemd", "reboot")])
 def test_another_limit_is_found(who, remedy):
     found = [one for one in results("tuning-limits", limits={who: {"nofile": "1:1"}}) if one.severity == "warn"]
@@ -37,8 +65,10 @@ def test_a_container_is_not_blamed_for_its_hosts_kernel():
     facts["system"]["container"] = True
     facts["simulated"] = "simulated GPU"
     facts["tuning"]["values"]["vm.swappiness"] = "60"
-    found = {result.id: result.severity for result in verify(nodes.node(facts, PLAN))}
+    plan = {"tuning": {**PLAN["tuning"], "services": {"irqbalance": True}}}
+    found = {result.id: result.severity for result in verify(nodes.node(facts, plan))}
     assert found["tuning-values"] == "skipped"
+    assert found["tuning-services"] == "skipped"
 
 
 @pytest.mark.parametrize("plan", [None, {"tuning": {"values": {}, "limits": {}}}])

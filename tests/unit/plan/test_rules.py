@@ -806,6 +806,7 @@ REFUSALS = {
     "clocks upside down": (facts(), {"gpu_settings_values": {"locked_clocks_mhz": [1200, 210]}}, "P055", "two whole"),
     "a compute mode of old": (facts(), {"gpu_settings_values": {"compute_mode": "exclusive"}}, "P055", "prohibited"),
     "override of nothing": (facts(), {"tuning_overrides": {"swappiness": 1}}, "P050", "transparent_hugepage"),
+    "a service that is told otherwise": (facts(), {"tuning_overrides": {"irqbalance": "off"}}, "P075", "irqbalance"),
     "no such interface": (facts(), {"nccl_interface": "eth0"}, "P052", "eth0"),
     "no setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),
     "setting of two lines": (facts(), {"nccl_overrides": {"NCCL_DEBUG": "INFO\nA=1"}}, "P051", "NCCL_DEBUG"),

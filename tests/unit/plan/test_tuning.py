@@ -123,6 +123,13 @@ def test_overrides_replace_add_and_leave_alone():
     assert plan["because"][1] == "tuning_overrides decides vm.swappiness, vm.max_map_count, fs.aio-max-nr, stack."
 
 
+def test_a_server_of_its_own_has_its_interrupts_balanced():
+    wanted = [tuned(node(), kind)["services"]["irqbalance"] for kind in ("workstations", "training_servers")]
+    assert wanted == [False, True]
+    assert tuned(node(), "training_servers", irqbalance=None)["services"] == {"irqbalance": False}
+    assert tuned(node(), "workstations", irqbalance="active")["services"] == {"irqbalance": True}
+
+
 @pytest.mark.parametrize(
     "value", [True, 1.5, "1\nkernel.sysrq = 1", {}], ids=["boolean", "fraction", "two lines", "dictionary"]
 )
