@@ -1,12 +1,21 @@
 """What only a machine with its own kernel shows of a provisioned node: what its boot loads, and that it reboots."""
 
+import json
 import re
 
+import golden
+import yaml
+
+WISHED = yaml.safe_load((golden.ROOT / golden.WISHES).read_text())["tuning_overrides"]
+ARGUMENT = "iommu=pt"
 BLACKLIST = "etc/modprobe.d/gpulab-nouveau.conf"
 # What the kernel or modprobe say of a module that was built for another kernel, or not well.
 MISBUILT = re.compile(
     r"version magic|disagrees about version|unknown symbol|invalid module format|exec format", re.IGNORECASE
 )
+
+
+MENU = "/boot/grub/grub.cfg"
 
 
 def loaded(machine):
@@ -51,9 +60,22 @@ def test_the_driver_refuses_to_load_only_for_want_of_a_gpu(machine):
     assert not MISBUILT.search(refusal + log)
 
 
+def test_its_own_kernel_has_the_values_of_the_plan_from_boot_on(machine):
+    """The container that it was provisioned as could set none of them."""
+    assert machine.run("sysctl --values vm.swappiness vm.max_map_count").split() == ["10", "1048576"]
+    assert "[never]" in machine.run("cat /sys/kernel/mm/transparent_hugepage/enabled")
+    assert machine.run("systemctl is-active irqbalance") == "active"
+
+
 def test_a_second_run_of_site_changes_nothing(play):
     output = play("site.yml", timeout=900)
     assert re.search(r"^  vm +ok +.* changed=0\b", output.rpartition("\nRECAP")[2], re.MULTILINE)
+
+
+def test_the_boot_loader_is_told_of_an_argument(machine, play):
+    play("site.yml", "-e", json.dumps({"tuning_overrides": {**WISHED, "iommu": "pt"}}), timeout=900)
+    assert ARGUMENT in machine.run(f"cat {MENU}")
+    assert ARGUMENT not in machine.run("cat /proc/cmdline")
 
 
 def test_the_role_reboots_it_and_it_comes_back_without_nouveau(machine, play):
@@ -61,6 +83,12 @@ def test_the_role_reboots_it_and_it_comes_back_without_nouveau(machine, play):
     play("tests/vm/reboot.yml", timeout=900)
     assert machine.boot_id() != before
     assert "nouveau" not in loaded(machine)
+    assert ARGUMENT in machine.run("cat /proc/cmdline").split()
+
+
+def test_an_argument_that_is_wished_no_more_goes(machine, play):
+    play("site.yml", timeout=900)
+    assert ARGUMENT not in machine.run(f"cat {MENU}")
 
 
 def test_past_the_blacklist_nouveau_would_load(machine):
