@@ -50,11 +50,13 @@ ERRORS = {
 }
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
+NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
 DRIVER_NOT_LOADED = 9
 FUNCTION_NOT_FOUND = 13
 CORRUPTED_INFOROM = 14
 LIB_RM_VERSION_MISMATCH = 18
+INSUFFICIENT_RESOURCES = 23
 
 # The board, the driver or the library lacks the thing asked for: there is nothing to judge.
 UNSUPPORTED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, 22, 25, 26})
@@ -203,6 +205,58 @@ class FabricInfo3(ctypes.Structure):
 
     VERSION = 3
     _fields_ = (*FabricInfo2._fields_, ("healthSummary", c_ubyte))
+
+
+class InstancePlacement(ctypes.Structure):
+    """nvmlGpuInstancePlacement_t and nvmlComputeInstancePlacement_t, in slices."""
+
+    _fields_ = (("start", c_uint), ("size", c_uint))
+
+
+class GpuInstanceProfile(ctypes.Structure):
+    """nvmlGpuInstanceProfileInfo_v2_t."""
+
+    VERSION = 2
+    _fields_ = (
+        ("version", c_uint),
+        ("id", c_uint),
+        ("isP2pSupported", c_uint),
+        ("sliceCount", c_uint),
+        ("instanceCount", c_uint),
+        ("multiprocessorCount", c_uint),
+        ("copyEngineCount", c_uint),
+        ("decoderCount", c_uint),
+        ("encoderCount", c_uint),
+        ("jpegCount", c_uint),
+        ("ofaCount", c_uint),
+        ("memorySizeMB", c_ulonglong),
+        ("name", c_char * 96),
+    )
+
+
+class GpuInstanceInfo(ctypes.Structure):
+    """nvmlGpuInstanceInfo_t."""
+
+    _fields_ = (("device", c_void_p), ("id", c_uint), ("profileId", c_uint), ("placement", InstancePlacement))
+
+
+class ComputeInstanceProfile(ctypes.Structure):
+    """nvmlComputeInstanceProfileInfo_v2_t."""
+
+    VERSION = 2
+    _fields_ = (
+        ("version", c_uint),
+        ("id", c_uint),
+        ("sliceCount", c_uint),
+        ("instanceCount", c_uint),
+        ("multiprocessorCount", c_uint),
+        ("sharedCopyEngineCount", c_uint),
+        ("sharedDecoderCount", c_uint),
+        ("sharedEncoderCount", c_uint),
+        ("sharedJpegCount", c_uint),
+        ("sharedOfaCount", c_uint),
+        ("name", c_char * 96),
+    )
 
 
 def versioned(layout: type[Any]) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils import nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import Nvml, NvmlError
+from ansible_collections.gpulab.node.plugins.module_utils.nvml_mig import MigGpu
 
 MIB = 1 << 20
 
@@ -111,8 +112,20 @@ class GpuReader:
             "persistence": self.flag("nvmlDeviceGetPersistenceMode"),
             "compute_mode": self.number("nvmlDeviceGetComputeMode"),
             "accounting": self.flag("nvmlDeviceGetAccountingMode"),
-            "mig": self.flags("nvmlDeviceGetMigMode", "enabled", "pending"),
+            **self.mig(),
         }
+
+    def mig(self) -> dict[str, Any]:
+        """Read Multi-Instance GPU: whether it is on, what the GPU can be cut into, what it is cut into."""
+        mode = self.flags("nvmlDeviceGetMigMode", "enabled", "pending")
+        if "enabled" not in mode:
+            return {"mig": mode, "mig_profiles": mode, "mig_instances": mode}
+        gpu = MigGpu(self._nvml, self._handle)
+        profiles = reading(gpu.profiles)
+        instances: Any = []
+        if mode["enabled"]:
+            instances = profiles if isinstance(profiles, dict) else reading(gpu.instances, profiles)
+        return {"mig": mode, "mig_profiles": profiles, "mig_instances": instances}
 
     def number(self, function: str, *arguments: int) -> Any:
         """Read one unsigned number."""

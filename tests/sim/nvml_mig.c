@@ -456,12 +456,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t de
     return SUCCESS;
 }
 
-/* The GPU's, with the ids of both instances at its end. */
+/* The GPU's, with the ids of both instances in its third group. */
 nvmlReturn_t mig_device_uuid(nvmlDevice_t device, char *buffer, unsigned size)
 {
     char whole[MAX_VALUE], text[MAX_VALUE];
     uuid_of(device->index, whole);
-    snprintf(text, sizeof text, "MIG-%.32s%02x%02x", whole + 4, instance_of(device), compute_of(device));
+    snprintf(text, sizeof text, "MIG-%.14s%02x%02x%s", whole + 4, instance_of(device), compute_of(device), whole + 22);
     return copy_text(text, buffer, size);
 }
 

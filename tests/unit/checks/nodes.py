@@ -16,6 +16,27 @@ KERNEL, NEXT_KERNEL = "6.1.0-49-amd64", "6.1.0-50-amd64"
 ABSENT = {"unsupported": "NOT_SUPPORTED"}
 CATALOG = catalog()
 
+# Of an A100 with 40 GB, as nvidia-smi mig -lgip and -lgipp list them: name, id, slices, how many fit, MiB, size, starts
+MIG_PROFILES = [
+    {
+        "name": name,
+        "id": number,
+        "slices": slices,
+        "count": count,
+        "memory_mib": mib,
+        "placements": [[start, size] for start in starts],
+    }
+    for name, number, slices, count, mib, size, starts in (
+        ("1g.5gb", 19, 1, 7, 4864, 1, range(7)),
+        ("2g.10gb", 14, 2, 3, 9856, 2, (0, 2, 4)),
+        ("3g.20gb", 9, 3, 2, 20096, 4, (0, 4)),
+        ("4g.20gb", 5, 4, 1, 20096, 4, (0,)),
+        ("7g.40gb", 0, 7, 1, 40320, 8, (0,)),
+        ("1g.5gb+me", 20, 1, 1, 4864, 1, range(7)),
+        ("1g.10gb", 15, 1, 4, 9856, 2, (0, 2, 4, 6)),
+    )
+]
+
 # name, PCI device id, count, memory MiB, PCIe generation, lanes, watts, NVLinks, active NVLinks, NVSwitches, extra
 MODELS: dict[str, dict[str, Any]] = {
     "h100x8": {
@@ -282,7 +303,13 @@ def healthy(model: str) -> dict[str, Any]:
             "containers": {
                 "docker": {"invalid": None, "runtimes": ["nvidia"], "default_runtime": None, "cdi": None},
                 "cdi": [
-                    {"path": "/var/run/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "library": DRIVER, "missing": []}
+                    {
+                        "path": "/var/run/cdi/nvidia.yaml",
+                        "kind": "nvidia.com/gpu",
+                        "library": DRIVER,
+                        "missing": [],
+                        "mig_devices": [],
+                    }
                 ],
                 "toolkit_ldconfig": "@/sbin/ldconfig",
             },
@@ -485,6 +512,7 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
     generation, width = spec["generation"], spec.get("width", spec.get("slot", 16))
     rows = {"corrected": 0, "uncorrected": 0, "pending": False, "failure": False}
     banks = {"max": spec.get("banks", 0), "high": 0, "partial": 0, "low": 0, "none": 0}
+    has_mig = bool(spec.get("hbm")) and "pages" not in spec
     return {
         "index": index,
         "name": spec["name"],
@@ -571,7 +599,9 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
         "persistence": True,
         "compute_mode": 0,
         "accounting": False,
-        "mig": {"enabled": False, "pending": False} if spec.get("hbm") and "pages" not in spec else ABSENT,
+        "mig": {"enabled": False, "pending": False} if has_mig else ABSENT,
+        "mig_profiles": MIG_PROFILES if has_mig else ABSENT,
+        "mig_instances": [] if has_mig else ABSENT,
         "utilization": {"gpu": 0, "memory": 0},
         "processes": [],
     }

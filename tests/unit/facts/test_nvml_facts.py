@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import nvml, nvml_gpu
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
+from unit.checks.nodes import MIG_PROFILES
 
 SIM = Path(__file__).parents[2] / "sim"
 COUNT = "int nvmlInit_v2(void) { return 0; } int nvmlDeviceGetCount_v2(unsigned *n) { *n = 2; return 0; }"
@@ -78,6 +79,38 @@ def test_what_a_board_lacks_is_told_from_what_fails(simulated):
     gpu = simulated("rtx4090-2", "gpu.0.inforom = ERR:999")["gpus"][0]
     assert gpu["serial"] == {"unsupported": "NOT_SUPPORTED"}
     assert gpu["inforom"]["version"] == {"error": "UNKNOWN", "code": 999}
+
+
+def test_a_gpu_tells_what_it_can_be_cut_into_and_what_it_is_cut_into(simulated):
+    """The second instance has two compute instances, the third none; GPU 1 is whole."""
+    cut = "gpu.0.mig = 1", "gpu.0.mig_pending = 1", "gpu.0.mig_instances = 4/9/4/0.2 1/14/0/0.0,1.0 2/19/2/-"
+    gpus = simulated("a100-pcie-2", *cut)["gpus"]
+    assert sorted(gpus[0]["mig_profiles"], key=lambda one: one["id"]) == sorted(MIG_PROFILES, key=lambda one: one["id"])
+    assert [(one["name"], one["id"], one["placement"], one["compute_slices"]) for one in gpus[0]["mig_instances"]] == [
+        ("2g.10gb(1c+1c)", 1, [0, 2], [1, 1]),
+        ("1g.5gb()", 2, [2, 1], []),
+        ("3g.20gb", 4, [4, 4], [3]),
+    ]
+    devices = [one["devices"] for one in gpus[0]["mig_instances"]]
+    assert [[device["uuid"][18:22] for device in found] for found in devices] == [["0100", "0101"], [], ["0400"]]
+    assert sorted(device["index"] for found in devices for device in found) == [0, 1, 2]
+    assert (gpus[1]["mig_profiles"], gpus[1]["mig_instances"]) == (gpus[0]["mig_profiles"], [])
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "profiles", "instances"),
+    [
+        ("t4", (), "NOT_SUPPORTED", "NOT_SUPPORTED"),
+        ("a100-pcie-2", ("absent_functions = nvmlDeviceGetGpuInstanceProfileInfoV",), "FUNCTION_NOT_FOUND", None),
+        ("a100-pcie-2", ("gpu.*.mig = 1", "gpu.*.mig_instances = ERR:4"), None, "NO_PERMISSION"),
+    ],
+)
+def test_instances_that_cannot_be_read_say_why(simulated, model, changes, profiles, instances):
+    gpu = simulated(model, *changes)["gpus"][0]
+    why = [read.get("unsupported", read.get("error")) if isinstance(read, dict) else None for read in (
+        gpu["mig_profiles"], gpu["mig_instances"],
+    )]  # fmt: skip
+    assert why == [profiles, instances]
 
 
 def test_lost_gpu_does_not_hide_the_others(simulated):

@@ -4,7 +4,7 @@ import ctypes
 
 import pynvml
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import nvml, nvml_facts, nvml_gpu
+from ansible_collections.gpulab.node.plugins.module_utils import nvml, nvml_facts, nvml_gpu, nvml_mig
 
 LAYOUTS = [
     (nvml.PciInfo, pynvml.nvmlPciInfo_t),
@@ -17,6 +17,10 @@ LAYOUTS = [
     (nvml.MarginTemperature, pynvml.c_nvmlMarginTemperature_v1_t),
     (nvml.SramEccStatus, pynvml.c_nvmlEccSramErrorStatus_v1_t),
     (nvml.RowRemapperHistogram, pynvml.c_nvmlRowRemapperHistogramValues),
+    (nvml.InstancePlacement, pynvml.c_nvmlGpuInstancePlacement_t),
+    (nvml.GpuInstanceProfile, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t),
+    (nvml.GpuInstanceInfo, pynvml.c_nvmlGpuInstanceInfo_t),
+    (nvml.ComputeInstanceProfile, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t),
 ]
 FABRIC_LAYOUTS = [
     (nvml.FabricInfo, pynvml.c_nvmlGpuFabricInfo_t),
@@ -51,6 +55,8 @@ def test_fabric_layout(ours, theirs):
     [
         (nvml.MarginTemperature, pynvml.nvmlMarginTemperature_v1),
         (nvml.SramEccStatus, pynvml.nvmlEccSramErrorStatus_v1),
+        (nvml.GpuInstanceProfile, pynvml.nvmlGpuInstanceProfileInfo_v2),
+        (nvml.ComputeInstanceProfile, pynvml.nvmlComputeInstanceProfileInfo_v2),
         (nvml.FabricInfo2, pynvml.nvmlGpuFabricInfo_v2),
         (nvml.FabricInfo3, pynvml.nvmlGpuFabricInfo_v3),
     ],
@@ -72,6 +78,9 @@ def test_error_names():
         (nvml.INVALID_ARGUMENT, "NVML_ERROR_INVALID_ARGUMENT"),
         (nvml.NOT_SUPPORTED, "NVML_ERROR_NOT_SUPPORTED"),
         (nvml.INSUFFICIENT_SIZE, "NVML_ERROR_INSUFFICIENT_SIZE"),
+        (nvml.NOT_FOUND, "NVML_ERROR_NOT_FOUND"),
+        (nvml.INSUFFICIENT_RESOURCES, "NVML_ERROR_INSUFFICIENT_RESOURCES"),
+        (nvml_mig.SHARED_ENGINES, "NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED"),
         (nvml.DRIVER_NOT_LOADED, "NVML_ERROR_DRIVER_NOT_LOADED"),
         (nvml.FUNCTION_NOT_FOUND, "NVML_ERROR_FUNCTION_NOT_FOUND"),
         (nvml.CORRUPTED_INFOROM, "NVML_ERROR_CORRUPTED_INFOROM"),
@@ -101,6 +110,11 @@ def test_error_names():
 )
 def test_number(ours, theirs):
     assert ours == getattr(pynvml, theirs)
+
+
+def test_every_profile_that_nvidia_numbers_is_asked_for():
+    assert nvml_mig.PROFILES >= pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
+    assert nvml_mig.COMPUTE_PROFILES >= pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_what_is_made_is_there_for_the_next_program_with_its_device(run):
     seen = run("nvml_mig.py", ON)
     assert sorted(seen["instances"]) == ["1/9/0/0.2", "2/14/4/0.0", "3/19/6/-"]
     assert seen["devices"] == [
-        ["MIG-51301a7e-0000-4000-8000-000000000100", "NVIDIA A100-PCIE-40GB MIG 3g.20gb", 0, 1, 0],
-        ["MIG-51301a7e-0000-4000-8000-000000000200", "NVIDIA A100-PCIE-40GB MIG 2g.10gb", 0, 2, 0],
+        ["MIG-51301a7e-0000-0100-8000-000000000000", "NVIDIA A100-PCIE-40GB MIG 3g.20gb", 0, 1, 0],
+        ["MIG-51301a7e-0000-0200-8000-000000000000", "NVIDIA A100-PCIE-40GB MIG 2g.10gb", 0, 2, 0],
     ]
 
 
