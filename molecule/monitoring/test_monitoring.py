@@ -11,6 +11,7 @@ import yaml
 
 OWNERS = "debian12"  # its node exporter was there before
 WATCHER = "debian13"  # Prometheus runs here
+DCGM = "debian13"  # its boards are those of a data centre
 PROM = "/var/lib/prometheus/node-exporter/gpulab-gpu.prom"
 FILES = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "roles/monitoring/files"
 TARGETS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "lab/targets"
@@ -130,6 +131,14 @@ def test_a_mount_that_is_gone_is_told(host, scrape):
         host.check_output("sed -i '\\|/data|d' /etc/fstab")
 
 
+def test_dcgms_exporter_answers_on_that_address_only(host, name, address):
+    listening = host.check_output("ss --listening --tcp --numeric --no-header 'sport = :9400'").splitlines()
+    assert [line.split()[3] for line in listening] == ([f"{address}:9400"] if name == DCGM else [])
+    if name == DCGM:
+        assert "DCGM_FI_DEV_GPU_TEMP" in host.check_output("curl --silent --fail http://%s:9400/metrics", address)
+        assert host.service("nvidia-dcgm-exporter").is_enabled
+
+
 def test_both_come_back_at_boot(host):
     for unit in ("prometheus-node-exporter.service", "gpulab-metrics.timer"):
         assert host.service(unit).is_enabled
@@ -152,7 +161,10 @@ def test_a_reading_costs_little(host):
 def test_prometheus_is_told_of_the_node(name, address):
     told = yaml.safe_load((TARGETS / f"{name}.yml").read_text())
     group = "workstations" if name == "debian12" else "training_servers"
-    assert told == [{"targets": [f"{address}:9100"], "labels": {"instance": name, "host_type": group}}]
+    labels = {"instance": name, "host_type": group}
+    own = {"targets": [f"{address}:9100"], "labels": labels}
+    dcgm = {"targets": [f"{address}:9400"], "labels": {**labels, "exporter": "dcgm"}}
+    assert told == ([own, dcgm] if name == DCGM else [own])
 
 
 @pytest.fixture
@@ -182,7 +194,8 @@ def prometheus(host, name):
 
 
 def test_prometheus_watches_both_nodes_and_warns(host, prometheus, fault):
-    assert wait(lambda: len(prometheus('up{job="gpulab"} == 1')) == 2)
+    assert wait(lambda: len(prometheus('up{job="gpulab"} == 1')) == 3)
+    assert prometheus("DCGM_FI_DEV_GPU_TEMP")[0]["metric"]["instance"] == DCGM
     assert wait(lambda: len(prometheus("gpulab_gpu_up == 1")) == 4)
     assert prometheus("ALERTS") == []
     fault("gpu.0.remapped_failure = 1", "gpu.1.temp = 91")

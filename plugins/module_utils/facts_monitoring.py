@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 PROGRAM = "/usr/bin/prometheus-node-exporter"
 DEFAULTS = "/etc/default/prometheus-node-exporter"
 DROP_IN = "/etc/systemd/system/prometheus-node-exporter.service.d/gpulab.conf"
+DCGM_PROGRAM = "/usr/bin/dcgm-exporter"
+DCGM_DROP_IN = "/etc/systemd/system/nvidia-dcgm-exporter.service.d/gpulab.conf"
 TIMER = "/etc/systemd/system/gpulab-metrics.timer"
 METRICS = "/var/lib/prometheus/node-exporter/gpulab-gpu.prom"
 # Only the text files: reading all that node exporter knows may take seconds.
 QUERY = "/metrics?collect[]=textfile"
 OURS = b"gpulab_collector_timestamp_seconds "
+DCGM_QUERY, DCGM = "/metrics", b"DCGM_FI_"
 OUTSIDE = ("192.0.2.1", 9)  # RFC 5737, discard; nothing is sent there
 _MOST_BYTES = 1 << 22
 _LISTEN = re.compile(r"--web\.listen-address=(\S+)")
+_DCGM_LISTEN = re.compile(r"DCGM_EXPORTER_LISTEN=(\S+)")
 _INTERVAL = re.compile(r"^OnUnitActiveSec=(\d{1,6})$", re.MULTILINE)
 _LOCAL = re.compile(r"\|-- (\d+\.\d+\.\d+\.\d+)\n\s*/32 host LOCAL")
 
@@ -65,58 +69,77 @@ def arguments(defaults: str) -> list[str]:
         return []
 
 
-def answer(address: str, seconds: float) -> bool | None:
-    """Ask node exporter at host:port: whether it serves gpulab's metrics, None where it does not answer."""
+def answer(address: str, seconds: float, query: str, series: bytes) -> bool | None:
+    """Ask an exporter at host:port: whether it serves these series, None where it does not answer."""
     host, _colon, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
     try:
-        connection.request("GET", QUERY)
+        connection.request("GET", query)
         response = connection.getresponse()
-        return OURS in response.read(_MOST_BYTES) if response.status == http.client.OK else None
+        return series in response.read(_MOST_BYTES) if response.status == http.client.OK else None
     except (OSError, http.client.HTTPException):
         return None
     finally:
         connection.close()
 
 
-class MonitoringQuery:
-    """The facts ``monitoring``; node exporter answers beside the caller's other work."""
+class _Exporter:
+    """An exporter that gpulab told where to listen, and that is asked there, in a child of its own."""
 
-    def __init__(self, node: Node, seconds: float) -> None:
-        """Ask it where gpulab told it to listen, if it did."""
-        self._node = node
-        listen = _LISTEN.search(node.text(DROP_IN))
-        self._listen = listen.group(1) if listen else None
+    def __init__(self, told: re.Match[str] | None, seconds: float, query: str, series: bytes) -> None:
+        self.listen = told.group(1) if told else None
         self._child = None
-        if listen:
-            address = listen.group(1)
+        if told:
+            address = told.group(1)
 
             def ask(emit: Emit) -> None:
-                emit(answer(address, seconds))
+                emit(answer(address, seconds, query, series))
 
             self._child = Child(ask, seconds)
 
-    def facts(self) -> dict[str, Any]:
-        """Return {"addresses", "routed_address", "exporter", "collector"}.
+    def serves(self) -> bool | None:
+        """Return what it answered; None where it did not, or nobody told it where to listen."""
+        messages = self._child.messages if self._child and self._child.wait() == DONE else []
+        return messages[0] if messages else None
 
-        exporter is {"installed", "arguments", "listen", "answers", "serves_gpus"}, collector {"interval_seconds",
-        "age_seconds"}; collector is null where gpulab watches no GPUs here, listen where gpulab set no address.
+
+class MonitoringQuery:
+    """The facts ``monitoring``; the exporters answer beside the caller's other work."""
+
+    def __init__(self, node: Node, seconds: float) -> None:
+        """Ask each where gpulab told it to listen, if it did."""
+        self._node = node
+        self._exporter = _Exporter(_LISTEN.search(node.text(DROP_IN)), seconds, QUERY, OURS)
+        self._dcgm = _Exporter(_DCGM_LISTEN.search(node.text(DCGM_DROP_IN)), seconds, DCGM_QUERY, DCGM)
+
+    def facts(self) -> dict[str, Any]:
+        """Return {"addresses", "routed_address", "exporter", "dcgm_exporter", "collector"}.
+
+        exporter is {"installed", "arguments", "listen", "answers", "serves_gpus"}, dcgm_exporter the same without
+        arguments, collector {"interval_seconds", "age_seconds"}; collector is null where gpulab watches no GPUs here,
+        listen where gpulab set no address.
         """
         node = self._node
-        told = self._child.messages if self._child and self._child.wait() == DONE else []
-        serves = told[0] if told else None
         return {
             "addresses": own_addresses(node.text("/proc/net/fib_trie"), node.text("/proc/net/if_inet6")),
             "routed_address": routed_address(),
             "exporter": {
                 "installed": node.exists(PROGRAM),
                 "arguments": arguments(node.text(DEFAULTS)),
-                "listen": self._listen,
-                "answers": None if self._listen is None else serves is not None,
-                "serves_gpus": serves,
+                **_answer(self._exporter),
             },
+            "dcgm_exporter": {"installed": node.exists(DCGM_PROGRAM), **_answer(self._dcgm)},
             "collector": _collector(node),
         }
+
+
+def _answer(exporter: _Exporter) -> dict[str, Any]:
+    serves = exporter.serves()
+    return {
+        "listen": exporter.listen,
+        "answers": None if exporter.listen is None else serves is not None,
+        "serves_gpus": serves,
+    }
 
 
 def _collector(node: Node) -> dict[str, Any] | None:

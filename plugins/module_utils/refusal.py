@@ -560,7 +560,7 @@ CODES = {
         "Name one of: {known}; or leave it unset.",
     ),
     "P072": (
-        "monitoring_gpus is dcgm, and this version does not install DCGM's exporter",
+        "monitoring_gpus is dcgm, and {reason}",
         "Leave it out: gpulab's collector reads every board through NVML. Nothing was changed.",
     ),
     "P073": ("environment {name}: there is no set of packages {set}", "It can be one of: {known}."),

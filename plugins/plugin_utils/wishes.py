@@ -255,7 +255,7 @@ WISHES = (
     Wish(
         "monitoring_gpus",
         "str",
-        "What reads the GPUs: gpulab's collector, through NVML, or DCGM's exporter, which is not carried out yet.",
+        "What reads the GPUs: gpulab's collector, through NVML; dcgm is DCGM's exporter beside it.",
         "nvml",
         ("nvml", "dcgm"),
     ),

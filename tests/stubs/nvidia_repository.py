@@ -3,10 +3,11 @@
 
     tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER[:FAULT]...
 
-A FAULT spoils a driver: its module is uncompilable, or it is lossy and shows one GPU only, as simulated nodes can.
-The driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
-toolkits are those of cuda.py. Beside these are two packages that no node may take: a libc6 newer than any, and one that
-was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-agent.
+A FAULT spoils a driver: its module is uncompilable, or it is lossy and shows one GPU only, as simulated nodes can. The
+driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
+toolkits are those of cuda.py, DCGM's packages those of dcgm.py. Beside these are two packages that no node may take: a
+libc6 newer than any, and one that was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint
+names it. Needs gpg and gpg-agent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 from pathlib import Path
 
 import cuda
+import dcgm
 from deb import Package
 from repository import fingerprint, public_key, signing_key, write_packages, write_release
 
@@ -135,7 +137,7 @@ def main() -> None:
         for system, key in KEYS.items():
             repository = root / "compute/cuda/repos" / system / "x86_64"
             packages = [package for wish in arguments.drivers for package in driver(wish, system)]
-            packages += [*toolkits, altered, Package("libc6", "99.0-1", {})]
+            packages += [*toolkits, *dcgm.packages(), altered, Package("libc6", "99.0-1", {})]
             index = write_packages(repository, ".", packages)
             write_release(repository, ORIGIN, {"Packages": index}, home)
             deb = repository / altered.file_name

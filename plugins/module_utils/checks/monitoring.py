@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
 EXPORTER_GUIDE = "https://prometheus.io/docs/guides/node-exporter/"
+DCGM_GUIDE = "https://docs.nvidia.com/datacenter/dcgm/latest/installation/install-dcgm-exporter.html"
 TEXTFILES = "https://github.com/prometheus/node_exporter#textfile-collector"
 NOT_WATCHED = "gpulab does not watch this node (monitoring_state)"
 MISSED = 4  # readings that may be missing before the metrics are stale
@@ -40,6 +41,25 @@ def node_exporter(node: Node) -> Iterator[Result]:
         )
     else:
         yield ok(f"node exporter answers on {listen}", listen)
+
+
+@check("dcgm-exporter", proves="DCGM's exporter answers with the GPUs' metrics", source=DCGM_GUIDE)
+def dcgm_exporter(node: Node) -> Iterator[Result]:
+    """Expect the answer that the node itself got, where gpulab told it where to listen."""
+    listen = node.facts.optional("monitoring.dcgm_exporter.listen")
+    if listen is None:
+        yield skipped("gpulab set up no DCGM exporter here (monitoring_gpus)")
+    elif not node.facts["monitoring.dcgm_exporter.serves_gpus"]:
+        observed = "no GPU" if node.facts["monitoring.dcgm_exporter.answers"] else "no answer"
+        yield warn(
+            f"DCGM's exporter gives {observed} on {listen}",
+            "start_service",
+            observed=observed,
+            expected=listen,
+            reason="systemctl status nvidia-dcgm-exporter; /var/dcgm-exporter.log",
+        )
+    else:
+        yield ok(f"DCGM's exporter answers on {listen}", listen)
 
 
 @check("gpu-metrics", proves="the GPUs' metrics are fresh", source=TEXTFILES)

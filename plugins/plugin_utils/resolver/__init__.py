@@ -60,7 +60,7 @@ def resolve(
     plan["tuning"] = tuning.plan(case)
     plan["gpu_settings"] = gpu_settings.plan(case)
     plan["nccl"] = nccl.plan(case, plan["driver"], plan["tuning"])
-    plan["monitoring"] = monitoring.plan(case)
+    plan["monitoring"] = monitoring.plan(case, plan["driver"])
     plan["reboot"] = reboot.plan(case, plan["driver"])
     plan["disk"] = disk.plan(case, plan)
     plan["warnings"] = case.warnings

@@ -34,6 +34,7 @@ class Gpu:
     first_cuda: str
     last_cuda: str | None
     fabric_manager: bool
+    data_center: bool
 
     def served_by(self, branch: str, version: str | None = None) -> bool:
         """Tell whether a driver branch, and its version where given, drives this GPU."""
@@ -88,6 +89,7 @@ def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]
         first_cuda=architecture["first_cuda"],
         last_cuda=architecture["last_cuda"],
         fabric_manager=record.get("fabric_manager") == "always",
+        data_center=record["class"] == "data-center",
     )
 
 
@@ -107,6 +109,7 @@ def _by_range(pci_id: str, catalog: Catalog) -> Gpu:
                 first_cuda=architecture["first_cuda"],
                 last_cuda=architecture["last_cuda"],
                 fabric_manager=False,
+                data_center=False,
             )
     raise refuse("P003", pci_id=pci_id)
 

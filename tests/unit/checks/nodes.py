@@ -344,6 +344,12 @@ def healthy(model: str) -> dict[str, Any]:
                     "answers": True,
                     "serves_gpus": True,
                 },
+                "dcgm_exporter": {
+                    "installed": True,
+                    "listen": "10.1.2.3:9400",
+                    "answers": True,
+                    "serves_gpus": True,
+                },
                 "collector": {"interval_seconds": 30, "age_seconds": 12},
             },
             "tuning": {

@@ -86,6 +86,7 @@ def test_a_bare_node_is_not_watched(tmp_path):
         "answers": None,
         "serves_gpus": None,
     }
+    assert found["dcgm_exporter"] == {"installed": False, "listen": None, "answers": None, "serves_gpus": None}
 
 
 def drop_in(root, address):
@@ -105,6 +106,22 @@ def test_node_exporter_is_asked(tmp_path, server, text, status, found):
     answer(text=text, status=status)
     drop_in(tmp_path, address)
     exporter = facts(tmp_path)["exporter"]
+    assert (exporter["listen"], exporter["answers"], exporter["serves_gpus"]) == (address, *found)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "found"),
+    [
+        ('DCGM_FI_DEV_GPU_TEMP{gpu="0"} 40\n', 200, (True, True)),
+        ("go_goroutines 9\n", 200, (True, False)),
+        ("DCGM_FI_DEV_GPU_TEMP 1\n", 503, (False, None)),
+    ],
+)
+def test_dcgms_exporter_is_asked(tmp_path, server, text, status, found):
+    address, answer = server
+    answer(text=text, status=status)
+    write(tmp_path, facts_monitoring.DCGM_DROP_IN, f"[Service]\nEnvironment=DCGM_EXPORTER_LISTEN={address}\n")
+    exporter = facts(tmp_path)["dcgm_exporter"]
     assert (exporter["listen"], exporter["answers"], exporter["serves_gpus"]) == (address, *found)
 
 

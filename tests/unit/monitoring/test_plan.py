@@ -42,5 +42,11 @@ def test_the_owners_other_arguments_are_no_obstacle():
     assert plan(monitoring_state="present", arguments=["--collector.systemd"])["address"] == "10.1.2.3"
 
 
+def test_dcgms_exporter_comes_on_request_only():
+    assert plan(monitoring_state="present")["dcgm_packages"] == []
+    asked = plan(monitoring_state="present", monitoring_gpus="dcgm", nvidia_driver_source="nvidia")
+    assert asked["dcgm_packages"] == ["datacenter-gpu-manager-exporter"]
+
+
 def test_the_owners_address_is_none_of_an_unwatched_nodes_affair():
     assert plan(arguments=["--web.listen-address=:9100"])["address"] is None

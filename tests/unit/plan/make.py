@@ -73,6 +73,7 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
             "addresses": ["127.0.0.1", "10.1.2.3"],
             "routed_address": "10.1.2.3",
             "exporter": {"installed": False, "arguments": [], "listen": None, "answers": None, "serves_gpus": None},
+            "dcgm_exporter": {"installed": False, "listen": None, "answers": None, "serves_gpus": None},
             "collector": None,
         },
         "tuning": {"grub": True, "kernel_arguments": {"wanted": [], "in_menu": True, "running": []}},

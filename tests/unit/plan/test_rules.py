@@ -788,6 +788,12 @@ PACKAGED = {**facts(), "driver": {"packages": [{"name": "nvidia-smi"}], "runfile
 SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
 
 
+def with_dcgm_exporter():
+    node = facts()
+    node["monitoring"]["dcgm_exporter"]["installed"] = True
+    return node
+
+
 def listening(*arguments):
     """Return facts of a node whose node exporter was given these arguments by its owner."""
     node = facts()
@@ -947,7 +953,29 @@ REFUSALS = {
         "P070",
         "/srv",
     ),
-    "DCGM's exporter": (facts(), {"monitoring_state": "present", "monitoring_gpus": "dcgm"}, "P072", "DCGM"),
+    "DCGM on a board for games": (
+        facts(gpus=["10de:2684"]),
+        {"monitoring_state": "present", "monitoring_gpus": "dcgm", "nvidia_driver_source": "nvidia"},
+        "P072",
+        "4090",
+    ),
+    "DCGM without its repository": (
+        facts(),
+        {
+            "monitoring_state": "present",
+            "monitoring_gpus": "dcgm",
+            "nvidia_driver_source": "distribution",
+            "gpulab_allow_branches": ["535"],
+        },
+        "P072",
+        "NVIDIA's repository",
+    ),
+    "DCGM's exporter of somebody else": (
+        with_dcgm_exporter(),
+        {"monitoring_state": "present", "monitoring_gpus": "dcgm", "nvidia_driver_source": "nvidia"},
+        "P072",
+        "already",
+    ),
     "an address that the node has not": (
         facts(),
         {"monitoring_state": "present", "monitoring_listen_address": "10.9.9.9"},
