@@ -4,7 +4,8 @@
 """Settings of GPUs by name: what each GPU is to have, what it has, what has to change. Pure: facts in, steps out.
 
 Settings are {"all": values of every GPU, "gpus": values of single ones by UUID, bus id or index, "power_budget_watts":
-what all GPUs together may draw, or None}. A value of None leaves a GPU alone.
+what all GPUs together may draw, or None}. A value of None leaves a GPU alone. MIG and its instances go together: naming
+instances turns it on; turning it off, or leaving it alone, does the same to them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import mig
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_gpu import sysfs_address
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
@@ -25,6 +27,7 @@ Gpu = dict[str, Any]
 FILE = "/etc/gpulab/gpu-settings.conf"
 
 POWER, CLOCKS, COMPUTE_MODE, ECC, MIG = "power_limit_watts", "locked_clocks_mhz", "compute_mode", "ecc", "mig"
+INSTANCES = "mig_instances"
 COMPUTE_MODES = {"default": 0, "prohibited": 2, "exclusive_process": 3}  # nvmlComputeMode_t; 1 is gone since CUDA 8
 # What each takes, in the order in which they are set: persistence first, without which the driver forgets the others.
 FORMS = {
@@ -35,9 +38,10 @@ FORMS = {
     "accounting": "true or false",
     POWER: "watts as a whole number",
     CLOCKS: "two whole numbers, the lowest and the highest graphics clock in MHz",
+    INSTANCES: "a list of profiles as nvidia-smi mig -lgip names them, such as [3g.40gb, 3g.40gb]",
 }
 # What programs on the GPU would notice, or end by
-NEED_IDLE = frozenset({COMPUTE_MODE, ECC, MIG})
+NEED_IDLE = frozenset({COMPUTE_MODE, ECC, MIG, INSTANCES})
 _LEAST_CLOCKS = 2
 
 
@@ -70,6 +74,8 @@ def check(variable: str, values: dict[str, Any]) -> None:
             raise refuse("P054", variable=variable, name=name, known=", ".join(FORMS))
         if value is not None and not _fits(name, value):
             raise refuse("P055", variable=variable, name=name, value=value, form=FORMS[name])
+    if values.get(MIG) is False and values.get(INSTANCES):
+        raise refuse("P056", variable=variable, instances=", ".join(values[INSTANCES]))
 
 
 def _fits(name: str, value: Any) -> bool:
@@ -80,6 +86,8 @@ def _fits(name: str, value: Any) -> bool:
         return pair and value[0] <= value[1]
     if name == COMPUTE_MODE:
         return isinstance(value, str) and value in COMPUTE_MODES
+    if name == INSTANCES:
+        return isinstance(value, (list, tuple)) and all(map(mig.is_profile, value))
     return isinstance(value, bool)
 
 
@@ -108,16 +116,25 @@ def wanted(settings: Settings, gpus: list[Gpu]) -> dict[str, dict[str, Any]]:
             raise refuse("H120", name=name, known=", ".join(f"{gpu['bus_id']} ({key(gpu)})" for gpu in gpus) or "none")
     chosen = {}
     for gpu in gpus:
-        chosen[gpu["bus_id"]] = dict(settings.get("all") or {})
+        chosen[gpu["bus_id"]] = whole(settings.get("all") or {})
         for name, values in named.items():
             if _is(gpu, name):
-                chosen[gpu["bus_id"]].update(values)
+                chosen[gpu["bus_id"]].update(whole(values))
     if settings.get("power_budget_watts") is not None:
         for address, watts in _shares(settings["power_budget_watts"], gpus, chosen).items():
             chosen[address][POWER] = watts
     return {
         address: {name: one for name, one in values.items() if one is not None} for address, values in chosen.items()
     }
+
+
+def whole(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values with what follows from them: of MIG for its instances, and the other way round."""
+    if values.get(INSTANCES) is not None and values.get(MIG) is not False:
+        return {**values, MIG: True, INSTANCES: mig.in_order(values[INSTANCES])}
+    if MIG in values and values[MIG] is not True:
+        return {**values, INSTANCES: [] if values[MIG] is False else None}
+    return dict(values)
 
 
 def _is(gpu: Gpu, name: str) -> bool:
@@ -178,6 +195,9 @@ def live(gpu: Gpu, name: str, locked: dict[str, list[int]]) -> Any:
     if name in (ECC, MIG):
         modes = _modes(gpu, name)
         return modes.get("pending", modes)
+    if name == INSTANCES:
+        found = gpu.get(INSTANCES, {"unsupported": "not read"})
+        return found if isinstance(found, dict) else mig.in_order(one["name"] for one in found)
     return gpu.get(name, {"unsupported": "not read"})
 
 
@@ -202,24 +222,39 @@ def plan(
     steps = []
     for gpu in present:
         aim = aims[gpu["bus_id"]]
-        before = (remembered or {}).get(key(gpu), {})
+        target = {**(remembered or {}).get(key(gpu), {}), **aim}
+        if target.get(MIG) is False:
+            target[INSTANCES] = []
         for name in FORMS:
-            if name not in aim and name not in before:
+            if name not in target:
                 continue
             has = live(gpu, name, locked or {})
             if name in aim:
                 _check_range(gpu, name, aim[name], has)
             elif isinstance(has, dict):
                 continue
-            after = aim[name] if name in aim else before[name]
-            if has != after:
-                steps.append(Step(gpu["bus_id"], key(gpu), gpu["index"], name, has, after))
-    return sorted(steps, key=lambda step: list(FORMS).index(step.name))
+            if has != target[name] and not (name == INSTANCES and _waits(gpu, target[name])):
+                steps.append(Step(gpu["bus_id"], key(gpu), gpu["index"], name, has, target[name]))
+    return sorted(steps, key=_turn)
+
+
+def _turn(step: Step) -> float:
+    """Return when it is a step's turn: instances go before MIG turns off, and come when all else is set."""
+    names = list(FORMS)
+    return names.index(MIG) - 0.5 if step.name == INSTANCES and not step.after else names.index(step.name)
+
+
+def _waits(gpu: Gpu, instances: list[str]) -> bool:
+    """Tell whether instances come at the next boot only, as MIG itself does."""
+    modes = _modes(gpu, MIG)
+    return bool(instances) and modes.get("pending") is True and not modes["enabled"]
 
 
 def _check_range(gpu: Gpu, name: str, value: Any, has: Any) -> None:
     if isinstance(has, dict):
         raise _lacking(gpu, name, has)
+    if name == INSTANCES and value:
+        _check_instances(gpu, value)
     if name == POWER:
         low, high = _power_range(gpu)
         if not low <= value <= high:
@@ -227,6 +262,16 @@ def _check_range(gpu: Gpu, name: str, value: Any, has: Any) -> None:
     highest = gpu["clocks"]["max_sm"]
     if name == CLOCKS and isinstance(highest, int) and value[1] > highest:
         raise refuse("H123", gpu=gpu["bus_id"], name=name, value=value, low=1, high=highest, unit="MHz")
+
+
+def _check_instances(gpu: Gpu, names: list[str]) -> None:
+    """Raise Refusal for instances that the GPU does not have, or not together; a driver may tell once MIG is on."""
+    profiles = gpu["mig_profiles"]
+    if isinstance(profiles, dict):
+        raise _lacking(gpu, INSTANCES, profiles)
+    why = mig.why_not(names, profiles) if profiles else ""
+    if why:
+        raise refuse("H127", gpu=gpu["bus_id"], instances=", ".join(names), why=why, known=mig.told(profiles))
 
 
 def pending(settings: Settings, gpus: list[Gpu]) -> list[str]:

@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, LAT
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import Nvml, NvmlError
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_gpu import GpuReader
+from ansible_collections.gpulab.node.plugins.module_utils.nvml_mig import MigGpu, StrandedError
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ WAYS = {
     "IN_USE": "End what has the GPU open (fuser -v /dev/nvidia*), and run again",
     "NOT_SUPPORTED": "Take it out of the inventory for this GPU: this board or driver does not have it",
     "INVALID_ARGUMENT": "Choose another value: nvidia-smi -q shows what this GPU takes",
+    "INSUFFICIENT_RESOURCES": "Choose instances that fit together: nvidia-smi mig -lgipp shows where each can lie",
 }
 OTHERWISE = "Look at journalctl -k on the node, and run again"
+WAITS = "it comes with MIG itself, at the next boot"
 
 
 def facts() -> dict[str, Any]:
@@ -60,7 +63,7 @@ def locked_clocks() -> dict[str, list[int]]:
 def apply(steps: list[Step]) -> list[tuple[Step, str]]:
     """Carry the steps out in a child process; return each with why it was not taken, "" where the GPU has it now.
 
-    A step that follows one at which the driver hung is not tried.
+    WAITS is no failure. A step that follows one at which the driver hung is not tried.
     """
     child = Child(lambda emit: _set_all(emit, steps), SET_SECONDS)
     outcome = child.wait()
@@ -101,7 +104,9 @@ def at_boot(text: str) -> tuple[list[str], list[str]]:
         else:
             due.append(step)
     for step, why in apply(due):
-        if why:
+        if why == WAITS:
+            failed.append(f"{told(step)}: {why}")
+        elif why:
             failed.append(str(refusal(step, why)))
         else:
             done.append(told(step))
@@ -123,16 +128,24 @@ def _set_one(session: Nvml, step: Step) -> str:
     """Carry a step out; return why the GPU does not have the value, if it has not."""
     try:
         handle = session.handle(step.index)
+        reader = GpuReader(session, handle)
+        if step.name == gpu_settings.INSTANCES and step.after and not reader.mig()["mig"].get("enabled"):
+            return WAITS
         _set(session, handle, step)
-        return _read_back(GpuReader(session, handle), step)
+        return _read_back(reader, step)
+    except StrandedError as error:
+        return f"{error.name}: the former instances could not be made again ({error.again.name})"
     except NvmlError as error:
-        return error.name
+        again = ": the former instances are there again" if step.name == gpu_settings.INSTANCES else ""
+        return f"{error.name}{again}"
 
 
 def _set(session: Nvml, handle: c_void_p, step: Step) -> None:
     if step.name == gpu_settings.MIG:
         activation = c_uint()
         session.call("nvmlDeviceSetMigMode", handle, c_uint(step.after), byref(activation))
+    elif step.name == gpu_settings.INSTANCES:
+        MigGpu(session, handle).cut(step.after)
     elif step.name == gpu_settings.CLOCKS and step.after:
         session.call("nvmlDeviceSetGpuLockedClocks", handle, *map(c_uint, step.after))
     elif step.name == gpu_settings.CLOCKS:

@@ -200,7 +200,7 @@ CODES = {
         "{user} is no user of this node, so {group} cannot take it in",
         "Correct the name, or make the user first.",
     ),
-    # H120 to H126: settings of GPUs
+    # H120 to H129: settings of GPUs
     "H120": (
         "gpu_settings_per_gpu names {name}, and this node has no such GPU",
         "Name its UUID, bus id or index: {known}. Nothing was changed.",
@@ -225,6 +225,10 @@ CODES = {
     "H126": (
         "{names} would change on {host}, and its GPUs are {state} ({who})",
         "Wait until they are idle and run again. Nothing was changed.",
+    ),
+    "H127": (
+        "GPU {gpu} cannot be cut into the MIG instances {instances}: {why}",
+        "Choose of its profiles: {known}.",
     ),
     # H130 to H139: monitoring
     "H130": (
@@ -549,6 +553,10 @@ CODES = {
     "P055": (
         "{variable} has {value} for {name}, which takes {form}",
         "Correct it, or give null to leave it alone.",
+    ),
+    "P056": (
+        "{variable} turns MIG off and names the MIG instances {instances}",
+        "Leave one of them out: instances turn MIG on by themselves.",
     ),
     # P070 to P079: monitoring
     "P070": (

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_settings
-short_description: Set power limits, clocks, compute mode, ECC, MIG and more of GPUs, and read each back
+short_description: Set power limits, clocks, compute mode, ECC, MIG, its instances and more of GPUs, and read each back
 version_added: 0.3.0
 description:
   - Sets through NVML what differs, reads each setting back, and fails where a GPU did not take one (GPULAB-H125). NVML
     is called in a child process with a deadline, so a hung driver does not hang the task.
   - What a GPU does not have (GPULAB-H122), a value outside its range (GPULAB-H123), a GPU that is not there
     (GPULAB-H120) and a power budget that cannot be kept (GPULAB-H121) are refused before the first change.
-  - Compute mode, ECC and MIG change only while nobody uses a GPU of the node (GPULAB-H126).
+  - Compute mode, ECC, MIG and its instances change only while nobody uses a GPU of the node (GPULAB-H126).
+  - Instances of MIG that a GPU does not have, or that do not fit on it together, are refused before the first change
+    (GPULAB-H127). Each is made with one compute instance that fills it. An instance that lies where one is wanted
+    stays; where one cannot be made, those that were there before are made again.
   - Remembers what each GPU had before, in C(/var/lib/gpulab/gpu-settings.json), and gives it back when the setting is
     no longer in O(settings).
   - Resets and reboots nothing by itself. NVML may reset an idle GPU to turn MIG on or off, which was asked for then.
@@ -41,6 +44,9 @@ options:
       - The names are V(persistence), V(accounting), V(ecc) and V(mig) (true or false), V(compute_mode) (V(default),
         V(exclusive_process) or V(prohibited)), V(power_limit_watts), and V(locked_clocks_mhz) (lowest and highest
         graphics clock). Null leaves a GPU alone.
+      - V(mig_instances) lists the instances of MIG by their profiles, as nvidia-smi mig -lgip names them, such as
+        V([3g.40gb, 3g.40gb]), and turns MIG on; an empty list has MIG on without instances. Where MIG turns on at a
+        boot only, instances are made by the unit that sets the GPUs at boot.
       - An empty dictionary restores everything.
     type: dict
     required: true
@@ -56,6 +62,12 @@ EXAMPLES = r"""
     settings:
       all: {power_limit_watts: 300}
       gpus: {"0000:01:00.0": {power_limit_watts: null}}
+    host: "{{ inventory_hostname }}"
+
+- name: Cut the first GPU in two
+  gpulab.node.gpu_settings:
+    settings:
+      gpus: {0: {mig_instances: [3g.40gb, 3g.40gb]}}
     host: "{{ inventory_hostname }}"
 
 - name: Give the GPUs back what they had
@@ -136,6 +148,7 @@ def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None
 def foresee(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what would be set on GPUs that nobody can read yet."""
     named = {"every GPU": settings.get("all") or {}, **(settings.get("gpus") or {})}
+    named = {gpu: gpu_settings.whole(own) if own.get(gpu_settings.INSTANCES) else own for gpu, own in named.items()}
     return [
         {"gpu": str(gpu), "name": name, "before": "unknown", "after": value}
         for gpu, values in named.items()
@@ -189,8 +202,9 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
     steps = gpu_settings.plan(settings, gpus, known, gpu_settings_host.locked_clocks())
     check_idle(steps, gpus, module.params["host"])
     if not module.check_mode:
-        carry_out(module, settings, steps, known, gpus)
+        waiting = carry_out(module, settings, steps, known, gpus)
         gpus = gpu_settings_host.facts()["gpus"] if steps else gpus
+        steps = [step for step in steps if step not in waiting]
     told = [{name: getattr(step, name) for name in ("gpu", "name", "before", "after")} for step in steps]
     return {
         "changed": bool(steps),
@@ -206,15 +220,16 @@ def carry_out(
     steps: list[Step],
     known: dict[str, Any],
     gpus: list[dict[str, Any]],
-) -> None:
-    """Set, remember what was there before, and fail where a GPU did not take a setting."""
+) -> list[Step]:
+    """Set, remember what was there before, fail where a GPU did not take a setting; return what waits for a boot."""
     # Before the first change: a run that is cut off must not forget what was there.
     ahead = gpu_settings.to_remember(known, gpus, settings, [], steps)
     remember(module, {gpu: {**ahead.get(gpu, {}), **known.get(gpu, {})} for gpu in {**known, **ahead}})
     answers = gpu_settings_host.apply(steps) if steps else []
+    waiting = [step for step, why in answers if why == gpu_settings_host.WAITS]
     done = [step for step, why in answers if not why]
-    remember(module, gpu_settings.to_remember(known, gpus, settings, steps, done))
-    refused = [gpu_settings_host.refusal(step, why) for step, why in answers if why]
+    remember(module, gpu_settings.to_remember(known, gpus, settings, steps, done + waiting))
+    refused = [gpu_settings_host.refusal(step, why) for step, why in answers if why and step not in waiting]
     if refused:
         module.fail_json(
             msg="\n".join(map(str, refused)),
@@ -222,6 +237,7 @@ def carry_out(
             refused=[asdict(one) for one in refused],
             changed=bool(done),
         )
+    return waiting
 
 
 if __name__ == "__main__":

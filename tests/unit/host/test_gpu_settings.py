@@ -202,3 +202,38 @@ def test_the_file_is_read_below_its_comment():
     assert gpu_settings.read_file('# Written by gpulab\n{"all": {"ecc": true}}\n') == {"all": {"ecc": True}}
     assert gpu_settings.read_file("") == {}
     assert gpu_settings.read_file("[1]") == {}
+
+
+# --- MIG and its instances go together ---
+
+HALVES = ["3g.20gb", "3g.20gb"]
+
+
+@pytest.mark.parametrize(
+    ("every", "own", "mig", "instances"),
+    [
+        ({"mig_instances": HALVES}, {}, True, HALVES),
+        ({"mig_instances": []}, {}, True, []),
+        ({"mig": True}, {}, True, None),
+        ({"mig": False}, {}, False, []),
+        ({"mig": False}, {"mig_instances": HALVES}, True, HALVES),
+        ({"mig_instances": HALVES}, {"mig": False}, False, []),
+        ({"mig_instances": HALVES}, {"mig": None}, None, None),
+        ({"mig_instances": HALVES}, {"mig_instances": None}, True, None),
+        ({"mig_instances": ["1g.5gb", "7g.40gb"]}, {"mig": True}, True, ["7g.40gb", "1g.5gb"]),
+    ],
+)
+def test_what_is_said_of_mig_holds_for_its_instances(every, own, mig, instances):
+    aim = wanted(settings(every, {0: own}), gpus("a100-pcie-x2"))[FIRST]
+    assert (aim.get("mig"), aim.get("mig_instances")) == (mig, instances)
+
+
+def test_a_driver_that_does_not_tell_profiles_while_mig_is_off_is_believed():
+    steps = plan(settings({"mig_instances": ["3g.999gb"]}), gpus("a100-pcie-x2", mig_profiles=[]))
+    assert {step.name for step in steps} == {"mig", "mig_instances"}
+
+
+def test_profiles_that_cannot_be_read_are_no_instances():
+    found = gpus("a100-pcie-x2", mig_profiles={"unsupported": "FUNCTION_NOT_FOUND"})
+    assert refused(settings({"mig_instances": HALVES}), found).code == "H122"
+    assert [step.name for step in plan(settings({"mig_instances": []}), found)] == ["mig", "mig"]

@@ -175,3 +175,103 @@ def test_the_unit_tells_what_was_refused(node):
     done, failed = boot({"all": {"power_limit_watts": 200}})
     assert (len(done), len(failed)) == (1, 1)
     assert failed[0].startswith("GPULAB-H125")
+
+
+# --- instances of MIG ---
+
+AT_ONCE = "gpu.*.mig_at_once = 1"
+CUT = ("gpu.*.mig = 1", "gpu.*.mig_pending = 1", "gpu.*.mig_instances = 1/9/0/0.2 2/9/4/0.2")  # two of 3g.20gb
+AGAIN = "the former instances are there again"
+
+
+def layouts(node):
+    """Return what each GPU is cut into."""
+    return [gpu_settings.live(gpu, "mig_instances", {}) for gpu in node.gpus()]
+
+
+def test_instances_are_made_with_mig_itself_and_then_left_alone(node):
+    node.inject(AT_ONCE)
+    wish = {"mig_instances": ["1g.5gb+me", "4g.20gb", "2g.10gb"]}
+    assert node.bring(**wish) == {(gpu, name): "" for name in ("mig", "mig_instances") for gpu in (0, 1)}
+    assert layouts(node) == [["4g.20gb", "2g.10gb", "1g.5gb+me"]] * 2
+    devices = [device["uuid"] for gpu in node.gpus() for one in gpu["mig_instances"] for device in one["devices"]]
+    assert len(set(devices)) == 6
+    assert node.bring(**wish) == {}
+    assert node.bring(mig=True) == {}, "instances that nobody declares are left alone"
+    assert node.bring(mig_instances=[]) == {(0, "mig_instances"): "", (1, "mig_instances"): ""}
+    assert layouts(node) == [[], []]
+
+
+def test_instances_wait_for_a_boot_with_mig(node):
+    wish = {"mig_instances": ["7g.40gb"]}
+    assert node.bring(**wish)[0, "mig_instances"] == host.WAITS
+    assert node.bring(**wish) == {}
+    node.inject("gpu.*.mig = 1", "gpu.*.mig_pending = 1")
+    done, failed = boot({"all": wish})
+    assert done == [f'GPU {gpu}: mig_instances [] -> ["7g.40gb"]' for gpu in ("0000:3b:00.0", "0000:af:00.0")]
+    assert (failed, boot({"all": wish})) == ([], ([], []))
+
+
+@pytest.mark.usefixtures("node")
+def test_at_boot_mig_that_takes_another_boot_is_told():
+    done, failed = boot({"all": {"mig_instances": ["7g.40gb"]}})
+    assert (len(done), len(failed)) == (2, 2)
+    assert failed[0].endswith(host.WAITS)
+
+
+def test_an_instance_that_lies_where_one_is_wanted_stays(node):
+    node.inject(*CUT)
+    kept = node.gpus()[0]["mig_instances"][0]
+    node.bring(mig_instances=["3g.20gb", "2g.10gb"])
+    assert node.gpus()[0]["mig_instances"][0] == kept
+    assert layouts(node)[0] == ["3g.20gb", "2g.10gb"]
+
+
+@pytest.mark.parametrize("fault", ["mig_refuse = 14", "mig_refuse_compute = 1"])
+def test_what_was_there_is_made_again_where_an_instance_cannot_be_made(node, fault):
+    node.inject(*CUT, f"gpu.0.{fault}")
+    former = node.gpus()[0]["mig_instances"]
+    why = node.bring(mig_instances=["1g.5gb", "1g.5gb", "2g.10gb", "2g.10gb"])
+    assert why == {(0, "mig_instances"): f"INSUFFICIENT_RESOURCES: {AGAIN}", (1, "mig_instances"): ""}
+    assert node.gpus()[0]["mig_instances"] == former
+    assert layouts(node)[1] == ["2g.10gb", "2g.10gb", "1g.5gb", "1g.5gb"]
+
+
+def test_what_cannot_be_made_again_either_is_told(node):
+    node.inject(*CUT, "gpu.0.mig_refuse = 0", "gpu.0.mig_refuse_compute = 2")
+    why = node.bring(mig_instances=["7g.40gb"])[0, "mig_instances"]
+    assert why.startswith("INSUFFICIENT_RESOURCES: the former instances could not be made again (INSUFFICIENT")
+
+
+def test_compute_instances_of_somebody_elses_come_back_as_they_were(node):
+    node.inject(*CUT, "gpu.0.mig_instances = 1/9/0/0.0,1.1 2/19/4/-", "gpu.1.mig_instances =")
+    theirs = [["3g.20gb(1c+2c)", "1g.5gb()"], []]
+    assert layouts(node) == theirs
+    steps = gpu_settings.plan({"all": {"mig_instances": ["7g.40gb"]}}, node.gpus())
+    remembered = gpu_settings.to_remember({}, node.gpus(), {"all": {"mig_instances": ["7g.40gb"]}}, steps, steps)
+    host.apply(steps)
+    assert layouts(node) == [["7g.40gb"]] * 2
+    assert [why for _step, why in host.apply(gpu_settings.plan({}, node.gpus(), remembered))] == ["", ""]
+    assert layouts(node) == theirs
+
+
+def test_instances_go_before_mig_turns_off(node):
+    node.inject(AT_ONCE, *CUT)
+    steps = gpu_settings.plan({"all": {"mig": False}}, node.gpus())
+    assert [(step.index, step.name) for step in steps] == [
+        (0, "mig_instances"), (1, "mig_instances"), (0, "mig"), (1, "mig"),
+    ]  # fmt: skip
+    assert {why for _step, why in host.apply(steps)} == {""}
+    assert node.gpus()[0]["mig"] == {"enabled": False, "pending": False}
+
+
+def test_instances_in_use_stay(node):
+    node.inject(*CUT, "gpu.0.processes = 4242:100")
+    former = layouts(node)
+    assert node.bring(mig_instances=[])[0, "mig_instances"] == f"IN_USE: {AGAIN}"
+    assert layouts(node) == [former[0], []]
+
+
+def test_a_driver_that_says_yes_and_makes_no_instance_is_found_out(node):
+    node.inject(*CUT, "gpu.0.set_mig_instances = KEPT")
+    assert node.bring(mig_instances=[])[0, "mig_instances"] != ""

@@ -134,3 +134,80 @@ def test_without_a_driver_check_mode_names_what_would_be_set(bare):
 
 def test_a_name_that_is_no_setting_is_refused(machine):
     assert machine.set(power_limit=200)["refusal"]["code"] == "P054"
+
+
+HALVES = ["3g.20gb", "3g.20gb"]
+
+
+def test_instances_from_check_mode_over_a_second_run_to_the_way_back(machine):
+    machine.inject("gpu.*.mig_at_once = 1")
+    foreseen = machine.set(check=True, mig_instances=HALVES)
+    assert [(one["name"], one["before"], one["after"]) for one in foreseen["steps"]] == [
+        ("mig", False, True), ("mig", False, True), ("mig_instances", [], HALVES), ("mig_instances", [], HALVES),
+    ]  # fmt: skip
+    first = machine.set(mig_instances=HALVES)
+    assert (first["steps"], first["diff"]) == (foreseen["steps"], foreseen["diff"])
+    assert first["diff"][0]["after"] == 'mig: true\nmig_instances: ["3g.20gb", "3g.20gb"]\n'
+    assert machine.set(mig_instances=HALVES)["changed"] is False
+    assert machine.set(mig_instances=["7g.40gb"])["diff"][0]["before"] == 'mig_instances: ["3g.20gb", "3g.20gb"]\n'
+    assert [(one["name"], one["after"]) for one in machine.set()["steps"]] == [
+        ("mig_instances", []), ("mig_instances", []), ("mig", False), ("mig", False),
+    ]  # fmt: skip
+    assert not machine.memory.exists()
+
+
+def test_instances_that_wait_for_a_boot_are_not_said_to_be_there(machine):
+    first = machine.set(mig_instances=HALVES)
+    assert {one["name"] for one in first["steps"]} == {"mig"}
+    assert first["pending"][0] == "MIG of GPU 0000:3b:00.0 turns on at a boot only"
+    again = machine.set(mig_instances=HALVES)
+    assert (again["changed"], again["pending"]) == (False, first["pending"])
+    machine.inject("gpu.*.mig = 1", "gpu.*.mig_instances = 1/9/0/0.2 2/9/4/0.2")  # a boot, and the unit at boot
+    assert machine.set(mig_instances=HALVES)["changed"] is False
+    assert [(one["name"], one["after"]) for one in machine.set()["steps"]][1:3] == [
+        ("mig_instances", []),
+        ("mig", False),
+    ]
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("instances", "says"),
+    [
+        (["3g.40gb"], "it has no profile 3g.40gb"),
+        (["4g.20gb", "4g.20gb"], "they do not fit together"),
+        (["3g.20gb", "3g.20gb", "1g.5gb"], "they do not fit together"),
+    ],
+)
+def test_instances_that_a_gpu_cannot_have_are_refused_before_the_first_change(machine, check, instances, says):
+    refused = machine.set(check=check, accounting=True, mig_instances=instances)
+    assert refused["refusal"]["code"] == "H127"
+    assert says in refused["refusal"]["cause"]
+    assert "3g.20gb (2 fit), 4g.20gb (1 fit)" in refused["refusal"]["remedy"]
+    assert {step["name"] for step in machine.set(check=True, accounting=True)["steps"]} == {"accounting"}
+
+
+def test_instances_stay_while_somebody_uses_a_gpu(machine):
+    cut = "gpu.*.mig = 1", "gpu.*.mig_pending = 1", "gpu.1.mig_instances = 1/9/0/0.2 2/9/4/0.2"
+    machine.inject(*cut, f"gpu.0.processes = {os.getpid()}:100")
+    refused = machine.set(mig_instances=[])
+    assert refused["refusal"]["code"] == "H126"
+    assert "mig_instances would change" in refused["msg"]
+
+
+def test_what_was_there_before_a_failed_layout_is_not_remembered(machine):
+    cut = "gpu.*.mig = 1", "gpu.*.mig_pending = 1", "gpu.*.mig_instances = 1/9/0/0.2"
+    machine.inject(*cut, "gpu.*.mig_refuse = 0")
+    failed = machine.set(mig_instances=["7g.40gb"])
+    assert ([one["code"] for one in failed["refused"]], failed["changed"]) == (["H125", "H125"], False)
+    assert "the former instances are there again" in failed["msg"]
+    assert not machine.memory.exists()
+
+
+def test_without_a_driver_check_mode_foresees_mig_with_its_instances(bare):
+    foreseen = bare.set(check=True, mig_instances=HALVES)
+    assert {one["name"]: one["after"] for one in foreseen["steps"]} == {"mig": True, "mig_instances": HALVES}
+
+
+def test_instances_without_mig_contradict_themselves(machine):
+    assert machine.set(mig=False, mig_instances=HALVES)["refusal"]["code"] == "P056"
