@@ -19,6 +19,8 @@ CDI_DIRECTORIES = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 _KIND = re.compile(r'^[\s{]*"?kind"?:\s*"?(nvidia\.com/[\w-]+)', re.MULTILINE)
 _HOST_PATH = re.compile(r'"?hostPath"?:\s*"?([^"\s,}]+)')
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d+\.[\d.]*\d)")
+# Devices of MIG, by their place (GPU:device) and by UUID: nvidia-ctk names them in either way, or in both
+_MIG_DEVICE = re.compile(r'^[\s{-]*"?name"?:\s*"?(?:mig)?(\d+:\d+|MIG-[\w-]+)"?', re.MULTILINE)
 _LDCONFIG = re.compile(r'^\s*ldconfig\s*=\s*"([^"]*)"', re.MULTILINE)
 
 
@@ -51,10 +53,10 @@ def docker(text: str) -> dict[str, Any]:
 
 
 def cdi(node: Node) -> list[dict[str, Any]]:
-    """List NVIDIA's CDI specifications: {"path", "kind", "library", "missing"}.
+    """List NVIDIA's CDI specifications: {"path", "kind", "library", "missing", "mig_devices"}.
 
     library is the driver version that a specification was made for, None where it names none; missing are the host's
-    paths that it names and that are not there.
+    paths that it names and that are not there; mig_devices are the names of its MIG devices.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for directory in CDI_DIRECTORIES:
@@ -70,6 +72,7 @@ def cdi(node: Node) -> list[dict[str, Any]]:
                         "kind": kind.group(1),
                         "library": library.group(1) if library else None,
                         "missing": [path for path in paths if not node.exists(path)],
+                        "mig_devices": sorted(set(_MIG_DEVICE.findall(text))),
                     },
                 )
     return list(found.values())

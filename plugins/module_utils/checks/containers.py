@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import ch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
 
 INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
@@ -55,7 +55,11 @@ def container_runtime(node: Node) -> Iterator[Result]:
         )
 
 
-@check("cdi-specification", proves="CDI specifications describe the driver that is installed", source=CDI_GUIDE)
+@check(
+    "cdi-specification",
+    proves="CDI specifications describe the driver that is installed, and the MIG devices that are there",
+    source=CDI_GUIDE,
+)
 def cdi_specification(node: Node) -> Iterator[Result]:
     """Find specifications of an earlier driver: containers that use them do not start."""
     specifications = [found for found in node.facts["containers.cdi"] if found.get("kind") == GPU_KIND]
@@ -74,6 +78,15 @@ def cdi_specification(node: Node) -> Iterator[Result]:
             expected=driver,
             reason=f"not there: {', '.join(missing[:3])}" if missing else "nvidia-ctk cdi generate renews it",
         )
+    others = [found for found in specifications if found not in stale and not _same_mig_devices(node, found)]
+    for found in others:
+        yield warn(
+            f"{found['path']} was made for other MIG devices",
+            "configure",
+            observed=found.get("mig_devices"),
+            expected=sorted(_mig_devices(node)),
+            reason="nvidia-ctk cdi generate renews it",
+        )
     if not specifications and node.facts.get("engines.podman") and node.facts.get("engines.nvidia_container_toolkit"):
         yield warn(
             "Podman is not set up for GPUs: there is no CDI specification of them",
@@ -83,8 +96,28 @@ def cdi_specification(node: Node) -> Iterator[Result]:
         )
     elif not specifications:
         yield skipped("there is no CDI specification of NVIDIA GPUs")
-    elif not stale:
+    elif not stale and not others:
         yield ok(f"{len(specifications)} CDI specifications describe driver {driver}")
+
+
+def _mig_devices(node: Node) -> dict[str, str]:
+    """Return the UUID of each MIG device by its place, as nvidia-ctk writes that: GPU:device."""
+    return {
+        f"{gpu.get('index')}:{device['index']}": device["uuid"]
+        for gpu in node.gpus
+        for instance in gpu.get("mig_instances", [])
+        for device in instance.get("devices", [])
+    }
+
+
+def _same_mig_devices(node: Node, specification: Facts) -> bool:
+    """Tell whether a specification names those that are there, in one way or the other, and no others."""
+    if not node.gpus or any(gpu.get("mig.enabled") and gpu.get("mig_instances") is None for gpu in node.gpus):
+        return True  # nobody can tell
+    there, names = _mig_devices(node), set(specification.get("mig_devices", []))
+    places = {name for name in names if ":" in name}
+    uuids = names - places
+    return bool(names) == bool(there) and places in (set(), set(there)) and uuids in (set(), set(there.values()))
 
 
 @check(

@@ -98,6 +98,8 @@ def environment_gpus(node: Node) -> Iterator[Result]:
         yield skipped("no GPU")
     elif node.facts.get("simulated"):
         yield skipped("the GPUs are simulated")
+    elif any(gpu.get("mig.enabled", False) for gpu in node.gpus):
+        yield skipped("MIG is on: a framework sees one instance at most")
     elif not tried_on_gpus:
         yield skipped("somebody uses the GPUs, or that cannot be told: no framework was tried on them")
     else:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
-from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import CLOCKS, ECC, MIG
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, mig
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import CLOCKS, ECC, INSTANCES, MIG
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
 
+MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
 NVML_COMMANDS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceCommands.html"
 
 
@@ -45,10 +46,11 @@ def settings(node: Node, gpu: Facts) -> Iterator[Result]:
     except Refusal as refusal:
         yield fail(refusal.cause.rstrip("."), "configure", reason=refusal.remedy)
         return
-    if not aim:
+    compared = [name for name in aim if name != INSTANCES]  # that has a check of its own
+    if not compared:
         yield skipped("no setting is declared")
         return
-    differing = [step for step in steps if step.name != CLOCKS]
+    differing = [step for step in steps if step.name not in (CLOCKS, INSTANCES)]
     for step in differing:
         yield warn(f"{step.name} is {step.before}", "configure", observed=step.before, expected=step.after)
     later = [name for name in (ECC, MIG) if name in aim and aim[name] != _holds(gpu, name)]
@@ -60,8 +62,26 @@ def settings(node: Node, gpu: Facts) -> Iterator[Result]:
         runs = gpu["clocks.sm"]
         yield warn(f"the clock runs at {runs} MHz", "configure", observed=runs, expected=aim[CLOCKS], unit="MHz")
     if not (differing or later or fast):
-        yield ok(f"{', '.join(aim)} as planned", len(aim))
+        yield ok(f"{', '.join(compared)} as planned", len(compared))
 
 
 def _holds(gpu: Facts, name: str) -> bool:
     return bool(gpu["ecc.mode.enabled" if name == ECC else "mig.enabled"])
+
+
+@check("mig-instances", proves="the GPU is cut into the declared MIG instances", source=MIG_GUIDE, per_gpu=True)
+def instances(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Compare layouts: which instances there are, not where they lie."""
+    aim = planned(node, gpu).get(INSTANCES)
+    if not gpu["mig.enabled"]:
+        yield skipped("MIG is off (see mig)")
+        return
+    has = mig.in_order(one["name"] for one in gpu[INSTANCES])
+    told = ", ".join(has) or "none"
+    if aim is not None and has != aim:
+        declared_ones = ", ".join(aim) or "none"
+        yield fail(f"MIG instances: {told}; declared: {declared_ones}", "configure", observed=has, expected=aim)
+    elif aim is None and not has:
+        yield info("MIG is on and nobody made an instance: no program can use the GPU", "configure", observed=has)
+    else:
+        yield ok(f"MIG instances: {told}", has)

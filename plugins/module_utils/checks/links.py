@@ -30,6 +30,7 @@ CRC_ERRORS = 100
 HEALTH_BITS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "access timeout recovery"}
 CONFIGURATION_SHIFT, CONFIGURATION_FINE = 8, (0, 1)
 UNHEALTHY = (2, 3)
+CUT = "MIG is on: its instances reach no other GPU"
 
 
 @check(
@@ -43,6 +44,8 @@ def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
     active, wanted = _active(gpu), node.profile(gpu).get("nvlink_links")
     if len(node.gpus) == 1:
         yield skipped("there is one GPU, and nothing to link it to")
+    elif _cut(gpu):
+        yield skipped(CUT)
     elif wanted:
         down = [link["link"] for link in gpu["nvlink.links"] if link.get("active") is not True]
         if active < wanted:
@@ -71,6 +74,11 @@ def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
             )
         else:
             yield ok(f"{active} NVLinks are up, through bridges", active)
+
+
+def _cut(gpu: Facts) -> bool:
+    """Tell whether MIG is on: then no instance reaches another GPU, and NVLinks need not be up."""
+    return bool(gpu.get("mig.enabled", False))
 
 
 def _active(gpu: Facts) -> int:
@@ -110,6 +118,8 @@ def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
     unwell = _unwell(gpu.get("fabric.health_mask", 0), gpu.get("fabric.health_summary", 0))
     if state == "not_supported" and not expected:
         yield skipped("the GPU is not on an NVSwitch fabric")
+    elif _cut(gpu) and state != "completed":
+        yield skipped(CUT)
     elif state != "completed" or status != "SUCCESS":
         yield fail(
             f"the NVSwitch fabric is not ready: {state}, {status}",
@@ -137,9 +147,10 @@ def _unwell(mask: int, summary: int) -> str | None:
 def peer_access(node: Node) -> Iterator[Result]:
     """Expect NVLink between boards that are made with it; tell of other pairs without peer access."""
     boards = {gpu.get("index"): node.profile(gpu) for gpu in node.gpus}
-    pairs = node.facts["nvml.peers"]
+    cut = {gpu.get("index") for gpu in node.gpus if _cut(gpu)}
+    pairs = [pair for pair in node.facts["nvml.peers"] if not cut.intersection(pair["gpus"])]
     if not pairs:
-        yield skipped("there is no pair of GPUs")
+        yield skipped(CUT if cut else "there is no pair of GPUs")
         return
     apart = [p for p in pairs if all("nvlink" in boards.get(n, {}).get("capabilities", ()) for n in p["gpus"])]
     apart = [p for p in apart if p.get("nvlink") != "ok"]

@@ -430,6 +430,33 @@ def settings(**values: Any) -> dict[str, Any]:
     return {"gpu_settings": {"settings": {"all": values, "gpus": {}, "power_budget_watts": None}}}
 
 
+def cut_into(*names: str) -> Any:
+    """Return an injection of MIG, on every GPU, with these instances; and of what a driver no longer tells then."""
+
+    def part(facts: dict[str, Any]) -> None:
+        for pair in facts["nvml"]["peers"]:
+            pair.update(dict.fromkeys(("read", "write", "nvlink"), "not_supported"))
+        for each in facts["nvml"]["gpus"]:
+            for link in each["nvlink"]["links"]:
+                link["active"] = False
+
+    return all_of(
+        part,
+        every_gpu("mig", {"enabled": True, "pending": True}),
+        every_gpu("mig_instances", [{"name": name} for name in names]),
+        every_gpu("utilization", {"unsupported": "NOT_SUPPORTED"}),
+    )
+
+
+def cdi_for(*names: str) -> Any:
+    """Return an injection of two MIG devices on the first GPU, and of a CDI specification with these."""
+    devices = [{"index": index, "uuid": f"MIG-{index + 1}"} for index in range(2)]
+    return all_of(
+        put("nvml.gpus.0.mig_instances", [{"name": "3g.20gb", "devices": [device]} for device in devices]),
+        put("containers.cdi.0.mig_devices", list(names)),
+    )
+
+
 def set_power(watts: int, number: int = 0) -> Any:
     """Return an injection of another power limit."""
     return all_of(gpu("power_mw.limit", watts * 1000, number), gpu("power_mw.enforced_limit", watts * 1000, number))
@@ -526,6 +553,77 @@ SETTINGS = [
         "configure",
         plan=settings(mig=True),
         says="has no mig",
+    ),
+    Fault(
+        "MIG instances that a boot took away",
+        "a100-pcie-x2",
+        cut_into(),
+        "mig-instances",
+        "configure",
+        plan=settings(mig_instances=["3g.20gb", "3g.20gb"]),
+        says="none; declared: 3g.20gb, 3g.20gb",
+    ),
+    Fault(
+        "other MIG instances than declared",
+        "a100-pcie-x2",
+        all_of(cut_into("3g.20gb", "4g.20gb"), put("nvml.gpus.1.mig_instances", [{"name": "7g.40gb"}])),
+        "mig-instances",
+        "configure",
+        plan=settings(mig_instances=["4g.20gb", "3g.20gb"]),
+        says="MIG instances: 7g.40gb; declared",
+    ),
+    Fault(
+        "a MIG instance without a compute instance",
+        "a100-pcie-x2",
+        cut_into("3g.20gb", "3g.20gb()"),
+        "mig-instances",
+        "configure",
+        plan=settings(mig_instances=["3g.20gb", "3g.20gb"]),
+        says="3g.20gb()",
+    ),
+    Fault(
+        "MIG on without an instance, none declared",
+        "a100-pcie-x2",
+        cut_into(),
+        "mig-instances",
+        "configure",
+        "info",
+        plan=settings(mig=True),
+        says="no program can use the GPU",
+    ),
+    Fault(
+        "a CDI specification without the MIG devices",
+        "a100-pcie-x2",
+        cdi_for(),
+        "cdi-specification",
+        "configure",
+        "warn",
+        says="other MIG devices",
+    ),
+    Fault(
+        "a CDI specification of former MIG devices",
+        "a100-pcie-x2",
+        cdi_for("0:0", "0:1", "MIG-1", "MIG-7"),
+        "cdi-specification",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "a CDI specification of MIG devices that are gone",
+        "a100-pcie-x2",
+        put("containers.cdi.0.mig_devices", ["0:0"]),
+        "cdi-specification",
+        "configure",
+        "warn",
+    ),
+    Fault(
+        "MIG instances that do not fit",
+        "a100-pcie-x2",
+        cut_into("3g.20gb"),
+        "mig-instances",
+        "configure",
+        also=("gpu-settings",),
+        plan=settings(mig_instances=["4g.20gb", "4g.20gb"]),
     ),
     Fault(
         "settings of a GPU that is gone",

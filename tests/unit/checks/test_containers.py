@@ -66,8 +66,43 @@ def test_cdi_specification_is_compared_with_the_files(tree, tmp_path, there, mis
     if there:
         tree(LIBCUDA)
     assert facts_containers.cdi(Node(tmp_path)) == [
-        {"path": "/run/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "library": "580.178.04", "missing": missing}
+        {
+            "path": "/run/cdi/nvidia.yaml",
+            "kind": "nvidia.com/gpu",
+            "library": "580.178.04",
+            "missing": missing,
+            "mig_devices": [],
+        }
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+kind: nvidia.com/gpu
+devices:
+    - name: "0:1"
+      containerEdits:
+        env: [NAME=0:2]
+    - name: MIG-5f-1
+    - name: "1"
+""",
+        """{
+  "kind": "nvidia.com/gpu",
+  "devices": [
+    {
+      "name": "mig0:1"
+    },
+    {"name": "MIG-5f-1"},
+    {"name": "all"}
+  ]
+}""",
+    ],
+)
+def test_cdi_specification_names_mig_devices_in_two_ways(tree, tmp_path, text):
+    tree("run/cdi/nvidia.yaml", text)
+    assert facts_containers.cdi(Node(tmp_path))[0]["mig_devices"] == ["0:1", "MIG-5f-1"]
 
 
 def test_cdi_specification_may_be_json(tree, tmp_path):

@@ -4,7 +4,9 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 
 from . import nodes
-from .faults import all_of, put
+from .environment_faults import environment
+from .faults import all_of, every_gpu, put
+from .hardware_faults import cdi_for, cut_into
 from .software_faults import below_switch, nccl, planned
 
 NO_INFINIBAND = put("infiniband", [])
@@ -24,6 +26,9 @@ ONE_LIMIT = gpu_plan({"power_limit_watts": 450}, single={"1": {"power_limit_watt
 WITHOUT_ECC = put("nvml.gpus.0.ecc.mode", {"enabled": False, "pending": False})
 PERSISTENCE_OFF = put("nvml.gpus.0.persistence", value=False)
 MIG_ON = put("nvml.gpus.0.mig", {"enabled": True, "pending": True})
+HALVES = {"mig_instances": ["3g.20gb", "1g.5gb"]}
+NO_FABRIC = every_gpu("fabric.state", "not_started")
+HIDDEN = put("nvml.gpus.0.mig_instances", {"error": "NO_PERMISSION", "code": 4})
 CASES = [
     ("gpu-settings", "skipped", "l40s", lambda _: None, gpu_plan()),
     ("gpu-settings", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
@@ -32,6 +37,17 @@ CASES = [
     ("ecc-enabled", "skipped", "l40s", WITHOUT_ECC, gpu_plan({"ecc": False})),
     ("siblings-alike", "ok", "rtx4090x2", put("nvml.gpus.0.vbios", {"error": "GPU_IS_LOST", "code": 15}), None),
     ("mig", "ok", "h100x8", MIG_ON, gpu_plan(single={"0": {"mig": True}})),
+    ("mig-instances", "ok", "a100-pcie-x2", cut_into("1g.5gb", "3g.20gb"), gpu_plan(HALVES)),
+    ("mig-instances", "ok", "a100-pcie-x2", cut_into("1g.5gb"), gpu_plan({"mig": True})),
+    ("mig-instances", "ok", "a100-pcie-x2", cut_into(), gpu_plan({"mig_instances": []})),
+    ("mig-instances", "skipped", "a100-pcie-x2", lambda _: None, gpu_plan(HALVES)),
+    ("mig-instances", "skipped", "t4", lambda _: None, None),
+    ("gpu-settings", "ok", "a100-pcie-x2", cut_into("7g.40gb"), gpu_plan(HALVES)),
+    ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("0:0", "0:1"), None),
+    ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("MIG-1", "MIG-2"), None),
+    ("cdi-specification", "ok", "a100-pcie-x2", all_of(cdi_for(), MIG_ON, HIDDEN), None),
+    ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("0:0", "0:1", "MIG-1", "MIG-2"), None),
+    ("fabric", "skipped", "h100x8", all_of(cut_into("1g.5gb"), NO_FABRIC), None),
     ("persistence", "skipped", "l40s", PERSISTENCE_OFF, gpu_plan({"persistence": False})),
     ("cuda-libraries", "ok", "l40s", lambda _: None, planned(cudnn="9.14.0.64", nccl="2.28")),
     ("cuda-libraries", "skipped", "l40s", put("libraries", {"cudnn": [], "nccl": [], "tensorrt": []}), None),
@@ -86,6 +102,25 @@ def test_no_fault_is_made_of_it(check, severity, model, inject, plan):
     facts = nodes.healthy(model)
     inject(facts)
     assert {r.severity for r in verify(nodes.node(facts, plan)) if r.id == check} == {severity}
+
+
+@pytest.mark.parametrize("model", ["h100x8", "a100-pcie-bridged", "h100-nvl-x2", "b200x8"])
+def test_a_node_that_is_cut_as_declared_has_no_finding(model):
+    facts = nodes.healthy(model)
+    cut_into("3g.20gb", "4g.20gb")(facts)
+    facts["gpu_settings"] = {"all": {"mig_instances": ["3g.20gb", "4g.20gb"]}}
+    results = verify(nodes.node(facts))
+    assert [r for r in results if r.severity in ("warn", "fail", "unknown")] == []
+    assert {r.severity for r in results if r.id in ("nvlink", "peer-access")} == {"skipped"}
+
+
+def test_a_framework_is_not_asked_for_gpus_that_are_cut():
+    facts = nodes.healthy("a100-pcie-x2")
+    facts["environments"] = [environment(gpus=[])]
+    whole = next(r for r in verify(nodes.node(facts)) if r.id == "environment-gpus")
+    cut_into("7g.40gb")(facts)
+    cut = next(r for r in verify(nodes.node(facts)) if r.id == "environment-gpus")
+    assert (whole.severity, cut.severity) == ("fail", "skipped")
 
 
 def test_simulated_node_stands_for_a_machine_though_it_is_a_container():

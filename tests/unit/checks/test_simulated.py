@@ -46,6 +46,16 @@ def test_simulated_model_has_no_finding(simulate, model):
     assert set(grave(facts)) == set()
 
 
+def test_simulated_model_that_is_cut_as_declared_has_no_finding(simulate):
+    lines = ("mig = 1", "mig_pending = 1", "mig_instances = 1/9/0/0.2 2/14/4/0.1", "nvlinks_down = 0 1 2 3 4 5")
+    facts = simulate("h100-sxm-8", "\n".join(f"gpu.*.{line}" for line in lines))
+    facts["containers"]["cdi"][0]["mig_devices"] = [f"{gpu}:{device}" for gpu in range(8) for device in range(2)]
+    facts["gpu_settings"] = {"all": {"mig_instances": ["3g.40gb", "2g.20gb"]}}
+    assert set(grave(facts)) == set()
+    facts["gpu_settings"] = {"all": {"mig_instances": ["3g.40gb", "3g.40gb"]}}
+    assert set(grave(facts)) == {("mig-instances", "fail", "configure")}
+
+
 @pytest.mark.parametrize(("model", "settings", "finding"), SIMULATED_FAULTS)
 def test_simulated_fault_is_found(simulate, model, settings, finding):
     assert set(grave(simulate(model, settings))) == {finding}
