@@ -3,6 +3,7 @@
 import pytest
 
 USER = "debian13"
+TESTED = "debian13"
 
 
 @pytest.fixture
@@ -38,6 +39,15 @@ def test_every_setting_has_its_reason_above_it(host):
     for number, line in enumerate(block):
         if not line.startswith("#"):
             assert block[number - 1].startswith("# ")
+
+
+def test_nccl_tests_are_built_where_they_are_wished_for(host):
+    program = host.file("/usr/local/bin/all_reduce_perf")
+    assert program.exists == (host.check_output("hostname") == TESTED)
+    if program.exists:
+        assert program.linked_to.startswith("/opt/gpulab-nccl-tests/")
+        assert program.linked_to.endswith("-cuda13.1-nccl2.32.3-80/build/all_reduce_perf")
+        assert host.run("all_reduce_perf").rc == 0
 
 
 def test_a_job_starts_with_the_group_of_the_node(host):

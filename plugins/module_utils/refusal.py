@@ -543,6 +543,10 @@ CODES = {
         "Name a sysctl, as vm.swappiness, or one of: {known}.",
     ),
     "P051": ("{variable} has {value} for {name}", "Give a number or one line of text, or null to leave it alone."),
+    "P076": (
+        "nccl_tests_url asks for nccl-tests, and {reason}",
+        "Give nccl_tests_sha256, and nccl_version beside the CUDA toolkit to build with; or leave it out.",
+    ),
     "P075": ("tuning_overrides has {value} for the service {name}", "Give {allowed}, or null to leave it alone."),
     "P052": (
         "nccl_interface is {name}, and this node has no such interface",

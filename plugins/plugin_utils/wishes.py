@@ -246,6 +246,12 @@ WISHES = (
         {},
     ),
     Wish(
+        "nccl_tests_url",
+        "str",
+        "Where the source of NVIDIA's nccl-tests lies, as a .tar.gz; unset builds none.",
+    ),
+    Wish("nccl_tests_sha256", "str", "SHA-256 of that file. It is not built without."),
+    Wish(
         "monitoring_state",
         "str",
         "Whether the node answers Prometheus, about itself and its GPUs; absent takes away what gpulab brought.",

@@ -59,7 +59,7 @@ def resolve(
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
     plan["tuning"] = tuning.plan(case)
     plan["gpu_settings"] = gpu_settings.plan(case)
-    plan["nccl"] = nccl.plan(case, plan["driver"], plan["tuning"])
+    plan["nccl"] = nccl.plan(case, plan)
     plan["monitoring"] = monitoring.plan(case, plan["driver"])
     plan["reboot"] = reboot.plan(case, plan["driver"])
     plan["disk"] = disk.plan(case, plan)

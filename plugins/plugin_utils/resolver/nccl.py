@@ -19,17 +19,21 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overri
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
+TESTS = "/opt/gpulab-nccl-tests"
 PEERMEM = "nvidia-peermem"
 FASTER = 2  # an interface that is this many times as fast as the one chosen is worth a word
 _NAME = re.compile(r"NCCL_[A-Z0-9_]+")
 
 
-def plan(case: Case, driver: dict[str, Any], tuned: dict[str, Any]) -> dict[str, Any]:
-    """Return {settings, file, modules, because}.
+def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
+    """Return {settings, file, modules, tests, because}; planned is what the plan has so far.
 
     settings are {name, value, because}; file is what /etc/nccl.conf gets, modules are kernel modules to load at boot.
-    Raises Refusal for an interface that the node does not have, and for a wish that is no setting.
+    tests are None, or {url, sha256, directory, cuda_home, gencode, compiler} of the nccl-tests to build.
+    Raises Refusal for an interface that the node does not have, for a wish that is no setting, and for tests that
+    cannot be built.
     """
+    driver, tuned = planned["driver"], planned["tuning"]
     parts = [_part(_setting("NCCL_DEBUG", "WARN", "Errors are told, and nothing else fills the logs."))]
     if case.gpus:
         parts += [_interface(case), _adapters(case), _between_gpus(case, tuned), _gpudirect(case, driver)]
@@ -49,7 +53,31 @@ def plan(case: Case, driver: dict[str, Any], tuned: dict[str, Any]) -> dict[str,
         "settings": chosen,
         "file": "".join(f"{line}\n" for line in lines),
         "modules": [module for part in parts for module in part["modules"]],
+        "tests": _tests(case, planned),
         "because": because,
+    }
+
+
+def _tests(case: Case, planned: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how nccl-tests are built: anew for another source, another toolkit, another NCCL or other GPUs."""
+    url, sha256 = case.wishes["nccl_tests_url"], case.wishes["nccl_tests_sha256"]
+    if not url:
+        return None
+    cuda, nccl = planned["cuda"], planned["libraries"]["nccl"]
+    if not re.fullmatch("[0-9a-f]{64}", sha256 or ""):
+        raise refuse("P076", reason="nccl_tests_sha256 does not say what has to come from there")
+    if nccl is None:
+        raise refuse("P076", reason="no NCCL is planned that they could be built with")
+    toolkit = next(one for one in cuda["toolkits"] if one["version"] == cuda["default"])
+    numbers = [capability.replace(".", "") for capability in cuda["compute_capabilities"]]
+    name = "-".join([sha256[:12], f"cuda{cuda['default']}", f"nccl{nccl['version']}", *numbers])
+    return {
+        "url": url,
+        "sha256": sha256,
+        "directory": f"{TESTS}/{name}",
+        "cuda_home": cuda["home"],
+        "gencode": " ".join(f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers),
+        "compiler": toolkit["host_compiler"],
     }
 
 

@@ -168,3 +168,31 @@ def test_the_file_is_as_nccl_reads_it(topology):
     assert lines[1::2] == [f"{one['name']}={one['value']}" for one in plan["settings"]]
     assert lines[::2] == [f"# {one['because']}" for one in plan["settings"]]
     assert not any("=" in line for line in lines[::2])
+
+
+TESTS = {
+    "nvidia_driver_source": "nvidia",
+    "cuda_toolkits": ["13.1"],
+    "nccl_version": "2.32.3",
+    "nccl_tests_url": "https://mirror.example/nccl-tests.tar.gz",
+    "nccl_tests_sha256": "a" * 64,
+}
+
+
+def test_nccl_tests_are_built_anew_for_what_they_depend_on():
+    def directory(gpus=("10de:20f1",), **changes):
+        given = wishes.complete({**TESTS, **changes})
+        return resolve(facts(gpus=gpus), given, catalog.load(), TODAY)["nccl"]["tests"]["directory"]
+
+    assert directory() == "/opt/gpulab-nccl-tests/aaaaaaaaaaaa-cuda13.1-nccl2.32.3-80"
+    others = {
+        directory(nccl_tests_sha256="b" * 64),
+        directory(cuda_toolkits=["13.0"]),
+        directory(nccl_version="2.28.3"),
+        directory(gpus=["10de:2684"]),
+    }
+    assert len(others - {directory()}) == 4
+
+
+def test_no_nccl_tests_unasked():
+    assert resolve(facts(), wishes.complete({}), catalog.load(), TODAY)["nccl"]["tests"] is None

@@ -832,6 +832,18 @@ REFUSALS = {
     "override of nothing": (facts(), {"tuning_overrides": {"swappiness": 1}}, "P050", "transparent_hugepage"),
     "a service that is told otherwise": (facts(), {"tuning_overrides": {"irqbalance": "off"}}, "P075", "irqbalance"),
     "no such interface": (facts(), {"nccl_interface": "eth0"}, "P052", "eth0"),
+    "nccl-tests of unknown content": (
+        facts(),
+        {"nccl_tests_url": "https://mirror.example/nccl-tests.tar.gz"},
+        "P076",
+        "nccl_tests_sha256",
+    ),
+    "nccl-tests without NCCL": (
+        facts(),
+        {"nccl_tests_url": "https://mirror.example/nccl-tests.tar.gz", "nccl_tests_sha256": "0" * 64},
+        "P076",
+        "no NCCL is planned",
+    ),
     "no setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),
     "setting of two lines": (facts(), {"nccl_overrides": {"NCCL_DEBUG": "INFO\nA=1"}}, "P051", "NCCL_DEBUG"),
     "override with a list": (facts(), {"tuning_overrides": {"vm.swappiness": [1]}}, "P051", "vm.swappiness"),

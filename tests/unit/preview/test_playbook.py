@@ -50,6 +50,7 @@ DECISIONS = {  # which change nothing on a node
     ("plan", "__plan_decision"),
     ("preflight", "__preflight_judgement"),
     ("environments", "__environments_groups"),
+    ("nccl", "__nccl_tests_link"),
     ("conda", "__conda_groups"),
     ("nvidia_driver", "__nvidia_driver_reading"),
     ("nvidia_driver", "__nvidia_driver_proof"),
