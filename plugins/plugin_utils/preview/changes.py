@@ -226,6 +226,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nccl_packages": ("nccl", None),
     "__nccl_tests_built": ("nccl", command),
     "__nccl_tests_linked": ("nccl", None),
+    "__nccl_tests_unlinked": ("nccl", removed_path),
     "__nccl_tests_gone": ("nccl", removed_path),
     "__environments_packages": ("environments", None),
     "__environments_build": ("environments", environments),
