@@ -49,7 +49,7 @@ def dcgm_exporter(node: Node) -> Iterator[Result]:
     listen = node.facts.optional("monitoring.dcgm_exporter.listen")
     if listen is None:
         yield skipped("gpulab set up no DCGM exporter here (monitoring_gpus)")
-    elif not node.facts["monitoring.dcgm_exporter.serves_gpus"]:
+    elif not node.facts.optional("monitoring.dcgm_exporter.serves_gpus"):
         observed = "no GPU" if node.facts["monitoring.dcgm_exporter.answers"] else "no answer"
         yield warn(
             f"DCGM's exporter gives {observed} on {listen}",
