@@ -97,5 +97,5 @@ def test_systemd_starts_the_unit_at_boot(host):
     host.check_output("systemctl daemon-reload")
     assert UNIT in host.check_output("systemctl show --property=Wants --value multi-user.target").split()
     before = host.check_output(f"systemctl show --property=Before --value {UNIT}").split()
-    assert {"docker.service", "nvidia-cdi-refresh.service"} <= set(before)
+    assert {"docker.service", "nvidia-cdi-refresh.service", "nvidia-dcgm-exporter.service"} <= set(before)
     assert host.run(f"systemd-analyze verify /etc/systemd/system/{UNIT}").stderr.count("gpulab") == 0
