@@ -45,7 +45,7 @@ CASES = [
     ("gpu-settings", "ok", "a100-pcie-x2", cut_into("7g.40gb"), gpu_plan(HALVES)),
     ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("0:0", "0:1"), None),
     ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("MIG-1", "MIG-2"), None),
-    ("cdi-specification", "ok", "a100-pcie-x2", all_of(cdi_for(), MIG_ON, HIDDEN), None),
+    ("cdi-specification", "ok", "a100-pcie-x2", all_of(cdi_for("0:0"), MIG_ON, HIDDEN), None),
     ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("0:0", "0:1", "MIG-1", "MIG-2"), None),
     ("fabric", "skipped", "h100x8", all_of(cut_into("1g.5gb"), NO_FABRIC), None),
     ("persistence", "skipped", "l40s", PERSISTENCE_OFF, gpu_plan({"persistence": False})),

@@ -237,3 +237,9 @@ def test_profiles_that_cannot_be_read_are_no_instances():
     found = gpus("a100-pcie-x2", mig_profiles={"unsupported": "FUNCTION_NOT_FOUND"})
     assert refused(settings({"mig_instances": HALVES}), found).code == "H122"
     assert [step.name for step in plan(settings({"mig_instances": []}), found)] == ["mig", "mig"]
+
+
+def test_mig_that_is_given_back_as_off_takes_instances_of_anybody_with_it():
+    cut = {"mig": {"enabled": True, "pending": True}, "mig_instances": [{"name": "7g.40gb"}]}
+    steps = plan({}, gpus("a100-pcie-x2", **cut), {UUIDS[0]: {"mig": False}})
+    assert [(step.index, step.name, step.after) for step in steps] == [(0, "mig_instances", []), (0, "mig", False)]

@@ -164,6 +164,8 @@ def test_instances_that_wait_for_a_boot_are_not_said_to_be_there(machine):
     assert (again["changed"], again["pending"]) == (False, first["pending"])
     machine.inject("gpu.*.mig = 1", "gpu.*.mig_instances = 1/9/0/0.2 2/9/4/0.2")  # a boot, and the unit at boot
     assert machine.set(mig_instances=HALVES)["changed"] is False
+    without = machine.set(check=True, mig=True)["steps"]
+    assert [(one["name"], one["after"]) for one in without] == [("mig_instances", []), ("mig_instances", [])]
     assert [(one["name"], one["after"]) for one in machine.set()["steps"]][1:3] == [
         ("mig_instances", []),
         ("mig", False),
