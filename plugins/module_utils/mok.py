@@ -9,6 +9,7 @@ mokutil asks for one to be added, and shim adds it at the next boot, when somebo
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ CONFIGURATION = "/etc/dkms/framework.conf"
 EFIVARS = "/sys/firmware/efi/efivars"
 MOK_VARIABLES = "/sys/firmware/efi/mok-variables"  # what is too large for the firmware is whole here
 SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
+BUILT = "var/lib/dkms"
 
 MISSING, HALF = "missing", "half"  # no pair; one file of it, which DKMS would overwrite
 ABSENT, PENDING, ENROLLED = "absent", "pending", "enrolled"  # for the firmware
@@ -73,3 +75,39 @@ def _variables(node: Node, name: str) -> list[bytes | None]:
     parts = [part for part in node.names(EFIVARS) if re.fullmatch(rf"{name}\d*-{SHIM}", part)]
     paths = [*(f"{EFIVARS}/{part}" for part in parts), f"{MOK_VARIABLES}/{name}"]
     return [node.data(path) for path in paths if node.exists(path)]
+
+
+def fingerprint(certificate: bytes) -> str:
+    """Return a certificate's fingerprint as mokutil prints it."""
+    return hashlib.sha1(certificate, usedforsecurity=False).digest().hex(":")
+
+
+def listed(output: str) -> list[str]:
+    """Return the fingerprints in what ``mokutil --list-new`` printed."""
+    return re.findall(r"^SHA1 Fingerprint: ([0-9a-f:]+)$", output, re.MULTILINE)
+
+
+def maker(pair: KeyPair, usage_of_dkms: str) -> list[str]:
+    """Return the command by which this DKMS would make its pair; usage_of_dkms is empty where DKMS is not there yet.
+
+    On Ubuntu, ``dkms generate_mok`` would ask for the enrolment, too, in a dialogue.
+    """
+    if pair == OF_UBUNTU:
+        return ["update-secureboot-policy", "--new-key"]
+    if "generate_mok" in usage_of_dkms:
+        return ["dkms", "generate_mok"]
+    return [
+        *("openssl", "req", "-new", "-x509", "-nodes", "-days", "36500", "-subj", "/CN=DKMS module signing key"),
+        *("-newkey", "rsa:2048", "-addext", "extendedKeyUsage=codeSigning"),
+        *("-keyout", pair.private, "-outform", "DER", "-out", pair.certificate),
+    ]
+
+
+def signs_nothing(node: Node) -> bool:
+    """Tell whether there is no module that DKMS has built, and so none that its key signed."""
+    return not any(node.path(BUILT).glob("*/*/*/*/module/*.ko*"))
+
+
+def typeable(password: str) -> bool:
+    """Tell whether a password can be typed at shim's console: 8 to 256 printable characters of ASCII."""
+    return re.fullmatch(r"[!-~]{8,256}", password) is not None

@@ -381,6 +381,19 @@ CODES = {
         "{path} exists and gpulab did not write it",
         "Move what you need of it into your inventory, then move the file away.",
     ),
+    # H170 to H172: the key of Secure Boot, with P046 and P047
+    "H170": (
+        "{present} is there without {missing}, and DKMS would overwrite it with a new pair",
+        "Bring the other half back, or move this one away. Nothing was changed.",
+    ),
+    "H171": (
+        "the key that DKMS signs with could not be made: {line}",
+        "Correct what it says, or make the pair by hand: {private}, {certificate}.",
+    ),
+    "H172": (
+        "{what} failed: {line}",
+        "Correct what it says; mokutil --list-new shows which keys wait.",
+    ),
     # P: the plan
     "P001": ("there is no plan for {system}", "Use one of: {supported}, on x86_64 or aarch64."),
     "P002": (
@@ -444,7 +457,8 @@ CODES = {
     "P018": (
         "Secure Boot is on and the key that DKMS signs with is not enrolled, so the module would not load",
         (
-            "On Ubuntu, nvidia_driver_source: distribution has signed modules. Elsewhere, as root, make the key"
+            "Set secure_boot_mok_password, and gpulab prepares its enrolment; on Ubuntu, nvidia_driver_source:"
+            " distribution has signed modules. By hand, as root: make the key"
             " where /var/lib/dkms/mok.pub is missing (openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj"
             " '/CN=DKMS module signing key/' -keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub) and"
             " run mokutil --import /var/lib/dkms/mok.pub, with a password to be used once; reboot, and at the console"
@@ -538,6 +552,18 @@ CODES = {
         "Take CUDA {right} or newer, or compile in a container or a conda environment. Nothing was changed.",
     ),
     # P050 to P059: the host around the GPUs
+    "P046": (
+        "{variable} cannot be typed at the console of every node",
+        "Use 8 to 256 letters, digits and punctuation marks of ASCII, without spaces; as one password for one use.",
+    ),
+    "P047": (
+        "Secure Boot is on, and the key that DKMS signs with waits to be enrolled at the node's console",
+        (
+            "Reboot the node, and at its console press a key within 10 seconds; choose Enroll MOK, Continue, Yes, type"
+            " the password, choose Reboot; then run again. If that moment is missed, the request is gone; a run with"
+            " secure_boot_mok_password makes it anew."
+        ),
+    ),
     "P050": (
         "tuning_overrides has {name}, which gpulab does not tune",
         "Name a sysctl, as vm.swappiness, or one of: {known}.",

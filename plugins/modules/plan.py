@@ -63,6 +63,10 @@ plan:
       description: Source, branch, version, kernel modules, kernels and packages of the driver.
       returned: success
       type: dict
+    secure_boot:
+      description: Whether the enrolment of the key that DKMS signs with is to be prepared.
+      returned: success
+      type: dict
     cuda:
       description: CUDA toolkits side by side, and the default one.
       returned: success

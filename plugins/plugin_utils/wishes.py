@@ -24,6 +24,7 @@ class Wish:
     elements: str | None = None
     pattern: str | None = None  # for str, and for the elements of a list
     fields: tuple[Wish, ...] = ()  # of a dict, and of the dicts in a list
+    secret: bool = False  # a value that no message may show
 
 
 BRANCH = r"\d{3}"
@@ -103,6 +104,12 @@ WISHES = (
         "bool",
         "Remove the packages of another driver that stand in the way of the planned one.",
         default=False,
+    ),
+    Wish(
+        "secure_boot_mok_password",
+        "str",
+        "Password for one use at the console, with which gpulab asks the firmware to enrol DKMS's key.",
+        secret=True,
     ),
     Wish(
         "gpulab_allow_branches",

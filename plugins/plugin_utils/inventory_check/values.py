@@ -79,7 +79,10 @@ def _wrong_type(option: Wish, value: Any, name: str, advice: str | None = None) 
 
 
 def _text_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if option.secret:
+        if not isinstance(value, str):
+            yield refuse("I005", variable=name, value="no text", expected="text", advice="Quote it.")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield refuse("I003", variable=name, value=value)
     elif not isinstance(value, str):
         yield _wrong_type(option, value, name)

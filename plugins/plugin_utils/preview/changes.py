@@ -23,6 +23,7 @@ TRANSACTIONS = {
     "network": ("__network_packages",),
     "tuning": ("__tuning_packages",),
     "storage": ("__storage_packages",),
+    "secure_boot": ("__secure_boot_packages", "__secure_boot_retired"),
     "nvidia_driver": (
         "__nvidia_driver_release",
         "__nvidia_driver_headers",
@@ -148,8 +149,8 @@ def settings(result: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def storage(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Read a task of storage_tiers: what it would do, in words."""
+def steps(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of storage_tiers or mok_enrolment: what it would do, in words."""
     return {"arrange": result.get("steps", [])}
 
 
@@ -186,8 +187,12 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__tuning_services": ("tuning", None),
     "__storage_foreseen": ("storage", None),
     "__storage_packages": ("storage", None),
-    "__storage_tiers": ("storage", storage),
+    "__storage_tiers": ("storage", steps),
     "__storage_files": ("storage", files),
+    "__secure_boot_packages": ("secure_boot", None),
+    "__secure_boot_key": ("secure_boot", steps),
+    "__secure_boot_key_gone": ("secure_boot", steps),
+    "__secure_boot_retired": ("secure_boot", None),
     "__nouveau_files": ("nouveau", files),
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),

@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     nccl,
     reboot,
     recipes,
+    secure_boot,
     tuning,
     uv,
 )
@@ -50,6 +51,7 @@ def resolve(
     case = Case.of(facts, wishes, catalog, today, host_type)
     plan: dict[str, Any] = {"schema": SCHEMA}
     plan["driver"] = driver.plan(case)
+    plan["secure_boot"] = secure_boot.plan(case, plan["driver"])
     plan["cuda"] = cuda.plan(case, plan["driver"])
     plan["libraries"] = libraries.plan(case, plan["cuda"])
     plan["container_toolkit"] = container_toolkit.plan(case)

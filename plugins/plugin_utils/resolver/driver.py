@@ -27,7 +27,6 @@ def plan(case: Case) -> dict[str, Any]:
     build_for, why_kernels = kernels.to_build_for(case)
     modules, version, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
     why_version = source.check_version(case, branch, version)
-    source.check_secure_boot(case, origin)
     absent = case.wishes["nvidia_driver_state"] == "absent"
     conflicting = conflicts.find(case, origin.name, branch, version) if origin.record and not absent else []
     held, why_held = _hold(case, origin, build_for)

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import kernels
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import kernels, secure_boot
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
@@ -126,16 +126,6 @@ def check_version(case: Case, branch: str, version: str) -> list[str]:
     return [f"{held}; the floor is {floor['version']} (bulletin {floor['bulletin']})." if floor else f"{held}."]
 
 
-def check_secure_boot(case: Case, source: Source) -> None:
-    """Refuse modules that DKMS signs with a key which the firmware does not accept."""
-    if not _secure_boot(case) or source.signed:
-        return
-    if case.facts["system"]["mok_enrolled"] is False:
-        raise refuse("P018")
-    if case.facts["system"]["mok_enrolled"] is None:
-        case.warnings.append("Secure Boot is on, and whether the key of DKMS is enrolled could not be read.")
-
-
 def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[str, Any] | None:
     """Return {id, url, suite, key_url, key_file, key_fingerprint, packages} of a repository for the architecture.
 
@@ -169,7 +159,7 @@ def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[st
 def _default(case: Case) -> tuple[str, str]:
     sources = case.platform["driver_sources"]
     distribution = sources.get("distribution")
-    if _secure_boot(case) and distribution and "signed_package" in distribution["package_sets"][0]:
+    if secure_boot.is_on(case) and distribution and "signed_package" in distribution["package_sets"][0]:
         return "distribution", f"Secure Boot is on, and {case.platform['name']} has signed modules."
     return "nvidia", "NVIDIA's repository has the branches with fixes."
 
@@ -183,10 +173,6 @@ def _has_signed_modules(case: Case, record: dict[str, Any]) -> bool:
     """Tell whether the distribution signs modules, and for every kernel of the node."""
     build_for, _why = kernels.to_build_for(case)
     return "signed_package" in record["package_sets"][0] and all(kernels.series(case, one) for one in build_for)
-
-
-def _secure_boot(case: Case) -> bool:
-    return case.facts["system"]["secure_boot"] == "enabled" and not case.container
 
 
 def _of_runfile(case: Case, version: str) -> dict[str, Any]:

@@ -113,3 +113,21 @@ def test_the_pair_that_dkms_uses(tree, distribution, files, expected):
 def test_a_private_key_in_a_token_is_no_file(tree):
     tree.file(CERTIFICATE, DER)
     assert mok.standing(tree.node(), mok.KeyPair("pkcs11:token=lab", CERTIFICATE)) == "absent"
+
+
+@pytest.mark.parametrize(
+    ("pair", "usage", "expected"),
+    [
+        (mok.OF_DKMS, "", "openssl"),
+        (mok.OF_DKMS, "Usage: dkms [action] = { add | remove | status }", "openssl"),
+        (mok.OF_DKMS, "Usage: dkms [action] = { add | status | generate_mok }", "dkms"),
+        (mok.OF_UBUNTU, "{ add | generate_mok }", "update-secureboot-policy"),
+    ],
+)
+def test_who_makes_the_pair(pair, usage, expected):
+    assert mok.maker(pair, usage)[0] == expected
+
+
+def test_a_password_that_a_console_takes():
+    assert mok.typeable("correct-horse")
+    assert not any(map(mok.typeable, ("short", "with space", "grün-und-gelb", "two\nlines-of-it", "")))

@@ -18,6 +18,9 @@ GTX_1080_TI, V100, T4, H100, RTX_5090, GH200, B200 = (
 SHA256 = "a" * 64
 OF_RUNFILE = {"nvidia_driver_source": "runfile", "nvidia_driver_runfile_sha256": SHA256}
 ALLOWED = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
+ENROLMENT = {"secure_boot_mok_password": "for-this-once"}
+UNENROLLED = facts(secure_boot="enabled", mok_enrolled=False, mok_pending=False)
+AT_THE_CONSOLE = facts(secure_boot="enabled", mok_enrolled=False, mok_pending=True)
 HEADERS_ONLY = kernel("6.1.0-51-amd64", installed=False)
 BROKEN_12 = kernel("6.1.0-56-amd64", markers=["pci_exclude_bars"])
 BROKEN_13 = kernel("6.12.117+deb13-amd64", markers=["pci_exclude_bars"])
@@ -767,6 +770,39 @@ def test_disk_adds_up_per_filesystem():
     assert of_conda["disk"]["/"] == 1000 + 200 + 8000 + 2 * 15000
 
 
+ENROLLED = facts(secure_boot="enabled", mok_enrolled=True, mok_pending=False)
+UNREADABLE = facts(secure_boot="enabled")
+
+
+def test_the_enrolment_of_a_key_is_prepared_where_it_is_wished_for():
+    planned = plan(UNENROLLED, **ENROLMENT)
+    assert planned["secure_boot"]["enrol"] is True
+    assert "stops for the console" in " ".join(reasons(planned))
+    assert ENROLMENT["secure_boot_mok_password"] not in str(planned)
+
+
+@pytest.mark.parametrize(
+    ("node", "given"),
+    [
+        (facts(), {}),
+        (ENROLLED, {}),
+        (UNREADABLE, {}),
+        (facts(container=True, secure_boot="enabled", mok_enrolled=False, mok_pending=True), {}),
+        (facts("ubuntu-24.04", secure_boot="enabled", mok_enrolled=False, mok_pending=True), {}),
+        (UNENROLLED, {"nvidia_driver_state": "absent"}),
+        (AT_THE_CONSOLE, {"nvidia_driver_state": "absent"}),
+    ],
+    ids=["off", "enrolled", "unreadable", "a container", "signed by Ubuntu", "no driver", "no driver, and a key waits"],
+)
+def test_no_key_is_enrolled_where_none_is_needed(node, given):
+    assert plan(node, **ENROLMENT, **given)["secure_boot"]["enrol"] is False
+
+
+def test_a_key_of_which_nothing_is_known_is_said():
+    said = "whether the key of DKMS is enrolled could not be read"
+    assert [said in " ".join(plan(node)["warnings"]) for node in (UNREADABLE, ENROLLED)] == [True, False]
+
+
 def test_every_part_gives_its_reasons():
     made = plan(facts(), **environment("pytorch", "2.9"))
     without = (made["disk"], made["uv"], made["conda"])
@@ -931,7 +967,12 @@ REFUSALS = {
         "580.178.04",
     ),
     "below the floor": (facts(), {"nvidia_driver_version": "580.126.09"}, "P017", "580.178.04 (NVIDIA bulletin 5861)"),
-    "secure boot": (facts(secure_boot="enabled", mok_enrolled=False), {}, "P018", "mokutil --import"),
+    "secure boot": (UNENROLLED, {}, "P018", "mokutil --import"),
+    "secure boot, and the wish that helps": (UNENROLLED, {}, "P018", "secure_boot_mok_password"),
+    "secure boot for a run file": (UNENROLLED, OF_RUNFILE, "P018", "DKMS"),
+    "a key that waits": (AT_THE_CONSOLE, {}, "P047", "Enroll MOK, Continue, Yes"),
+    "a key that waits, wished for once more": (AT_THE_CONSOLE, ENROLMENT, "P047", "Reboot the node"),
+    "a password no console takes": (UNENROLLED, {"secure_boot_mok_password": "grün"}, "P046", "ASCII"),
     "run file on packages": (PACKAGED, OF_RUNFILE, "P019", "nvidia-smi"),
     "run file that nobody has pinned": (facts(), {"nvidia_driver_source": "runfile"}, "P043", "595.91.07.run"),
     "the distribution's driver, and NVIDIA's wished": (

@@ -1,10 +1,12 @@
 """What the preview says of a host, and that it keeps to its schema."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
 
 from unit.checks import nodes
@@ -172,6 +174,19 @@ def test_a_host_that_was_lost_on_the_way_is_not_called_unchanged():
     one = hosts.provisioned()
     del one["results"][changes.LAST]
     assert hosts.preview(one)["state"] == "failed"
+
+
+def test_a_host_that_will_stop_for_the_console_shows_what_it_does_before():
+    steps = ["make the key /var/lib/dkms/mok.key", "ask the firmware to enrol /var/lib/dkms/mok.pub"]
+    one = hosts.provisioned()
+    one["results"] = {
+        "__secure_boot_packages": hosts.foreseen(install={"mokutil": "0.6.0-2"}, downloads={"mokutil.deb": 28_000}),
+        "__secure_boot_key": {"changed": True, "steps": steps},
+    }
+    refusal = refuse("P047")
+    entry = hosts.preview({**one, "failure": {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}})
+    assert (entry["state"], entry["refusal"]["code"]) == ("refused", "P047")
+    assert actions(entry) == {("secure_boot", "install"): ["mokutil 0.6.0-2"], ("secure_boot", "arrange"): steps}
 
 
 def test_files_that_go_are_told_from_those_that_are_written():

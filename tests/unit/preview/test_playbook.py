@@ -46,6 +46,16 @@ def test_the_preview_asks_every_role_that_site_yml_applies():
     assert asked() == [role for role in applied if role != "gpulab.node.reboot"]
 
 
+def test_nothing_is_done_for_a_driver_before_the_firmware_is_known_to_let_it_load():
+    """Not even where only nouveau or only the driver is asked for."""
+    play = next(play for play in yaml.safe_load(read("playbooks/provision.yml")) if play["name"] == "Apply")
+    names = [role["role"].rpartition(".")[2] for role in play["roles"]]
+    entry = play["roles"][names.index("secure_boot")]
+    for name in ("nouveau", "nvidia_driver"):
+        assert names.index("secure_boot") < names.index(name)
+        assert name in entry["tags"]
+
+
 DECISIONS = {  # which change nothing on a node
     ("plan", "__plan_decision"),
     ("preflight", "__preflight_judgement"),
