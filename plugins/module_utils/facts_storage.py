@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices
+from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices, storage_exports
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
@@ -20,7 +20,8 @@ def read(node: Node) -> list[dict[str, Any]]:
 
     declared is the device that the line names now, source itself where it is of NFS, None where the node has no such
     device; mounted is the device in that place, None where nothing is mounted; there tells whether that one is still
-    on the node; options are those of the mount that differ from the line's.
+    on the node; options are those of the mount that differ from the line's; exports are those of this place in gpulab's
+    file of exports, each with its client, whether the server offers it now, and the options that it lacks.
     """
     found = storage_devices.mounts(node.text("/proc/self/mountinfo"))
     return [
@@ -31,6 +32,7 @@ def read(node: Node) -> list[dict[str, Any]]:
 
 def _record(entry: storage.Entry, mount: Mount | None, node: Node) -> dict[str, Any]:
     nfs = entry.type == "nfs"
+    declared = storage_exports.parse(node.text(storage_exports.FILE))
     return {
         "mount": entry.mount,
         "source": entry.source,
@@ -38,6 +40,17 @@ def _record(entry: storage.Entry, mount: Mount | None, node: Node) -> dict[str, 
         "mounted": (mount.source if nfs else _mounted(mount, node)) if mount else None,
         "there": bool(mount) and (nfs or node.exists(f"/sys/dev/block/{mount.number}")),  # type: ignore[union-attr]
         "options": sorted(storage.different_options(entry.options, mount.options)) if mount else [],
+        "exports": [_export(one, node) for one in declared if one.path == entry.mount],
+    }
+
+
+def _export(declared: storage_exports.Export, node: Node) -> dict[str, Any]:
+    runs = bool(node.number("/proc/fs/nfsd/threads"))
+    entry = storage_exports.live(declared, node.text(storage_exports.TABLE), node.text("/etc/hosts")) if runs else None
+    return {
+        "client": declared.client,
+        "live": entry is not None,
+        "missing": storage_exports.missing(declared, entry) if entry else [],
     }
 
 

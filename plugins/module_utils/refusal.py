@@ -252,7 +252,7 @@ CODES = {
         "network_firewall is nftables, and {firewall} is active on {host}",
         "Leave it out: {firewall} closes what it does not let in, and is told of the peers. Nothing was changed.",
     ),
-    # H150 to H165: storage; nothing was changed when one of these is raised, but for H162
+    # H150 to H169: storage; nothing was changed when one of these is raised, but for H162
     "H150": ("the storage tier {tier} {wrong}", "Correct it in storage_tiers. Nothing was changed."),
     "H151": (
         "the storage tier {tier} names {device}, which may be another disk after the next boot",
@@ -312,6 +312,22 @@ CODES = {
     "H165": (
         "the storage tiers {one} and {other} share {device}",
         "Give each device to one of them. Nothing was changed.",
+    ),
+    "H166": (
+        "the storage tier {tier} would be open to every machine that reaches this node: export_to is {client}",
+        "Name hosts or networks; or, if everybody is meant, set export_to_everybody for the tier. Nothing was changed.",
+    ),
+    "H167": (
+        "the storage tier {tier} shall be exported, and {wrong}",
+        "Take export_to out of the tier, or let another machine have it. Nothing was changed.",
+    ),
+    "H168": (
+        "{file} exports {path} to {client} already, and the storage tier {tier} would do so, too",
+        "Take that line out, and gpulab writes its own; or take export_to out. Nothing was changed.",
+    ),
+    "H169": (
+        "{path} is to be exported to {client} no longer, and files there are held by {holders}",
+        "Unmount it there, and run again. Nothing was changed.",
     ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (

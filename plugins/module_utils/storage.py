@@ -16,9 +16,11 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import owned_block, storage_devices
+from ansible_collections.gpulab.node.plugins.module_utils import owned_block, storage_devices, storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import BY_ID, VOLUME, Content, Devices, Mount
+from ansible_collections.gpulab.node.plugins.module_utils.storage_exports import Export, Server
+from ansible_collections.gpulab.node.plugins.module_utils.storage_steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +40,7 @@ PACKAGES = {
     "mdadm": {"apt": "mdadm", "dnf": "mdadm"},
     "lvchange": {"apt": "lvm2", "dnf": "lvm2"},
     "mount.nfs": {"apt": "nfs-common", "dnf": "nfs-utils"},
+    "exportfs": {"apt": "nfs-kernel-server", "dnf": "nfs-utils"},
 }
 _PLACE = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 _SERVER = re.compile(r"[A-Za-z0-9.:_\[\]-]+:/\S*")
@@ -46,7 +49,7 @@ _OPTION = re.compile(r"[^\s,#]+")
 
 @dataclass(frozen=True)
 class Tier:
-    """One tier, as the inventory declares it: devices or an export of an NFS server."""
+    """One tier, as the inventory declares it: devices or an export of an NFS server; and who may mount it from here."""
 
     name: str
     purpose: str
@@ -56,6 +59,8 @@ class Tier:
     filesystem: str = ""
     options: tuple[str, ...] = ("noatime",)
     format: bool = False
+    export_to: tuple[str, ...] = ()
+    export_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,28 +75,13 @@ class Place:
 
 @dataclass(frozen=True)
 class State:
-    """The node: its devices, the text of /etc/fstab, mount points by path, and who uses what is mounted there."""
+    """The node: its devices, the text of /etc/fstab, mount points by path, who uses what is there, its NFS server."""
 
     known: Devices
     fstab: str = ""
     places: dict[str, Place] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing to do: what it is in words, and its command where it has one.
-
-    kind is one of unmount, assemble, array, format, fstab, directory, mount, remount. devices are those that an array
-    or a format writes to, place is the directory to be made, text the new text of /etc/fstab.
-    """
-
-    kind: str
-    what: str
-    argv: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    place: str = ""
-    text: str = ""
+    server: Server = field(default_factory=Server)
 
 
 @dataclass(frozen=True)
@@ -124,7 +114,8 @@ class _Target:
 
 
 def tiers(records: Iterable[dict[str, Any]]) -> list[Tier]:
-    """Read the tiers of an inventory. Raises Refusal H150 for one that cannot be meant."""
+    """Read the tiers of an inventory. Raises Refusal H150 for one that cannot be meant, H166 for one open to all."""
+    declared = list(records)
     found = [
         Tier(
             record["name"],
@@ -135,12 +126,17 @@ def tiers(records: Iterable[dict[str, Any]]) -> list[Tier]:
             record.get("filesystem") or "",
             tuple(("noatime",) if record.get("options") is None else record["options"]),
             bool(record.get("format")),
+            tuple(record.get("export_to") or ()),
+            tuple(record.get("export_options") or ()),
         )
-        for record in records
+        for record in declared
     ]
     for number, tier in enumerate(found):
-        for wrong in _wrong(tier, found[:number]):
+        for wrong in (*_wrong(tier, found[:number]), *_wrong_export(tier)):
             raise refuse("H150", tier=tier.name, wrong=wrong)
+        everybody = [client for client in tier.export_to if storage_exports.is_everybody(client)]
+        if everybody and not declared[number].get("export_to_everybody"):
+            raise refuse("H166", tier=tier.name, client=", ".join(everybody))
     return found
 
 
@@ -168,6 +164,19 @@ def _wrong(tier: Tier, others: list[Tier]) -> Iterator[str]:
         yield f"shall be formatted with {tier.filesystem}; gpulab makes {' and '.join(FORMATS)}"
 
 
+def _wrong_export(tier: Tier) -> Iterator[str]:
+    strange = [client for client in tier.export_to if not storage_exports.is_client(client)]
+    if strange:
+        yield f"is exported to {', '.join(strange)}, which is no host, network, pattern or netgroup"
+    unknown = storage_exports.wrong_options(tier.export_options)
+    if unknown:
+        yield f"has the export option {', '.join(unknown)}, which gpulab does not know"
+    if tier.export_to and tier.nfs:
+        yield "is of NFS itself, and cannot be exported: let its server export it"
+    if len(set(tier.export_to)) < len(tier.export_to):
+        yield "is exported to the same client twice"
+
+
 def devices_of(wanted: Iterable[Tier], known: Devices) -> list[str]:
     """Return the paths that deserve a closer look: those of the tiers and what is made of them, but filesystems."""
     paths: list[str] = []
@@ -192,8 +201,16 @@ def _lines(text: str) -> list[Entry]:
 
 
 def plan(wanted: list[Tier], state: State) -> list[Step]:
-    """Return what has to happen so that these tiers, and none of gpulab's former ones, are mounted. Raises Refusal."""
+    """Return what has to happen so that these tiers, and none of gpulab's former ones, are mounted and exported.
+
+    Raises Refusal.
+    """
+    exports = exported(wanted)
+    storage_exports.check(exports, {tier.mount: tier.name for tier in wanted}, state.server)
+    numbers = {mount.place: mount.number for mount in state.known.mounts}
+    withdrawn = list(storage_exports.withdrawals(exports, state.server, numbers))
     former = list(_unmount(wanted, state))
+    first = [step for step in former if _is_nfs(step.place, state)]  # the node may be its own server
     left = {step.place for step in former}
     known = replace(state.known, mounts=tuple(mount for mount in state.known.mounts if mount.place not in left))
     state = replace(state, known=known)
@@ -203,7 +220,18 @@ def plan(wanted: list[Tier], state: State) -> list[Step]:
     _check_fstab(lines, targets, state)
     before = [step for tier, target in zip(wanted, targets) for step in (*target.steps, *_format(tier, target, known))]
     after = [step for tier, target, line in zip(wanted, targets, lines) for step in _mount(tier, target, line, state)]
-    return [*former, *before, *_fstab(lines, state), *after]
+    given = storage_exports.additions(exports, state.server)
+    then = [step for step in former if step not in first]
+    return [*first, *withdrawn, *then, *before, *_fstab(lines, state), *after, *given]
+
+
+def exported(wanted: Iterable[Tier]) -> list[Export]:
+    """Return what these tiers export."""
+    return [
+        Export(tier.mount, client, storage_exports.options(tier.export_options))
+        for tier in wanted
+        for client in tier.export_to
+    ]
 
 
 def _target(tier: Tier, known: Devices) -> _Target:
@@ -366,6 +394,10 @@ def _unmount(wanted: list[Tier], state: State) -> Iterator[Step]:
         yield Step("unmount", f"unmount {entry.mount}; what is on it stays", ("umount", entry.mount), place=entry.mount)
 
 
+def _is_nfs(place: str, state: State) -> bool:
+    return any(entry.mount == place and entry.type == "nfs" for entry in entries(state.fstab))
+
+
 def _is_entrys(entry: Entry, mount: Mount, known: Devices) -> bool:
     if entry.type == "nfs":
         return mount.source == entry.source
@@ -432,7 +464,15 @@ def parents(place: str, exists: Iterable[str]) -> list[str]:
     return missing[::-1]
 
 
+def server_is_needless(wanted: Iterable[Tier], state: State) -> bool:
+    """Tell whether nobody needs the packages of NFS: nothing is exported, by whomever, and nothing is mounted by it."""
+    mounted = any(mount.type in ("nfs", "nfs4") for mount in state.known.mounts)
+    declared = any(tier.nfs or tier.export_to for tier in wanted)
+    return not mounted and not declared and not storage_exports.elsewhere(state.server)
+
+
 def programs(wanted: Iterable[Tier], steps: Iterable[Step]) -> list[str]:
     """Return the programs that these steps take, as far as a package brings them."""
-    named = [step.argv[0] for step in steps if step.argv] + ["mount.nfs" for tier in wanted if tier.nfs]
+    named = [step.argv[0] for step in steps if step.argv and step.kind != "withdraw"]
+    named += ["mount.nfs" for tier in wanted if tier.nfs]
     return [name for name in dict.fromkeys(named) if name in PACKAGES]

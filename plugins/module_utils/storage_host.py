@@ -8,9 +8,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices
+from ansible_collections.gpulab.node.plugins.module_utils import (
+    facts_system,
+    storage,
+    storage_devices,
+    storage_exports,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.storage import Place, State, Tier
 from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import STABLE, Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage_exports import Server
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
@@ -22,6 +28,7 @@ LSBLK = ["lsblk", "--json", "--bytes", "--output", COLUMNS]
 BLKID = ["blkid", "--probe", "--output", "export"]
 WIPEFS = ["wipefs", "--no-act", "--json"]
 LVS = ["lvs", "--reportformat", "json", "--options", "vg_name,lv_name,lv_active"]
+CLIENTS = "/proc/fs/nfsd/clients"
 SECONDS = "20"  # for one of these; a disk that does not answer is unknown
 MIB = 1 << 20
 ENDS = 16 * MIB  # read at either end of a device that shall be blank
@@ -39,8 +46,9 @@ class Reader:
     def state(self, tiers: list[Tier]) -> State:
         """Return the node as it is now, with a closer look at the devices of these tiers."""
         fstab = (self._node.data(storage.FSTAB) or b"").decode("utf-8", "surrogateescape")
-        if not tiers and not storage.entries(fstab):
-            return State(Devices({}), fstab)  # nothing is gpulab's affair
+        server = server_of(self._node)
+        if not tiers and not storage.entries(fstab) and storage_exports.FILE not in server.files:
+            return State(Devices({}), fstab, server=server)  # nothing is gpulab's affair
         known = self._devices()
         for path in storage.devices_of(tiers, known):
             known.closer[path] = self.closer(path)
@@ -51,6 +59,7 @@ class Reader:
             fstab,
             {place: self._place(place) for place in places if not storage_devices.at(place, known.mounts)},
             {place: self._users(place, known) for place in former},
+            server,
         )
 
     def _devices(self) -> Devices:
@@ -106,6 +115,35 @@ class Reader:
 
     def _timed(self, argv: list[str]) -> tuple[int, str, str]:
         return self._call(["timeout", "--signal=KILL", SECONDS, *argv])
+
+
+def server_of(node: Node) -> Server:
+    """Return what the node has of an NFS server."""
+    more = [f"/etc/exports.d/{name}" for name in node.names("/etc/exports.d") if name.endswith(".exports")]
+    there = [path for path in (storage_exports.OTHERS, *more) if node.exists(path)]
+    return Server(
+        {path: (node.data(path) or b"").decode("utf-8", "replace") for path in there},
+        node.text(storage_exports.TABLE),
+        runs=bool(node.number("/proc/fs/nfsd/threads")),
+        at_boot=node.link(storage_exports.WANTED) is not None,
+        enabled=node.exists(storage_exports.ENABLED),
+        hosts=node.text("/etc/hosts"),
+        unable=_unable(node),
+        holders=storage_exports.holders(
+            (node.text(f"{CLIENTS}/{one}/info"), node.text(f"{CLIENTS}/{one}/states")) for one in node.names(CLIENTS)
+        ),
+    )
+
+
+def _unable(node: Node) -> str:
+    """Say why the node cannot have an NFS server of its own; empty where it can."""
+    if facts_system.container(node) is not None:
+        return "this node is a container, which has no NFS server of the kernel's"
+    modules = f"/lib/modules/{node.text('/proc/sys/kernel/osrelease')}"
+    listed = "\n".join(node.text(f"{modules}/{name}") for name in ("modules.dep", "modules.builtin"))
+    if "nfsd" in node.text("/proc/filesystems").split() or "/nfsd.ko" in listed:
+        return ""
+    return "the kernel that runs here has no NFS server (the module nfsd)"
 
 
 def bytes_found(path: str) -> list[str]:

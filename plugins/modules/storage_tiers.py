@@ -17,9 +17,11 @@ description:
     says O(tiers[].format=true), on devices that nothing holds, that carry no signature that blkid or wipefs knows, and
     that read as zeros at both ends and at places between. What cannot be read counts as not blank. There is no force.
   - Arrays and logical volumes that are there are assembled or activated, and never made anew.
-  - All tiers are judged before the first change; a refusal (GPULAB-H150 to H165) names the device, its serial number,
+  - All tiers are judged before the first change; a refusal (GPULAB-H150 to H169) names the device, its serial number,
     what was found on it, and the remedy. After the last change the node is read again.
   - A tier that is no longer listed is unmounted when nothing uses it; what is on it stays.
+  - A tier with O(tiers[].export_to) is exported over NFS, now and at every boot, by a file of gpulab's own; exports of
+    others stay. Where nothing is mounted, nothing is exported.
 author:
   - The gpulab founders (@gpulab)
 attributes:
@@ -73,6 +75,21 @@ options:
         description: Whether a filesystem may be made on blank devices.
         type: bool
         default: false
+      export_to:
+        description: >-
+          Who may mount the tier over NFS: addresses, networks, names of hosts, patterns of names, netgroups.
+        type: list
+        elements: str
+      export_options:
+        description:
+          - Options of the export, in the place of those of V(rw), V(sync), V(no_subtree_check) and V(root_squash) that
+            they contradict.
+        type: list
+        elements: str
+      export_to_everybody:
+        description: Whether O(tiers[].export_to) may name everybody, as V(*) does.
+        type: bool
+        default: false
 """
 
 EXAMPLES = r"""
@@ -89,6 +106,7 @@ EXAMPLES = r"""
         purpose: datasets
         mount: /mnt/data
         devices: ["UUID=2f3c0a6b-7d0e-42f4-8d0c-9a551f2f3c0a"]
+        export_to: [10.1.2.0/24]
 """
 
 RETURN = r"""
@@ -104,6 +122,12 @@ packages:
   type: list
   elements: str
   sample: [xfsprogs]
+needless:
+  description: Packages of an NFS server that neither the tiers nor anybody else needs any more.
+  returned: success
+  type: list
+  elements: str
+  sample: [nfs-kernel-server]
 refusal:
   description: Code, cause and remedy when the task is refused.
   returned: when refused
@@ -114,16 +138,20 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import files, storage
+from ansible_collections.gpulab.node.plugins.module_utils import files, storage, storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.storage import FSTAB, Step, Tier
+from ansible_collections.gpulab.node.plugins.module_utils.storage import FSTAB, State, Tier
 from ansible_collections.gpulab.node.plugins.module_utils.storage_host import Reader
 
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.storage_steps import Step
+
 RECORD = Path("/var/lib/gpulab/storage-directories.json")
+BY_TABLE = ("export", "withdraw")  # exportfs fails, too, where it only lacks a file that it would read; its table tells
 LOOKS = 5  # at the node: an array shows what it holds only once it is assembled
 TIER = {
     "name": {"type": "str", "required": True},
@@ -134,6 +162,9 @@ TIER = {
     "filesystem": {"type": "str"},
     "options": {"type": "list", "elements": "str", "default": ["noatime"]},
     "format": {"type": "bool", "default": False},
+    "export_to": {"type": "list", "elements": "str"},
+    "export_options": {"type": "list", "elements": "str"},
+    "export_to_everybody": {"type": "bool", "default": False},
 }
 
 
@@ -170,16 +201,26 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
             if not steps:
                 break
         if steps:
-            raise refuse("H162", detail=f"left to do is: {'; '.join(step.what for step in steps)}")
+            left = f"left to do is: {'; '.join(step.what for step in steps)}"
+            raise refuse("H162", detail="; ".join([left, *work.told]))
         work.tidy(tiers)
     told = [step.what for step in done]
-    after = next((step.text for step in reversed(done) if step.kind == "fstab"), before.fstab)
+    exports = before.server.files.get(storage_exports.FILE, "")
     return {
         "changed": bool(done),
         "steps": told,
         "packages": packages,
-        "diff": [files.diff(FSTAB, before.fstab, after), {"prepared": "".join(f"{line}\n" for line in told)}],
+        "needless": work.needless(tiers, state),
+        "diff": [
+            files.diff(FSTAB, before.fstab, _text(done, "fstab", before.fstab)),
+            files.diff(storage_exports.FILE, exports, _text(done, "exports", exports)),
+            {"prepared": "".join(f"{line}\n" for line in told)},
+        ],
     }
+
+
+def _text(done: list[Step], kind: str, before: str) -> str:
+    return next((step.text for step in reversed(done) if step.kind == kind), before)
 
 
 class Work:
@@ -189,12 +230,20 @@ class Work:
         """Take the module, which runs the commands."""
         self._module = module
         self.reader = Reader(Node(), self._run)
+        self.told: list[str] = []
 
     def packages(self, tiers: list[Tier], steps: list[Step]) -> list[str]:
         """Return the packages that are missing for these steps."""
-        manager = "apt" if self._module.get_bin_path("apt-get") else "dnf"
         missing = [name for name in storage.programs(tiers, steps) if not self._module.get_bin_path(name)]
-        return [storage.PACKAGES[name][manager] for name in missing]
+        return list(dict.fromkeys(self._package(name) for name in missing))
+
+    def needless(self, tiers: list[Tier], state: State) -> list[str]:
+        """Return the packages of an NFS server that nobody needs."""
+        there = self._module.get_bin_path("exportfs") and storage.server_is_needless(tiers, state)
+        return [self._package("exportfs")] if there else []
+
+    def _package(self, program: str) -> str:
+        return storage.PACKAGES[program]["apt" if self._module.get_bin_path("apt-get") else "dnf"]
 
     def carry_out(self, step: Step) -> None:
         """Do one thing. Raises Refusal H162 where it does not succeed, or where a device is not blank any more."""
@@ -204,15 +253,26 @@ class Work:
                 raise refuse("H162", detail=f"{path} was blank a moment ago, and now there is {'; '.join(found)}")
         if step.kind == "fstab":
             files.put(self._module, Path(FSTAB), step.text or None, files.mode_of(Path(FSTAB)))
+        elif step.kind == "exports":
+            files.put(self._module, Path(storage_exports.FILE), step.text or None)
         elif step.kind == "directory":
             self._make(step.place)
         else:
             rc, output, errors = self._run(list(step.argv))
             if rc != 0:
                 told = " ".join((errors.strip() or output.strip() or f"exit status {rc}").split())
-                raise refuse("H162", detail=f"{' '.join(step.argv)}: {told}")
+                if step.kind not in BY_TABLE:
+                    raise refuse("H162", detail=f"{' '.join(step.argv)}: {told}")
+                self.told = [f"{' '.join(step.argv)}: {told}"]
+        self._note(step)
         if step.kind in ("assemble", "array", "format") and self._module.get_bin_path("udevadm"):
             self._run(["udevadm", "settle", "--timeout=30"])
+
+    def _note(self, step: Step) -> None:
+        """Remember that the NFS server was enabled by gpulab, for the day when it is needed no more."""
+        if step.kind in ("enable", "disable"):
+            text = f"The role storage enabled {storage_exports.UNIT}.\n" if step.kind == "enable" else None
+            files.put(self._module, Path(storage_exports.ENABLED), text, 0o600)
 
     def tidy(self, tiers: list[Tier]) -> None:
         """Remove the directories that were made for places which no tier has any more, as far as they are empty."""

@@ -50,6 +50,7 @@ REMEDIES = {
     "check_network": "Check the network between the nodes: the interface that NCCL takes (nccl_interface), addresses, "
     "firewall, cables, switches.",
     "check_storage": "Check the mount, the file server and the network between; umount -l lets a dead mount go.",
+    "check_exports": "Look why (systemctl status nfs-server, exportfs -s), then let the role storage export it.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",
     "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
 SOURCE = "https://man7.org/linux/man-pages/man5/fstab.5.html"
+EXPORTS = "https://man7.org/linux/man-pages/man5/exports.5.html"
 
 
 @check("storage-mounts", proves="each tier of storage is mounted from its own device", source=SOURCE)
@@ -55,3 +56,19 @@ def storage_options(node: Node) -> Iterator[Result]:
             yield warn(f"{place} is mounted without {', '.join(differing)}", "configure", expected=differing)
         else:
             yield ok(f"{place} is mounted as declared")
+
+
+@check("storage-exports", proves="the NFS server offers each tier that is exported to its clients", source=EXPORTS)
+def storage_exports(node: Node) -> Iterator[Result]:
+    """Look whether the server runs and has each export in its table; where nothing is mounted, it offers nothing."""
+    found = [(tier, export) for tier in node.facts["storage"] for export in tier.get("exports", [])]
+    if not found:
+        yield skipped("no tier of storage is exported")
+    for tier, export in found:
+        told = f"{tier['mount']} is exported to {export['client']}"
+        if not export["live"] or tier.get("mounted") is None:
+            yield fail(told.replace(" is ", " is not "), "check_exports", observed=None, expected=export["client"])
+        elif export["missing"]:
+            yield warn(f"{told} without {', '.join(export['missing'])}", "configure", expected=export["missing"])
+        else:
+            yield ok(told)

@@ -22,7 +22,7 @@ READING = "__plan_facts"
 TRANSACTIONS = {
     "network": ("__network_packages",),
     "tuning": ("__tuning_packages",),
-    "storage": ("__storage_packages",),
+    "storage": ("__storage_packages", "__storage_retired"),
     "secure_boot": ("__secure_boot_packages", "__secure_boot_retired"),
     "nvidia_driver": (
         "__nvidia_driver_release",
@@ -188,6 +188,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__storage_foreseen": ("storage", None),
     "__storage_packages": ("storage", None),
     "__storage_tiers": ("storage", steps),
+    "__storage_retired": ("storage", None),
     "__storage_files": ("storage", files),
     "__secure_boot_packages": ("secure_boot", None),
     "__secure_boot_key": ("secure_boot", steps),

@@ -36,6 +36,11 @@ def tier(**found: Any) -> Any:
     return put("storage", [{"mount": "/scratch", "source": "UUID=1", **healthy, **found}])
 
 
+def export(**found: Any) -> Any:
+    """Return an injection of a tier that is exported, of which the server was found so."""
+    return tier(exports=[{"client": "10.1.2.0/24", "live": True, "missing": [], **found}])
+
+
 def links_down(facts: dict[str, Any], *numbers: int) -> None:
     """Take NVLinks of the first GPU down."""
     for number in numbers:
@@ -749,6 +754,8 @@ HOST = [
     Fault("disk of a tier gone", "l40s", tier(there=False), "storage-mounts", "check_storage", says="is gone"),
     Fault("tier read-only", "l40s", tier(options=["rw"]), "storage-options", "check_storage", says="read-only"),
     Fault("tier without an option", "l40s", tier(options=["noatime"]), "storage-options", "configure", "warn"),
+    Fault("export not live", "l40s", export(live=False), "storage-exports", "check_exports"),
+    Fault("export without an option", "l40s", export(missing=["sync"]), "storage-exports", "configure", "warn"),
     Fault("file system full", "v100x4", put("filesystems.0.free_mib", 900), "disks", "free_space", "warn"),
     Fault("file system read-only", "v100x4", put("filesystems.0.read_only", value=True), "disks", "reboot"),
     Fault("file system without inodes", "l40s", put("filesystems.0.free_inodes", 0), "disks", "free_space", "warn"),

@@ -7,7 +7,7 @@ from . import nodes
 from .cuda_faults import CUDA_FAULTS
 from .driver_faults import DRIVER_FAULTS
 from .environment_faults import ENVIRONMENT_FAULTS
-from .hardware_faults import HARDWARE_FAULTS, tier
+from .hardware_faults import HARDWARE_FAULTS, export, tier
 from .load_faults import LOAD_FAULTS
 from .software_faults import SOFTWARE_FAULTS
 
@@ -42,3 +42,18 @@ def test_a_tier_that_is_declared_read_only_is_no_finding():
     facts["filesystems"][0]["read_only"] = True
     results = verify(nodes.node(facts), ["host", "storage"])
     assert {r.severity for r in results if r.id in ("disks", "storage-mounts", "storage-options")} == {"ok"}
+
+
+def test_a_tier_that_is_offered_to_its_clients_is_no_finding():
+    facts = nodes.healthy("l40s")
+    export()(facts)
+    (result,) = [one for one in verify(nodes.node(facts), ["storage"]) if one.id == "storage-exports"]
+    assert result.severity == "ok"
+
+
+def test_nothing_is_offered_where_nothing_is_mounted():
+    facts = nodes.healthy("l40s")
+    export()(facts)
+    facts["storage"][0]["mounted"] = None
+    (result,) = [one for one in verify(nodes.node(facts), ["storage"]) if one.id == "storage-exports"]
+    assert result.severity == "fail"

@@ -33,6 +33,7 @@ def test_a_tier_as_declared(machine):
         "mounted": "/dev/nvme1n1",
         "there": True,
         "options": [],
+        "exports": [],
     }
 
 
@@ -61,3 +62,40 @@ def test_an_export(machine):
     found = read(machine, "31 22 0:60 / /shared ro - nfs4 server:/export ro\n")["/shared"]
     assert (found["declared"], found["mounted"], found["there"]) == ("server:/export", "server:/export", True)
     assert found["options"] == []
+
+
+EXPORTED = (
+    "# Written by gpulab\n/scratch 10.1.2.0/24(rw,root_squash,mountpoint) node2(ro,mountpoint)\n/shared node2(ro)\n"
+)
+TABLE = "/scratch\t10.1.2.0/24(rw,sync,root_squash,mountpoint)\n/scratch\tnode2.lab(ro,mountpoint)\n"
+
+
+@pytest.fixture
+def server(machine):
+    machine.file("/etc/exports.d/gpulab.exports", EXPORTED)
+    machine.file("/var/lib/nfs/etab", TABLE)
+    machine.file("/etc/hosts", "127.0.0.1 localhost\n10.1.2.2 node2.lab node2\n")
+    machine.file("/proc/fs/nfsd/threads", "8\n")
+    return machine
+
+
+def test_what_a_tier_exports_is_live(server):
+    assert read(server, HERE)["/scratch"]["exports"] == [
+        {"client": "10.1.2.0/24", "live": True, "missing": []},
+        {"client": "node2", "live": True, "missing": []},
+    ]
+
+
+def test_an_export_that_is_not_in_the_table_is_not_live(server):
+    server.file("/var/lib/nfs/etab", TABLE.splitlines()[1])
+    assert [one["live"] for one in read(server, HERE)["/scratch"]["exports"]] == [False, True]
+
+
+def test_an_export_of_a_server_that_does_not_run_is_not_live(server):
+    server.file("/proc/fs/nfsd/threads", "0\n")
+    assert [one["live"] for one in read(server, HERE)["/scratch"]["exports"]] == [False, False]
+
+
+def test_an_export_with_other_options_is_told(server):
+    server.file("/var/lib/nfs/etab", TABLE.replace("root_squash", "no_root_squash"))
+    assert read(server, HERE)["/scratch"]["exports"][0]["missing"] == ["root_squash"]

@@ -169,3 +169,64 @@ def test_without_tiers_no_device_is_asked(node):
 def test_volumes_are_read():
     told = {"report": [{"lv": [{"vg_name": "data", "lv_name": "sets", "lv_active": "active"}]}]}
     assert storage_devices.volumes(json.dumps(told)) == {"/dev/data/sets": True}
+
+
+# Its NFS server
+
+
+def put(node, **texts):
+    for path, text in texts.items():
+        place = node.path(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+
+@pytest.fixture
+def server(node):
+    texts = {
+        "/etc/exports": "# mine\n",
+        "/etc/exports.d/own.exports": "/srv *(ro)\n",
+        "/etc/exports.d/README": "no exports",
+        "/var/lib/nfs/etab": "/srv\t*(ro)\n",
+        "/proc/fs/nfsd/threads": "8\n",
+        "/proc/fs/nfsd/clients/3/info": 'clientid: 0x1\naddress: "10.1.2.7:871"\n',
+        "/proc/fs/nfsd/clients/3/states": '- 0x01: { type: open, superblock: "103:0b:13" }\n',
+        "/proc/sys/kernel/osrelease": "6.12.0\n",
+        "/lib/modules/6.12.0/modules.dep": "kernel/fs/nfsd/nfsd.ko.xz: kernel/fs/lockd/lockd.ko.xz\n",
+    }
+    put(node, **texts)
+    link = node.path("/etc/systemd/system/multi-user.target.wants/nfs-server.service")
+    link.parent.mkdir(parents=True)
+    link.symlink_to("/usr/lib/systemd/system/nfs-server.service")
+    return node
+
+
+def test_an_nfs_server_is_read(server):
+    found = storage_host.server_of(server)
+    assert found.files == {"/etc/exports": "# mine\n", "/etc/exports.d/own.exports": "/srv *(ro)\n"}
+    assert found.table == "/srv\t*(ro)"
+    assert (found.runs, found.at_boot, found.enabled, found.unable) == (True, True, False, "")
+    assert found.holders == {"259:11": ["10.1.2.7"]}
+
+
+def test_a_server_that_is_there_and_does_not_run(server):
+    put(server, **{"/proc/fs/nfsd/threads": "0\n"})
+    server.path("/etc/systemd/system/multi-user.target.wants/nfs-server.service").unlink()
+    assert (storage_host.server_of(server).runs, storage_host.server_of(server).at_boot) == (False, False)
+
+
+def test_a_container_cannot_serve(server):
+    put(server, **{"/run/systemd/container": "docker\n"})
+    assert "container" in storage_host.server_of(server).unable
+
+
+def test_a_kernel_without_the_server_cannot_serve(server):
+    put(server, **{"/lib/modules/6.12.0/modules.dep": ""})
+    assert "nfsd" in storage_host.server_of(server).unable
+    put(server, **{"/lib/modules/6.12.0/modules.builtin": "kernel/fs/nfsd/nfsd.ko\n"})
+    assert storage_host.server_of(server).unable == ""
+
+
+def test_what_gpulab_exports_is_looked_at_without_tiers(server):
+    put(server, **{"/etc/exports.d/gpulab.exports": "# Written by gpulab\n"})
+    assert storage_host.Reader(server, answers).state([]).known.devices

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import storage
+from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage_steps import Step
 from ansible_collections.gpulab.node.plugins.modules import storage_tiers
-from ansible_collections.gpulab.node.plugins.modules.storage_tiers import Step, Work
+from ansible_collections.gpulab.node.plugins.modules.storage_tiers import Work
 
 from .nodes import tier
 
@@ -116,3 +118,46 @@ def test_a_file_that_has_nothing_left_goes(work, tmp_path):
 def test_packages_are_those_of_the_programs_that_are_missing(work):
     steps = [Step("format", "make it", ("mkfs.xfs", "/dev/x")), Step("mount", "mount it", ("mount", "/x"))]
     assert work.packages([], steps) == ["xfsprogs"]
+
+
+def test_the_file_of_exports_is_written_and_removed(work, monkeypatch, tmp_path):
+    file = tmp_path / "exports.d/gpulab.exports"
+    monkeypatch.setattr(storage_exports, "FILE", str(file))
+    work.carry_out(Step("exports", "write it", text="/data node2(ro)\n"))
+    assert file.read_text() == "/data node2(ro)\n"
+    work.carry_out(Step("exports", "remove it"))
+    assert not file.exists()
+
+
+def test_a_server_that_was_enabled_is_remembered_until_it_is_disabled(work, monkeypatch, tmp_path):
+    record = tmp_path / "record/server"
+    monkeypatch.setattr(storage_exports, "ENABLED", str(record))
+    work.carry_out(Step("serve", "start it", ("systemctl", "start", "nfs-server.service")))
+    assert not record.exists()
+    work.carry_out(Step("enable", "enable it", ("systemctl", "enable", "nfs-server.service")))
+    assert record.exists()
+    work.carry_out(Step("disable", "disable it", ("systemctl", "disable", "--now", "nfs-server.service")))
+    assert not record.exists()
+
+
+def test_a_server_that_could_not_be_enabled_is_not_remembered(module, work, monkeypatch, tmp_path):
+    monkeypatch.setattr(storage_exports, "ENABLED", str(tmp_path / "server"))
+    module._answer = (1, "", "no such unit")  # noqa: SLF001 - the test's own
+    with pytest.raises(Refusal):
+        work.carry_out(Step("enable", "enable it", ("systemctl", "enable", "nfs-server.service")))
+    assert not (tmp_path / "server").exists()
+
+
+def test_the_packages_of_a_server_are_needless_only_where_they_are(work, module, monkeypatch):
+    nothing = storage.State(Devices({}))
+    assert work.needless([], nothing) == []
+    monkeypatch.setattr(module, "get_bin_path", lambda name: f"/usr/bin/{name}")
+    assert work.needless([], nothing) == ["nfs-kernel-server"]
+    assert work.needless(storage.tiers([tier(export_to=["node2"])]), nothing) == []
+
+
+@pytest.mark.parametrize("kind", ["export", "withdraw"])
+def test_what_exportfs_says_is_kept_for_the_case_that_its_table_lacks_the_export(module, work, kind):
+    module._answer = (1, "", "exportfs: Failed to resolve node9")  # noqa: SLF001 - the test's own
+    work.carry_out(Step(kind, "do it", ("exportfs", "node9:/data")))
+    assert work.told == ["exportfs node9:/data: exportfs: Failed to resolve node9"]
