@@ -11,7 +11,7 @@ LAB := ansible-playbook -i .lab/inventory
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm test-gpu bench \
-        plan-matrix fault-table role-readmes build
+        bench-cold plan-matrix fault-table role-readmes build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ test-gpu: ## on a machine with an NVIDIA driver: run facts, proof and active tes
 
 bench: test-setup ## benchmarks, as ratios within one run
 	tests/bench/run.py
+
+bench-cold: test-setup ## site.yml on a bare node, as a ratio to apt-get install of the same packages (20 min)
+	tests/bench/cold.py
 
 plan-matrix: setup ## what every GPU of the catalog gets on every system
 	python3 tests/plan_matrix.py
