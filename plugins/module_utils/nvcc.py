@@ -41,15 +41,20 @@ int main() {
 _ERROR = re.compile(r"^.*(?:\berror\b|nvcc fatal|undefined reference).*$", re.MULTILINE | re.IGNORECASE)
 
 
+def targets(compute_capabilities: Iterable[str]) -> list[str]:
+    """Return nvcc's options for code for each compute capability, such as "8.9"."""
+    numbers = [capability.replace(".", "") for capability in compute_capabilities]
+    return [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
+
+
 def command(
     prefix: str, host_compiler: str | None, compute_capabilities: Iterable[str], source: str, program: str
 ) -> list[str]:
-    """Return the call that compiles source into program, with code for each compute capability, such as "8.9"."""
-    numbers = [capability.replace(".", "") for capability in compute_capabilities]
+    """Return the call that compiles source into program, with code for each compute capability."""
     return [
         f"{prefix}/bin/nvcc",
         *(["-ccbin", host_compiler] if host_compiler else []),
-        *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers),
+        *targets(compute_capabilities),
         "-o",
         program,
         source,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import nvcc
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overrides, tuning
 
@@ -76,7 +77,7 @@ def _tests(case: Case, planned: dict[str, Any]) -> dict[str, Any] | None:
         "sha256": sha256,
         "directory": f"{TESTS}/{name}",
         "cuda_home": cuda["home"],
-        "gencode": " ".join(f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers),
+        "gencode": " ".join(nvcc.targets(cuda["compute_capabilities"])),
         "compiler": toolkit["host_compiler"],
     }
 

@@ -194,5 +194,11 @@ def test_nccl_tests_are_built_anew_for_what_they_depend_on():
     assert len(others - {directory()}) == 4
 
 
+def test_nccl_tests_are_built_for_the_nodes_gpus():
+    mixed = resolve(facts(gpus=["10de:20f1", "10de:2330"]), wishes.complete(TESTS), catalog.load(), TODAY)
+    expected = "-gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90"
+    assert mixed["nccl"]["tests"]["gencode"] == expected
+
+
 def test_no_nccl_tests_unasked():
     assert resolve(facts(), wishes.complete({}), catalog.load(), TODAY)["nccl"]["tests"] is None
