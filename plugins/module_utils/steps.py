@@ -170,6 +170,10 @@ class Step:
         seconds = max(0.0, (ended or time.time()) - record["started"])
         return Status(state, str(self.log), rc, round(seconds, 1), tail[-1] if tail else "", tuple(tail), detail)
 
+    def has_result(self) -> bool:
+        """Tell whether the command has ended by itself; a look that takes nothing from what the command computes."""
+        return (self.directory / "result").exists()
+
     def acknowledged(self) -> bool:
         """Say whether the end of the step, if it has one, was handed over."""
         return bool(self._read("state.json").get("acknowledged"))

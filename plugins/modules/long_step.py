@@ -101,17 +101,18 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Status, Step, running_boot
 
-POLL_INTERVAL = 0.5
+POLL_INTERVAL = 0.2
 
 
 def follow(step: Step, seconds: float) -> Status:
-    """Return the status of the step when it no longer runs, or after the given seconds."""
+    """Return the status of the step when its command has ended, or after the given seconds."""
     deadline = time.monotonic() + seconds
     status = step.status()
-    while status.state == "running" and time.monotonic() < deadline:
+    if status.state != "running":
+        return status
+    while time.monotonic() < deadline and not step.has_result():
         time.sleep(POLL_INTERVAL)
-        status = step.status()
-    return status
+    return step.status()
 
 
 def operate(module: AnsibleModule) -> dict[str, object]:

@@ -9,18 +9,16 @@ import contextlib
 import os
 import time
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Progress, send
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# Seconds the node waits for the end of the step in one poll: short at first, so that the first lines show early.
-POLL_WAITS = (2.0, 2.0, 3.0, 4.0, 5.0)
+# Seconds the node waits for the end of the step in one poll: at least, and at most. A poll costs the node a third of a
+# second of the processor that the step computes on.
+SHORTEST_WAIT, LONGEST_WAIT = 2.0, 15.0
 RECONNECT_PAUSE = 5.0
 RECONNECT_TIMEOUT = 300.0
 ORPHANED = "ansible-playbook is gone; the step goes on on the node, and its end is left for the next run"
@@ -62,11 +60,9 @@ class ModuleError(Exception):
         super().__init__(detail.splitlines()[-1])
 
 
-def waits() -> Iterator[float]:
-    """Yield the seconds to wait in each poll."""
-    yield from POLL_WAITS
-    while True:
-        yield POLL_WAITS[-1]
+def next_wait(seconds: float) -> float:
+    """Return how long the next poll waits, from how long the step runs: its first lines show early."""
+    return min(max(seconds / 3, SHORTEST_WAIT), LONGEST_WAIT)
 
 
 def follow(
@@ -96,10 +92,10 @@ def follow(
                 sleep(RECONNECT_PAUSE)
 
     status = ask({"operation": "start", **asdict(step)})
-    found, schedule = status["found"], waits()
+    found = status["found"]
     while status["state"] == "running":
         report(status["seconds"], status["line"])
-        status = poll(next(schedule))
+        status = poll(next_wait(status["seconds"]))
     with contextlib.suppress(UnansweredError):  # then the same command will find this result once more
         ask({"operation": "acknowledge", "name": step.name})
     return outcome(step, status, found)

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import threading
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
@@ -12,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.steps import (
     running_boot,
     script,
 )
+from ansible_collections.gpulab.node.plugins.modules import long_step
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,9 +26,11 @@ class Systemd:
         self.units = {}  # name: (ActiveState, Result)
         self.scripts = {}
         self.refuses = False
+        self.asked = 0
 
     def __call__(self, argv):
         """Play systemd-run and systemctl."""
+        self.asked += 1
         if argv[0] == "systemd-run":
             if self.refuses:
                 return 1, "", "Failed to start transient service unit:\n Access denied"
@@ -81,6 +85,20 @@ def test_a_step_runs_and_leaves_its_result_and_its_output(step, systemd):
     systemd.end(step.unit)
     status = step.status()
     assert (status.state, status.rc, status.tail, status.line) == ("finished", 3, ("one", "two"), "two")
+
+
+def test_a_poll_ends_with_the_command_and_takes_nothing_from_it_meanwhile(step, systemd):
+    step.start(ECHO, 60)
+    asked = systemd.asked
+    threading.Timer(1, systemd.end, [step.unit]).start()
+    assert long_step.follow(step, 60).rc == 3
+    assert systemd.asked == asked + 1
+
+
+def test_a_poll_tells_when_systemd_ended_the_command(step, systemd):
+    step.start(ECHO, 60)
+    threading.Timer(0.2, systemd.kill, [step.unit, "timeout"]).start()
+    assert long_step.follow(step, 1).state == "timeout"
 
 
 def test_the_result_survives_a_restart_of_the_node(step, systemd, tmp_path):
