@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Call = Callable[[list[str]], tuple[int, str, str]]  # a command: exit status, output, errors
 
-COLUMNS = "KNAME,TYPE,SIZE,SERIAL,MAJ:MIN"
+COLUMNS = "NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN"  # without NAME lsblk does not tell what is made of which device
 LSBLK = ["lsblk", "--json", "--bytes", "--output", COLUMNS]
 BLKID = ["blkid", "--probe", "--output", "export"]
 WIPEFS = ["wipefs", "--no-act", "--json"]

@@ -138,6 +138,14 @@ def test_a_node_is_read(node):
     assert state.fstab.startswith("UUID=old")
 
 
+def test_lsblk_is_asked_for_its_tree(node):
+    """It prints a plain list, and no children, where its first column is not asked for."""
+    asked = []
+    storage_host.Reader(node, lambda argv: asked.append(argv) or answers(argv)).state(storage.tiers([tier()]))
+    (columns,) = [argv[-1].split(",") for argv in asked if "lsblk" in argv]
+    assert "NAME" in columns
+
+
 def test_who_uses_a_former_place_is_told(node):
     fstab = owned_block.merged("", f"UUID={DATA} /mnt/data ext4 nofail 0 2", "storage")
     node.path("/etc/fstab").write_text(fstab)
