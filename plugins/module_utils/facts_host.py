@@ -51,7 +51,10 @@ class EnginesQuery:
 
     def facts(self) -> dict[str, str | None]:
         """Return each engine's version; None where it is absent."""
-        return {name: engine_version(job.output() or "") for name, job in self._jobs.items()}
+        texts = {name: job.output() or "" for name, job in self._jobs.items()}
+        if texts["docker"].startswith("podman"):  # which podman-docker gives Docker's name
+            texts["docker"] = ""
+        return {name: engine_version(text) for name, text in texts.items()}
 
 
 def unescaped(field: str) -> str:

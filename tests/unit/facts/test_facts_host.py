@@ -100,6 +100,12 @@ def test_engines(tree):
     }
 
 
+def test_podman_under_dockers_name_is_no_docker(tree):
+    tree.prints("docker --version", "podman version 5.4.0").prints("podman --version", "podman version 5.4.0")
+    found = EnginesQuery(tree.node()).facts()
+    assert (found["docker"], found["podman"]) == (None, "5.4.0")
+
+
 def test_white_space_in_a_place_and_in_a_source_is_meant():
     line = r"41 1 0:52 / /mnt/my\040disk rw,noatime - nfs server:/a\040b\134c rw,vers=4.2"
     (found,) = facts_host.mounts(line)
