@@ -37,7 +37,7 @@ def test_the_boot_mounts_them_by_uuid_and_does_not_wait(host, lines):
     for source, place, _type, options, *_rest in ours:
         uuid = host.check_output(f"blkid --probe --match-tag UUID --output value {mount_of(host, place)[0]}")
         assert source == f"UUID={uuid}"
-        assert {"nofail", "x-systemd.device-timeout=10s"} <= set(options.split(","))
+        assert {"nofail", "x-systemd.device-timeout=90s"} <= set(options.split(","))
 
 
 def test_the_nodes_own_lines_stay(host, lines):

@@ -30,7 +30,7 @@ FSTAB = "/etc/fstab"
 SCRATCH, DATASETS = "scratch", "datasets"
 DEFAULT_FILESYSTEM = "ext4"
 FORMATS = {"ext4": ["mkfs.ext4", "-q", "-U"], "xfs": ["mkfs.xfs", "-q", "-m"]}
-LOCAL_ALWAYS = ("nofail", "x-systemd.device-timeout=10s")
+LOCAL_ALWAYS = ("nofail", "x-systemd.device-timeout=90s")
 NFS_ALWAYS = ("_netdev", "nofail", "x-systemd.mount-timeout=30s")
 LIVE = frozenset({"ro", "noatime", "nodiratime", "relatime", "nosuid", "nodev", "noexec"})  # can be told of a mount
 NAMESPACE = uuid.UUID("7d0e42f4-8d0c-5c1a-9a55-1f2f3c0a6b11")  # of the UUIDs that new filesystems and arrays get

@@ -47,7 +47,7 @@ def test_a_filesystem_that_is_there_is_mounted_and_nothing_is_made():
 def test_the_line_names_the_filesystem_and_lets_the_machine_boot_without_it():
     text = written(nodes.workstation(nodes.EXT4).state(UNTOUCHED), tier())
     assert text.startswith(UNTOUCHED)
-    assert f"UUID={DATA} /mnt/data ext4 noatime,nofail,x-systemd.device-timeout=10s 0 2" in text.splitlines()
+    assert f"UUID={DATA} /mnt/data ext4 noatime,nofail,x-systemd.device-timeout=90s 0 2" in text.splitlines()
 
 
 def test_a_second_run_changes_nothing():
