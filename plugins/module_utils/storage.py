@@ -94,8 +94,8 @@ class Entry:
     options: tuple[str, ...]
 
     def line(self) -> str:
-        """Return it; ext4 is checked at boot, after the root."""
-        check = 2 if self.type == "ext4" else 0
+        """Return it; ext4 is checked at boot, after the root, but not where nothing shall write: the check does."""
+        check = 2 if self.type == "ext4" and "ro" not in self.options else 0
         return f"{self.source} {self.mount} {self.type} {','.join(self.options)} 0 {check}"
 
 

@@ -50,6 +50,12 @@ def test_the_line_names_the_filesystem_and_lets_the_machine_boot_without_it():
     assert f"UUID={DATA} /mnt/data ext4 noatime,nofail,x-systemd.device-timeout=90s 0 2" in text.splitlines()
 
 
+def test_nothing_is_checked_at_boot_that_nothing_shall_write_to():
+    """e2fsck writes to a clean filesystem, too: when it looked at it."""
+    text = written(nodes.workstation(nodes.EXT4).state(UNTOUCHED), tier(options=["ro"]))
+    assert f"UUID={DATA} /mnt/data ext4 ro,nofail,x-systemd.device-timeout=90s 0 0" in text.splitlines()
+
+
 def test_a_second_run_changes_nothing():
     machine = nodes.workstation(nodes.XFS)
     text = written(machine.state(UNTOUCHED), tier())
