@@ -59,7 +59,7 @@ test: test-setup ## everything that CI runs
 test-full: test-setup ## the slow scenarios too
 	tests/run.py --full
 
-test-vm: test-setup ## boot the disk of a provisioned node in QEMU with its own kernel
+test-vm: test-setup ## boot disks of nodes in QEMU with kernels of their own
 	tests/vm/run.sh
 
 test-gpu: ## on a machine with an NVIDIA driver: run facts, proof and active tests for real, record them

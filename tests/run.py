@@ -50,7 +50,7 @@ def gates(*, full: bool) -> list[Gate]:
     chosen = [Gate("lint", 10), Gate("lab-test", 60), Gate("unit", 20)]
     chosen += [Gate("molecule", 40, (f"SCENARIO=-s {name}",)) for name in wanted]
     chosen.append(Gate("sanity", 20))
-    return chosen + ([Gate("test-vm", 60)] if full else [])
+    return chosen + ([Gate("test-vm", 90)] if full else [])
 
 
 def run(gate: Gate) -> tuple[bool, str]:

@@ -1,4 +1,7 @@
-"""One machine for all tests, each in the state that the one before left. Whatever happens, it is removed."""
+"""One machine for all tests of a module, each in the state that the one before left. Whatever happens, it is removed.
+
+A module says with RECIPE what its machine's disk is made of; its fixture disks may add more disks.
+"""
 
 import functools
 import signal
@@ -15,28 +18,38 @@ def _clean_up_when_terminated():
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", 143))
 
 
-@pytest.fixture(scope="session")
-def golden(say):
-    made = golden_disk.Golden()
+@pytest.fixture(scope="module")
+def golden(request, say):
+    made = golden_disk.Golden(request.module.RECIPE)
     made.make(say)
     return made
 
 
-@pytest.fixture(scope="session")
-def machine(golden, say):
-    with tempfile.TemporaryDirectory(prefix="gpulab-vm-") as directory:
-        booted = Machine(golden.disk, Path(directory), golden.ssh_options)
-        try:
-            say("booting the machine")
-            booted.start()
-            say(f"it runs {booted.run('uname -r')}")
-            yield booted
-        finally:
-            booted.stop()
-            say("the machine is off")
+@pytest.fixture(scope="module")
+def directory():
+    with tempfile.TemporaryDirectory(prefix="gpulab-vm-") as path:
+        yield Path(path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def disks():
+    return {}
+
+
+@pytest.fixture(scope="module")
+def machine(golden, directory, disks, say):
+    booted = Machine(golden.disk, directory, golden.ssh_options, disks)
+    try:
+        say("booting the machine")
+        booted.start()
+        say(f"it runs {booted.run('uname -r')}")
+        yield booted
+    finally:
+        booted.stop()
+        say("the machine is off")
+
+
+@pytest.fixture(scope="module")
 def play(golden, machine, say):
     """Return a function that runs a playbook on the machine, with the inventory that its disk was made with."""
     return functools.partial(

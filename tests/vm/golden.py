@@ -1,4 +1,4 @@
-"""The disk that the tests boot: a lab node, made bootable and provisioned. Made once per state of its sources."""
+"""The disks that the tests boot: lab nodes, made bootable. Each is made once per state of its sources."""
 
 import hashlib
 import json
@@ -7,27 +7,49 @@ import shutil
 import signal
 import subprocess
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import disk
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".vm"
-LAB = "gpulab-vm"
 NODE = "vm"
-NODES = [{"name": NODE, "release": "bookworm", "gpu": "none", "groups": ["workstations"]}]
 WISHES = "tests/vm/wishes.yml"
-# What the disk depends on; of Debian's packages it holds those of the day it was made.
-SOURCES = ["site.yml", "playbooks", "roles", "plugins", "catalog", "lab"]
-SOURCES += [f"tests/vm/{name}" for name in ("bootable.yml", "disk.py", "golden.py", "wishes.yml")]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a disk is made of: a release of Debian, playbooks with their time limits, and the files of these."""
+
+    name: str
+    release: str
+    plays: tuple[tuple[tuple[str, ...], int], ...]
+    sources: tuple[str, ...]
+
+    @property
+    def lab(self):
+        """Return the name of the lab that its node is in while the disk is made."""
+        return f"gpulab-vm-{self.name}"
+
+    def digest(self):
+        """Return a hash of all files that the disk depends on; of Debian's packages it holds those of its day."""
+        sources = ["lab", *(f"tests/vm/{name}" for name in ("bootable.yml", "disk.py", "golden.py")), *self.sources]
+        listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *sources]
+        names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+        digest = hashlib.sha256()
+        for name in sorted(names):
+            digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
+        return digest.hexdigest()[:12]
 
 
 class Golden:
     """A directory with the disk, and the key, the known host and the inventory of the node on it."""
 
-    def __init__(self):
+    def __init__(self, recipe):
         """Name it by its sources."""
-        self.directory = CACHE / _digest()
+        self._recipe = recipe
+        self.directory = CACHE / f"{recipe.name}-{recipe.digest()}"
         self.disk = self.directory / "disk.raw"
         self.inventory = self.directory / "inventory"
 
@@ -48,24 +70,25 @@ class Golden:
         if self.disk.exists():
             say(f"the disk is there: {self.directory}")
             return
-        shutil.rmtree(CACHE, ignore_errors=True)
-        _remove_lab()
+        for former in CACHE.glob(f"{self._recipe.name}-*"):
+            shutil.rmtree(former)
+        lab = self._recipe.lab
+        _remove(lab)
         try:
-            lab = {"lab_name": LAB, "lab_directory": str(self.directory), "lab_nodes": NODES}
-            play(say, "-i", "localhost,", "lab/up.yml", "-e", json.dumps(lab), timeout=900)
-            play(say, "-i", self.inventory, "tests/vm/bootable.yml", timeout=600)
-            # Without the proof, which a container on a kernel that is not its own does not pass; the machine does.
-            site = ["site.yml", "-l", "gpu-nodes", "-e", f"@{WISHES}", "-e", "verify_hosts=!all"]
-            play(say, "-i", self.inventory, *site, timeout=1800)
+            nodes = [{"name": NODE, "release": self._recipe.release, "gpu": "none", "groups": ["workstations"]}]
+            variables = {"lab_name": lab, "lab_directory": str(self.directory), "lab_nodes": nodes}
+            play(say, "-i", "localhost,", "lab/up.yml", "-e", json.dumps(variables), timeout=900)
+            for arguments, seconds in self._recipe.plays:
+                play(say, "-i", self.inventory, *arguments, timeout=seconds)
             say("writing its disk")
-            disk.make(f"{LAB}-{NODE}", self.disk)
+            disk.make(f"{lab}-{NODE}", self.disk)
         finally:
             say("removing the node")
-            _remove_lab()
+            _remove(lab)
 
 
-def play(say, *arguments, timeout, **environment):
-    """Run ansible-playbook and return what it printed. Fails when it fails, or after timeout seconds."""
+def play(say, *arguments, timeout, rc=0, **environment):
+    """Run ansible-playbook and return what it printed. Fails when it ends otherwise, or after timeout seconds."""
     say(f"ansible-playbook {' '.join(map(str, arguments))[:150]}")
     settings = {"ANSIBLE_HOME": str(ROOT / ".ansible"), "PYTHONUNBUFFERED": "1", **environment}
     lines = []
@@ -91,20 +114,11 @@ def play(say, *arguments, timeout, **environment):
             raise
         finally:
             alarm.cancel()
-    assert process.returncode == 0, f"ansible-playbook ended with {process.returncode}"
+    assert process.returncode == rc, f"ansible-playbook ended with {process.returncode}"
     return "".join(lines)
 
 
-def _digest():
-    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *SOURCES]
-    names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
-    digest = hashlib.sha256()
-    for name in sorted(names):
-        digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _remove_lab():
+def _remove(lab):
     """Remove the container and its network; the directory stays, for it has the keys to the disk."""
-    for argv in (["docker", "rm", "--force", "--volumes", f"{LAB}-{NODE}"], ["docker", "network", "rm", LAB]):
+    for argv in (["docker", "rm", "--force", "--volumes", f"{lab}-{NODE}"], ["docker", "network", "rm", lab]):
         subprocess.run(argv, check=False, capture_output=True, timeout=60)

@@ -5,19 +5,23 @@ import socket
 import subprocess
 import time
 
-BOOT_SECONDS = 600
+BOOT_SECONDS = 1200
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+NO_ANSWER = 255  # exit status of ssh itself
+SYSTEM = "SYSTEM"  # serial number of the disk it boots from
 
 
 class Machine:
     """The machine writes to an overlay in directory, so that its disk stays as it was made.
 
-    ssh_config there names it ``vm``; ssh_options are more lines of it: whom to log in as, with which keys.
+    ssh_config there names it ``vm``; ssh_options are more lines of it: whom to log in as, with which keys. disks are
+    the files of more disks by their serial numbers, and these it writes to.
     """
 
-    def __init__(self, disk, directory, ssh_options):
+    def __init__(self, disk, directory, ssh_options, disks=None):
         """Nothing is started yet."""
         self._disk = disk
+        self._disks = disks or {}
         self._overlay = directory / "overlay.qcow2"
         self._console = directory / "console.log"
         self._port = _free_port()
@@ -33,16 +37,27 @@ class Machine:
         self._process = subprocess.Popen(
             [
                 "qemu-system-x86_64",
-                *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"),
+                *("-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max", "-smp", "2", "-m", "2048"),
                 *("-nographic", "-nodefaults", "-serial", f"file:{self._console}"),
-                *("-drive", f"file={self._overlay},if=virtio,format=qcow2,cache=unsafe"),
+                *_drive(SYSTEM, self._overlay, "qcow2"),
+                *(word for serial, path in self._disks.items() for word in _drive(serial, path, "raw")),
                 *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
                 *("-device", "virtio-net-pci,netdev=net,romfile="),
             ],
             stdin=subprocess.DEVNULL,
         )
+        self._wait(lambda: self._ssh("true", timeout=30).returncode == 0)
+
+    def reboot(self):
+        """Let it reboot, and return as soon as its boot is over and one can log in."""
+        before = self.boot_id()
+        self._ssh("systemctl reboot", timeout=60)
+        self._wait(lambda: self._ssh(f"! grep -q {before} {BOOT_ID}", timeout=30).returncode == 0)
+        self.run("systemctl is-system-running --wait || true", BOOT_SECONDS)
+
+    def _wait(self, reached):
         deadline = time.monotonic() + BOOT_SECONDS
-        while self._ssh("true", timeout=30).returncode:
+        while not reached():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 message = f"the machine does not answer; its console:\n{self.console()[-3000:]}"
                 raise AssertionError(message)
@@ -67,7 +82,7 @@ class Machine:
     def fails(self, script, timeout=300):
         """Run a shell script on it as root that must fail; return what it printed."""
         done = self._ssh(script, timeout)
-        assert done.returncode != 0, f"{script}\n{done.stdout}"
+        assert done.returncode not in (0, NO_ANSWER), f"{script}\n{done.stdout}"
         return done.stdout.rstrip("\n")
 
     def boot_id(self):
@@ -80,7 +95,14 @@ class Machine:
         try:
             return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout)
         except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(argv, 255, f"no end after {timeout} s", "")
+            return subprocess.CompletedProcess(argv, NO_ANSWER, f"no end after {timeout} s", "")
+
+
+def _drive(serial, path, image_format):
+    return (
+        *("-drive", f"file={path},if=none,id={serial},format={image_format},cache=unsafe"),
+        *("-device", f"virtio-blk-pci,drive={serial},serial={serial}"),
+    )
 
 
 def _free_port():

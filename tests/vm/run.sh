@@ -1,5 +1,5 @@
 #!/bin/sh
-# Boots the disk of a provisioned node in QEMU with its own stock kernel; see README.md. Arguments go to pytest.
+# Boots disks of nodes in QEMU with kernels of their own; see README.md. Arguments go to pytest.
 set -eu
 cd "$(dirname "$0")/../.."
 if [ "$(id -u)" != 0 ]; then
