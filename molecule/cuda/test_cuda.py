@@ -13,33 +13,46 @@ PROFILE = "/etc/profile.d/gpulab-cuda.sh"
 NO_LIBRARIES = {"cudnn_version": None, "tensorrt_version": None}
 ONE_TOOLKIT = {**NO_LIBRARIES, "cuda_toolkits": ["13.2"], "cuda_default": None}
 NO_TOOLKIT = {**NO_LIBRARIES, "cuda_toolkits": [], "cuda_default": None, "nccl_version": None}
+# A toolkit that needs a newer driver than Debian's: driver 550 of Debian 13 takes cuda-compat of 13.1, not of 13.2.
+FORWARD = {**NO_LIBRARIES, "nccl_version": None, "cuda_compat": True, "cuda_default": None, "cuda_toolkits": ["13.1"]}
+COMPAT, STARTER, PROOF = "/usr/local/cuda-13.1/compat", "/usr/local/bin/cuda-compat", "molecule/cuda/proof.yml"
+DATA_CENTRE, CONSUMER = "debian13", "debian12"  # the nodes with an A100 and with a GeForce
+ONE_NODE = f"--limit={DATA_CENTRE}"
 DISTRIBUTIONS_DRIVER = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a node shows: versions of packages, files, where the dynamic linker and a login session look for CUDA."""
+    """What a node shows: versions of packages, files, where the dynamic linker and a login session look for CUDA.
+
+    started is where a program looks that was started with cuda-compat, without and with a place of its own.
+    """
 
     packages: dict[str, str]
     files: dict[str, str]
     alternative: str
     linker: list[str]
     session: str
+    started: list[str]
     holds: set[str]
 
 
 def look(host):
     listing = host.check_output("dpkg-query --show --showformat='${db:Status-Status} ${Package} ${Version}\n'")
     rows = [line.split(" ") for line in listing.splitlines()]
-    paths = "/etc/apt/*/*gpulab* /etc/profile.d/gpulab* /etc/ld.so.conf.d/* /usr/local/cuda*"
+    paths = "/etc/apt/*/*gpulab* /etc/profile.d/gpulab* /etc/ld.so.conf.d/* /usr/local/cuda* /usr/local/bin/cuda*"
     show = 'test ! -e "$path" || echo "== $path"; test ! -f "$path" || cat "$path"'
     texts = host.run(f"for path in {paths}; do {show}; done")
     command = "readlink --canonicalize $(command -v nvcc); echo $CUDA_HOME:$LD_LIBRARY_PATH"
+    started = (
+        "cuda-compat 13.1 printenv LD_LIBRARY_PATH; LD_LIBRARY_PATH=/own cuda-compat 13.1 printenv LD_LIBRARY_PATH"
+    )
     return Node(
         packages={name: version for status, name, version in rows if status == "installed"},
         files=dict(text.partition("\n")[::2] for text in texts.stdout.split("== ")[1:]),
         alternative=host.run("update-alternatives --query cuda").stdout,
         linker=re.findall(r"libstandin\.so\.(\S+) .*=> /usr/local/cuda/", host.check_output("ldconfig -p")),
+        started=host.run(started).stdout.split(),
         session=host.run("env --ignore-environment bash --login -c %s", command).stdout,
         holds=set(host.check_output("apt-mark showhold").split()),
     )
@@ -181,3 +194,50 @@ def test_absent_leaves_the_node_as_it_was(host, seen, changed):
 def test_check_mode_on_a_bare_node_changes_nothing(seen, changed):
     assert changed("foreseen on a bare node") > 0
     assert seen("foreseen on a bare node") == seen("absent again")
+
+
+@pytest.fixture(scope="session")
+def forward():
+    """Return the runs with a toolkit that is newer than the driver, by name; they begin and end on bare nodes."""
+    runs = {"before": Run(0, "", each(look))}
+    runs["brought"] = playbook(CONVERGE, look=look, **FORWARD, **DISTRIBUTIONS_DRIVER)
+    runs["brought again"] = play(ONE_NODE, **FORWARD, **DISTRIBUTIONS_DRIVER)
+    runs["proven"] = playbook(PROOF, ONE_NODE, **FORWARD, **DISTRIBUTIONS_DRIVER)
+    libcuda = f"{COMPAT}/libcuda.so.1"
+    everywhere(f"test ! -e {libcuda} || mv {libcuda} {libcuda}.away")
+    runs["not proven"] = playbook(PROOF, ONE_NODE, **FORWARD, **DISTRIBUTIONS_DRIVER)
+    everywhere(f"test ! -e {libcuda}.away || mv {libcuda}.away {libcuda}")
+    runs["not needed"] = play(ONE_NODE, **FORWARD)
+    runs["absent"] = play(ONE_NODE, cuda_state="absent")
+    return runs
+
+
+def test_cuda_compat_is_for_the_programs_that_ask_for_it(forward):
+    node = forward["brought"].nodes[DATA_CENTRE]
+    assert node.packages["cuda-compat-13-1"] == "590.48.01-1"
+    assert node.started == [COMPAT, f"{COMPAT}:/own"]
+    assert node.session.endswith("/usr/local/cuda:\n")  # no LD_LIBRARY_PATH
+    assert not [path for path in node.files if path.startswith("/etc/ld.so.conf.d") and "compat" in node.files[path]]
+    assert forward["brought again"].changed[DATA_CENTRE] == 0
+
+
+def test_cuda_compat_is_refused_on_a_board_that_is_not_for_data_centres(forward):
+    refused = forward["brought"]
+    assert refused.status != 0
+    assert "GPULAB-P077" in refused.output
+    assert "4090 is none" in " ".join(refused.output.split())
+    assert refused.nodes[CONSUMER] == forward["before"].nodes[CONSUMER]
+
+
+def test_cuda_compat_is_looked_for_by_the_proof(forward):
+    assert forward["proven"].status == 0
+    assert forward["not proven"].status != 0
+    assert "cuda-compat of CUDA 13.1 is not installed" in " ".join(forward["not proven"].output.split())
+
+
+def test_cuda_compat_goes_where_the_driver_needs_it_no_longer(forward):
+    before, after = (forward[run].nodes[DATA_CENTRE] for run in ("brought again", "not needed"))
+    assert {"cuda-compat-13-1", "cuda-toolkit-13-1"} <= set(before.packages)
+    assert {"cuda-compat-13-1", "cuda-toolkit-13-1"} & set(after.packages) == {"cuda-toolkit-13-1"}
+    assert (STARTER in before.files, STARTER in after.files, after.started) == (True, False, [])
+    assert "cuda-toolkit-13-1" not in forward["absent"].nodes[DATA_CENTRE].packages

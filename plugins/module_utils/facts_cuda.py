@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 PARENT = "/usr/local"
 LINK = "/usr/local/cuda"
 DISTRIBUTION = "/usr"
+COMPAT, LIBCUDA = "compat", "libcuda.so.1"
 HEADER = "/usr/include/cuda.h"
 _NAME = re.compile(r"cuda-(\d+\.\d+)")
 _HEADER_VERSION = re.compile(r"^#define CUDA_VERSION (\d+)(\d\d)\d$", re.MULTILINE)  # 12040 is 12.4
 
 
 def read(node: Node) -> dict[str, Any]:
-    """Return {"toolkits": [{"prefix", "version"}], "default"}; default is the prefix that /usr/local/cuda leads to."""
+    """Return {"toolkits": [{"prefix", "version"}], "default", "compat"}.
+
+    default is the prefix that /usr/local/cuda leads to, compat the directories of NVIDIA's cuda-compat packages.
+    """
     prefixes = [f"{PARENT}/{name}" for name in node.names(PARENT) if _NAME.fullmatch(name)]
     toolkits = [{"prefix": prefix, "version": _version(node, prefix)} for prefix in prefixes if _has_nvcc(node, prefix)]
     if _has_nvcc(node, DISTRIBUTION):
@@ -29,7 +33,12 @@ def read(node: Node) -> dict[str, Any]:
         version = f"{found.group(1)}.{int(found.group(2))}" if found else None
         toolkits.append({"prefix": DISTRIBUTION, "version": version})
     default = node.resolve(LINK)
-    return {"toolkits": toolkits, "default": default if default != LINK and node.is_dir(default) else None}
+    places = [f"{prefix}/{COMPAT}" for prefix in prefixes]
+    return {
+        "toolkits": toolkits,
+        "default": default if default != LINK and node.is_dir(default) else None,
+        "compat": [place for place in places if node.exists(f"{place}/{LIBCUDA}")],
+    }
 
 
 def _has_nvcc(node: Node, prefix: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 MARKER = "# Written by gpulab"
+PROGRAM = "#!"
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,20 @@ class Step:
 
 
 def wanted_text(content: str, owner: str) -> str:
-    """Return the whole text of a file with this content, for the role that owns it."""
-    return f"{MARKER} (role {owner}); changes made by hand are lost.\n{content.rstrip()}\n"
+    """Return the whole text of a file with this content, for the role that owns it; a program keeps its first line."""
+    marked = f"{MARKER} (role {owner}); changes made by hand are lost.\n"
+    interpreter, _end, rest = content.partition("\n") if content.startswith(PROGRAM) else ("", "", content)
+    return f"{interpreter}\n{marked}{rest.rstrip()}\n" if interpreter else f"{marked}{rest.rstrip()}\n"
+
+
+def mode(text: str) -> int:
+    """Return the permissions of a file with this text: everybody may read it, and run it where it is a program."""
+    return 0o755 if text.startswith(PROGRAM) else 0o644
+
+
+def is_own(text: str) -> bool:
+    """Tell whether gpulab wrote this text."""
+    return text.startswith(MARKER) or (text.startswith(PROGRAM) and text.partition("\n")[2].startswith(MARKER))
 
 
 def plan(wanted: dict[str, str | None], current: dict[str, str | None], owner: str) -> list[Step]:
@@ -40,7 +53,7 @@ def plan(wanted: dict[str, str | None], current: dict[str, str | None], owner: s
         before, after = current[path], wanted_text(content, owner) if content and content.strip() else None
         if before == after:
             continue
-        if before is not None and not before.startswith(MARKER):
+        if before is not None and not is_own(before):
             if after is None:
                 continue
             raise refuse("H020", path=path)

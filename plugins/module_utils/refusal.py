@@ -506,7 +506,7 @@ CODES = {
     "P022": ("the catalog knows no CUDA toolkit {version}", "Use one of: {known}."),
     "P023": (
         "CUDA {version} needs driver {floor} or newer, and the plan has {driver}",
-        "Choose an older CUDA, or a newer driver: nvidia_driver_source: nvidia.",
+        "Choose an older CUDA, or a newer driver: nvidia_driver_source: nvidia.{way}",
     ),
     "P024": ("nvcc of CUDA {version} does not compile for {gpu}", "For this GPU, use CUDA {right}."),
     "P025": (
@@ -616,6 +616,10 @@ CODES = {
     "P072": (
         "monitoring_gpus is dcgm, and {reason}",
         "Leave it out: gpulab's collector reads every board through NVML. Nothing was changed.",
+    ),
+    "P077": (
+        "cuda_compat asks for cuda-compat of CUDA {version}, which driver {driver} does not run in full, and {reason}",
+        "Take driver {paired} or newer, or an older CUDA{way}. Nothing was changed.",
     ),
     "P073": ("environment {name}: there is no set of packages {set}", "It can be one of: {known}."),
     "P074": (

@@ -11,7 +11,8 @@ module: owned_files
 short_description: Keep small configuration files that gpulab owns whole
 version_added: 0.1.0
 description:
-  - Writes, replaces or removes any number of files in one call; each starts with a line that says who wrote it.
+  - Writes, replaces or removes any number of files in one call. Each has a line that says who wrote it, the first
+    or the one after C(#!).
   - A file at one of the paths that gpulab did not write is never replaced; the task is refused (GPULAB-H020).
 author:
   - The gpulab founders (@gpulab)
@@ -30,7 +31,8 @@ options:
   files:
     description:
       - Path of each file, and its content without the first line. Empty content means that the file shall not exist.
-      - Owner and group are root, the mode is 0644. Missing directories are made.
+      - Owner and group are root, the mode is 0644, or 0755 where the content begins with C(#!). Missing directories are
+        made.
     type: dict
     required: true
 """
@@ -83,6 +85,8 @@ def main() -> None:
     if not module.check_mode:
         for step in steps:
             files.put(module, Path(step.path), step.after)
+            if step.after:
+                Path(step.path).chmod(owned_files.mode(step.after))  # atomic_move leaves a new file to the umask
     module.exit_json(
         changed=bool(steps),
         paths=[step.path for step in steps],

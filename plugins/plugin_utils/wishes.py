@@ -165,6 +165,13 @@ WISHES = (
         pattern=CUDA_VERSION,
     ),
     Wish(
+        "cuda_compat",
+        "bool",
+        "Bring NVIDIA's cuda-compat package for each wished toolkit that the driver does not run in full; data-centre"
+        " boards only.",
+        default=False,
+    ),
+    Wish(
         "cudnn_version", "str", "cuDNN for the default toolkit, such as 9.10.2; unset installs none.", pattern=VERSION
     ),
     Wish("nccl_version", "str", "NCCL for the default toolkit, such as 2.27.5; unset installs none.", pattern=VERSION),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from deb import Package
 
+# The driver that cuda-compat of a CUDA is built from
+COMPAT = {"13.0": "580.178.04", "13.1": "590.48.01", "13.2": "595.91.07"}
 CUDNN, NCCL, TENSORRT = "9.20.0.48-1", "2.32.3-1+cuda{version}", "10.16.1.11-1+cuda{version}"
 NVCC = """\
 #!/bin/sh
@@ -84,6 +86,13 @@ def toolkit(version: str) -> list[Package]:
             scripts={"postinst": LINK.format(**values), "prerm": UNLINK.format(**values)},
         ),
     ]
+
+
+def compat(version: str) -> Package:
+    """Return cuda-compat of one CUDA: its directory, which it tells nobody of."""
+    driver = COMPAT[version]
+    name, place = f"cuda-compat-{version.replace('.', '-')}", f"/usr/local/cuda-{version}/compat"
+    return Package(name, f"{driver}-1", {}, files={f"{place}/libcuda.so.1": f"stand-in of driver {driver}\n"})
 
 
 def libraries(version: str) -> list[Package]:

@@ -131,6 +131,7 @@ def main() -> None:
     shutil.rmtree(root, ignore_errors=True)
     altered = Package("nvidia-altered", "1.0-1", {})
     toolkits = [package for version in arguments.cuda for package in cuda.toolkit(version) + cuda.libraries(version)]
+    toolkits += [cuda.compat(version) for version in arguments.cuda]
     # cuDNN is one for all toolkits of a CUDA major
     toolkits = list({package.file_name: package for package in [*cuda.common(), *toolkits]}.values())
     with signing_key("Stub of NVIDIA") as home:

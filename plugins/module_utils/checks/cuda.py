@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NVCC_GUIDE = "https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/"
 
+COMPAT = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
+
 
 @check("cuda-plan", proves="the plan's CUDA toolkits are there, and its default is the node's", source="the plan")
 def cuda_plan(node: Node) -> Iterator[Result]:
@@ -33,6 +35,27 @@ def cuda_plan(node: Node) -> Iterator[Result]:
         yield fail(f"{home} leads to another toolkit", "configure", observed=default, expected=wanted["prefix"])
     elif not missing:
         yield ok(f"CUDA {', '.join(str(version) for version in found.values())}", default)
+
+
+@check(
+    "cuda-compat", proves="the plan's cuda-compat packages are there, for toolkits newer than the driver", source=COMPAT
+)
+def cuda_compat(node: Node) -> Iterator[Result]:
+    """Look for the directory of each planned package."""
+    planned = [tool for tool in (node.plan["cuda.toolkits"] if node.plan else ()) if tool.get("compat")]
+    if not planned:
+        yield skipped("no cuda-compat package is planned")
+        return
+    found = node.facts["cuda.compat"]
+    for toolkit in planned:
+        if toolkit["compat"] not in found:
+            yield fail(
+                f"cuda-compat of CUDA {toolkit['version']} is not installed",
+                "install_software",
+                expected=toolkit["compat"],
+            )
+    if all(toolkit["compat"] in found for toolkit in planned):
+        yield ok(f"cuda-compat of CUDA {', '.join(toolkit['version'] for toolkit in planned)}", len(planned))
 
 
 @check("cuda-compiler", proves="each CUDA toolkit compiles and links for the node's GPUs", source=NVCC_GUIDE)

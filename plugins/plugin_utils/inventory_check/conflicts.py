@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import recipes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, recipes
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import FRAMEWORKS
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, same_or_newer
 
@@ -60,9 +60,11 @@ def _driver(values: Values, catalog: Catalog) -> Iterator[Refusal]:
         yield refuse("P012", branch=branch, flavour=flavour, has=" and ".join(has))
     driver = version or catalog.branches[branch]["latest"]
     for toolkit in values.get("cuda_toolkits") or ():
-        floor = catalog.toolkits.get(toolkit, {}).get("min_driver")
-        if floor and not same_or_newer(driver, floor):
-            yield refuse("P023", version=toolkit, floor=floor, driver=driver)
+        record = catalog.toolkits.get(toolkit)
+        if record is None or values.get("cuda_compat") or same_or_newer(driver, record["min_driver"]):
+            continue
+        way = compat.way(record, branch)
+        yield refuse("P023", version=toolkit, floor=record["min_driver"], driver=driver, way=way)
 
 
 def _cuda(values: Values, catalog: Catalog) -> Iterator[Refusal]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, packages, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         "apt_components": case.platform["cuda_toolkit"]["components"] if versions and own else [],
         "repository": _repository(case, driver) if versions and not own else None,
         "retire_packages": _retired(case, {name for toolkit in toolkits for name in toolkit["packages"]}),
-        "because": because,
+        "because": because + _forward(case, driver, toolkits),
     }
 
 
@@ -88,6 +88,18 @@ def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [version], [f"CUDA {version} is the newest that driver branch {driver['branch']} runs in full."]
 
 
+def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]]) -> list[str]:
+    """Say which toolkits have NVIDIA's cuda-compat beside them, where it is wished for."""
+    if not case.wishes["cuda_compat"] or not toolkits:
+        return []
+    return [
+        f"CUDA {toolkit['version']} is newer than driver {driver['newest_known']}: cuda-compat {toolkit['version']}"
+        " PROGRAM runs a program with the libcuda of its cuda-compat package."
+        for toolkit in toolkits
+        if toolkit["compat"]
+    ] or [f"cuda_compat is wished for, and driver {driver['newest_known']} runs every toolkit in full without."]
+
+
 def _check(case: Case, driver: dict[str, Any], version: str) -> None:
     toolkit = case.catalog.toolkits.get(version)
     if toolkit is None:
@@ -97,8 +109,9 @@ def _check(case: Case, driver: dict[str, Any], version: str) -> None:
             fitting = [name for name, known in case.catalog.toolkits.items() if compiles_for(known, gpu)]
             right = f"{fitting[0]} to {fitting[-1]}" if fitting else "none of the catalog"
             raise refuse("P024", version=version, gpu=gpu.name, right=right)
-    if not same_or_newer(driver["newest_known"], toolkit["min_driver"]):
-        raise refuse("P023", version=version, floor=toolkit["min_driver"], driver=driver["newest_known"])
+    if not same_or_newer(driver["newest_known"], toolkit["min_driver"]) and not compat.wanted(case, driver, version):
+        way = " Or set cuda_compat: true, which runs it on this driver." if compat.helps(case, driver, version) else ""
+        raise refuse("P023", version=version, floor=toolkit["min_driver"], driver=driver["newest_known"], way=way)
     if not _carried(case, version):
         system = f"{case.platform['name']} on {case.architecture}"
         own = case.wishes["cuda_source"] == "distribution"
@@ -142,6 +155,7 @@ def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[s
         "packages": case.platform["cuda_toolkit"]["packages"],
         "prefix": DISTRIBUTION_PREFIX,
         "full_features": _full_features(case, driver, version),
+        "compat": None,
         "host_compiler": None,
     }
 
@@ -170,11 +184,14 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
             right=right[0],
         )
     host_compiler = f"{COMPILER}-{record['gcc']['max']}" if too_new else None
+    prefix, forward = PREFIX.format(version=version), compat.wanted(case, driver, version)
+    names = [_package(version), (host_compiler or COMPILER) if deb else COMPILER_RPM]
     return {
         "version": version,
-        "packages": [_package(version), (host_compiler or COMPILER) if deb else COMPILER_RPM],
-        "prefix": PREFIX.format(version=version),
-        "full_features": _full_features(case, driver, version),
+        "packages": [*names, compat.package(version)] if forward else names,
+        "prefix": prefix,
+        "full_features": forward or _full_features(case, driver, version),
+        "compat": compat.DIRECTORY.format(prefix=prefix) if forward else None,
         "host_compiler": host_compiler,
     }
 
@@ -183,9 +200,10 @@ def _full_features(case: Case, driver: dict[str, Any], version: str) -> bool:
     paired = case.catalog.toolkits[version]["paired_driver"]
     full = same_or_newer(driver["newest_known"], paired)
     if not full:
+        way = ", or cuda_compat: true" if compat.helps(case, driver, version) else ""
         case.warnings.append(
             f"CUDA {version} on driver {driver['newest_known']} runs by minor-version compatibility: its PTX"
-            f" needs driver {paired}."
+            f" needs driver {paired}{way}."
         )
     return full
 
@@ -200,4 +218,5 @@ def _retired(case: Case, wanted: set[str]) -> list[str]:
     if packages.package_format(case) == "deb":
         compilers = {COMPILER, *(f"{COMPILER}-{record['gcc']['max']}" for record in case.catalog.toolkits.values())}
     own = case.platform.get("cuda_toolkit", {}).get("packages", [])
-    return sorted({*map(_package, case.catalog.toolkits), *compilers, *own} - wanted)
+    named = {name(version) for version in case.catalog.toolkits for name in (_package, compat.package)}
+    return sorted({*named, *compilers, *own} - wanted)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils import nvcc
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overrides, tuning
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -70,6 +71,11 @@ def _tests(case: Case, planned: dict[str, Any]) -> dict[str, Any] | None:
     if nccl is None:
         raise refuse("P076", reason="no NCCL is planned that they could be built with")
     toolkit = next(one for one in cuda["toolkits"] if one["version"] == cuda["default"])
+    floor = case.catalog.toolkits[cuda["default"]]["min_driver"]
+    if not same_or_newer(planned["driver"]["newest_known"], floor):
+        raise refuse(
+            "P076", reason=f"CUDA {cuda['default']} runs by cuda-compat alone, which the proof measures without"
+        )
     numbers = [capability.replace(".", "") for capability in cuda["compute_capabilities"]]
     name = "-".join([sha256[:12], f"cuda{cuda['default']}", f"nccl{nccl['version']}", *numbers])
     return {

@@ -8,6 +8,8 @@ from .faults import Fault, put
 
 OLD, NEW = ({"version": version, "prefix": f"/usr/local/cuda-{version}"} for version in ("12.9", "13.2"))
 PLAN: dict[str, Any] = {"cuda": {"toolkits": [OLD, NEW], "default": "12.9", "home": "/usr/local/cuda"}}
+FORWARD = {**NEW, "compat": "/usr/local/cuda-13.2/compat"}
+COMPAT_PLAN: dict[str, Any] = {"cuda": {"toolkits": [{**OLD, "compat": None}, FORWARD], "default": "12.9"}}
 NVCC_ERROR = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 
 
@@ -34,6 +36,15 @@ CUDA_FAULTS = [
         "configure",
         plan=PLAN,
         says="/usr/local/cuda leads to another toolkit",
+    ),
+    Fault(
+        "the planned cuda-compat is missing",
+        "h100x8",
+        put("cuda", {"toolkits": [OLD, NEW], "default": OLD["prefix"], "compat": ["/usr/local/cuda-12.9/compat"]}),
+        "cuda-compat",
+        "install_software",
+        plan=COMPAT_PLAN,
+        says="cuda-compat of CUDA 13.2 is not installed",
     ),
     Fault(
         "nvcc does not know the GPU",

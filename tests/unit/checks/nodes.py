@@ -289,7 +289,7 @@ def healthy(model: str) -> dict[str, Any]:
                     "type": "ext4",
                 }
             ],
-            "cuda": {"toolkits": [], "default": None},
+            "cuda": {"toolkits": [], "default": None, "compat": []},
             "cuda_compiled": None,
             "engines": {
                 "docker": "28.0.1",

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from . import nodes
-from .cuda_faults import NEW, OLD, PLAN, compiled
+from .cuda_faults import COMPAT_PLAN, FORWARD, NEW, OLD, PLAN, compiled
 from .driver_faults import SECURE_BOOT
 
 
@@ -129,6 +129,24 @@ def test_toolkits_as_planned_are_no_finding():
     facts["cuda_compiled"] = [compiled(None)]
     found = {r.id: r.severity for r in verify(nodes.node(facts, PLAN)) if r.id in ("cuda-plan", "cuda-compiler")}
     assert found == {"cuda-plan": "ok", "cuda-compiler": "ok"}
+
+
+def test_cuda_compat_as_planned_is_no_finding_beside_the_older_driver():
+    facts = nodes.healthy("h100x8")
+    facts["cuda"] = {"toolkits": [OLD, NEW], "default": OLD["prefix"], "compat": [FORWARD["compat"]]}
+    bare = {r.id: r.severity for r in verify(nodes.node(facts)) if r.severity != "skipped"}
+    planned = {r.id: r.severity for r in verify(nodes.node(facts, COMPAT_PLAN))}
+    assert planned["cuda-compat"] == "ok"
+    assert {name: planned[name] for name in bare if not name.startswith("driver-")} == {
+        name: severity for name, severity in bare.items() if not name.startswith("driver-")
+    }
+
+
+def test_no_cuda_compat_is_looked_for_where_none_is_planned():
+    found = [
+        next(r for r in verify(nodes.node(nodes.healthy("t4"), plan)) if r.id == "cuda-compat") for plan in (None, PLAN)
+    ]
+    assert {r.severity for r in found} == {"skipped"}
 
 
 def test_the_distributions_toolkit_has_no_link():

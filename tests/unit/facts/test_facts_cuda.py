@@ -10,7 +10,7 @@ def toolkit(tree, version, json=None):
 
 
 def test_a_bare_node_has_none(tree):
-    assert facts_cuda.read(tree.node()) == {"toolkits": [], "default": None}
+    assert facts_cuda.read(tree.node()) == {"toolkits": [], "default": None, "compat": []}
 
 
 def test_toolkits_side_by_side_and_the_default(tree):
@@ -24,12 +24,20 @@ def test_toolkits_side_by_side_and_the_default(tree):
             {"prefix": "/usr/local/cuda-13.2", "version": "13.2"},
         ],
         "default": "/usr/local/cuda-12.9",
+        "compat": [],
     }
 
 
 def test_what_a_removed_toolkit_leaves_is_none(tree):
     tree.file("/usr/local/cuda-12.9/lib64/mine.so").link("/usr/local/cuda", "/usr/local/cuda-12.8")
-    assert facts_cuda.read(tree.node()) == {"toolkits": [], "default": None}
+    assert facts_cuda.read(tree.node()) == {"toolkits": [], "default": None, "compat": []}
+
+
+def test_forward_compatibility_is_where_its_libcuda_is(tree):
+    tree.file("/usr/local/cuda-13.1/compat/libcuda.so.590.48.01", "")
+    tree.link("/usr/local/cuda-13.1/compat/libcuda.so.1", "libcuda.so.590.48.01")
+    tree.file("/usr/local/cuda-13.2/compat/README", "")
+    assert facts_cuda.read(tree.node())["compat"] == ["/usr/local/cuda-13.1/compat"]
 
 
 def test_debians_own(tree):

@@ -1,7 +1,7 @@
 """Files that gpulab owns whole."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.owned_files import Step, plan, wanted_text
+from ansible_collections.gpulab.node.plugins.module_utils.owned_files import Step, mode, plan, wanted_text
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 PATH = "/etc/modprobe.d/x.conf"
@@ -21,6 +21,20 @@ OURS = wanted_text("a\n", "nouveau")
 )
 def test_plan(content, current, steps):
     assert plan({PATH: content}, {PATH: current}, "nouveau") == steps
+
+
+def test_a_program_keeps_its_first_line_and_may_be_run():
+    text = wanted_text("#!/bin/sh\nexec true\n", "cuda")
+    first, second, *rest = text.splitlines()
+    assert (first, second.startswith("# Written by gpulab (role cuda)"), rest) == ("#!/bin/sh", True, ["exec true"])
+    assert (mode(text), mode(OURS)) == (0o755, 0o644)
+
+
+def test_a_program_of_gpulabs_is_replaced_and_one_of_somebody_elses_refused():
+    ours, content = wanted_text("#!/bin/sh\na", "cuda"), "#!/bin/sh\nb"
+    assert plan({PATH: content}, {PATH: ours}, "cuda") == [Step(PATH, ours, wanted_text(content, "cuda"))]
+    with pytest.raises(Refusal):
+        plan({PATH: content}, {PATH: "#!/bin/sh\na\n"}, "cuda")
 
 
 def test_a_file_of_somebody_elses_is_refused():

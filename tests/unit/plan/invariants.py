@@ -8,11 +8,22 @@ from dataclasses import dataclass
 PRE_TURING = {"Maxwell", "Pascal", "Volta"}
 TURING_TO_HOPPER = {"Turing", "Ampere", "Ada", "Hopper"}
 FLOORS = {"580": (580, 178, 4), "595": (595, 91, 7), "610": (610, 57, 4), "615": (615, 71, 9)}
+# From NVIDIA's release notes: the driver branch that came with each CUDA
+OWN_BRANCHES = {"12.6": 560, "12.8": 570, "12.9": 575, "13.0": 580, "13.1": 590, "13.2": 595, "13.3": 610}
+# From NVIDIA's list of data-centre products, by PCI id, as far as the catalog has them
+DATA_CENTRE = re.compile(
+    "10de:(1db[134568]|1df[56]|1eb8|20b[01257]|20f1|223[56]|2321|2329|233[0159b]|2342|2348|26b9|27b8|290[19a]|2941|2bb5"
+    "|3182|31c2)"
+)
 GETS_NO_FIXES = {"470", "525", "530", "535", "545", "550", "555", "560", "565", "570", "575", "590", "610"}
 
 
 def numbers(version):
     return tuple(int(part) for part in version.split("."))
+
+
+def compat_package(toolkit):
+    return f"cuda-compat-{toolkit['version'].replace('.', '-')}"
 
 
 @dataclass
@@ -33,6 +44,7 @@ class Planned:
         self.pre_turing = any(architecture in PRE_TURING for architecture, _ in self.gpus)
         self.blackwell = any(architecture == "Blackwell" for architecture, _ in self.gpus)
         self.grace = any(grace for _, grace in self.gpus)
+        self.devices = [gpu["device"] for gpu in self.facts["pci"]["gpus"]]
         self.cudas = [numbers(toolkit["version"]) for toolkit in self.plan["cuda"]["toolkits"]]
         self.wheels = [numbers(environment["cuda"]) for environment in self.plan["environments"]]
 
@@ -61,8 +73,20 @@ def cuda_13_takes_turing(p):
     return not p.pre_turing or all(cuda < (13, 0) for cuda in p.cudas + p.wheels)
 
 
-def cuda_13_takes_580(p):
-    return all(cuda < (13, 0) for cuda in p.cudas + p.wheels) or numbers(p.driver["newest_known"]) >= (580, 65, 6)
+def cuda_13_takes_580_or_forward_compatibility(p):
+    plain = [cuda for cuda, tool in zip(p.cudas, p.plan["cuda"]["toolkits"]) if not tool["compat"]]
+    return all(cuda < (13, 0) for cuda in plain + p.wheels) or numbers(p.driver["newest_known"]) >= (580, 65, 6)
+
+
+def forward_compatibility_is_wished_for_and_for_data_centre_boards(p):
+    compat = [tool for tool in p.plan["cuda"]["toolkits"] if tool["compat"]]
+    return not compat or (p.wishes["cuda_compat"] and all(DATA_CENTRE.fullmatch(gpu) for gpu in p.devices))
+
+
+def forward_compatibility_is_for_a_driver_below_the_toolkits_own(p):
+    compat = [tool for tool in p.plan["cuda"]["toolkits"] if tool["compat"]]
+    below = all(p.branch < OWN_BRANCHES[tool["version"]] for tool in compat)
+    return below and all(tool["packages"][-1] == compat_package(tool) for tool in compat)
 
 
 def blackwell_takes_cuda_12_8(p):
@@ -95,7 +119,10 @@ def arm_servers_take_sbsa(p):
 
 def toolkits_come_without_driver(p):
     names = [name for toolkit in p.plan["cuda"]["toolkits"] for name in toolkit["packages"]]
-    return all(re.fullmatch(r"cuda-toolkit-\d+-\d+|nvidia-cuda-toolkit|g\+\+(-\d+)?|gcc-c\+\+", name) for name in names)
+    return all(
+        re.fullmatch(r"cuda-(toolkit|compat)-\d+-\d+|nvidia-cuda-toolkit|g\+\+(-\d+)?|gcc-c\+\+", name)
+        for name in names
+    )
 
 
 def what_is_wanted_is_not_retired(p):
@@ -127,9 +154,8 @@ def container_toolkit_reaches_its_floor(p):
     return version is None or numbers(version) >= (1, 19, 1)
 
 
-RULES = [
-    rule for name, rule in list(globals().items()) if callable(rule) and name not in {"Planned", "numbers", "dataclass"}
-]
+HELPERS = {"Planned", "numbers", "dataclass", "compat_package"}
+RULES = [rule for name, rule in list(globals().items()) if callable(rule) and name not in HELPERS]
 
 
 def violations(plan, facts, wishes, gpus):

@@ -49,6 +49,7 @@ WISHES = st.fixed_dictionaries(
         "cuda_state": rarely(st.just("absent"), "present"),
         "cuda_source": rarely(st.just("distribution"), "nvidia"),
         "cuda_toolkits": rarely(st.lists(st.sampled_from(list(CATALOG.toolkits)), max_size=3, unique=True)),
+        "cuda_compat": st.booleans(),
         "cudnn_version": rarely(st.sampled_from(["9.5.1", "9.10.2.21", "9.20.0"])),
         "nccl_version": rarely(st.sampled_from(["2.27.5", "2.32.3"])),
         "tensorrt_version": rarely(st.sampled_from(["10.4.0", "10.16.1"])),

@@ -113,6 +113,13 @@ def test_toolkits_and_frameworks_are_oldest_first():
         assert list(releases) == sorted(releases, key=version_key)
 
 
+def test_forward_compatibility_is_for_branches_older_than_the_toolkits_own():
+    for toolkit in CATALOG.toolkits.values():
+        branches = toolkit["compat_branches"] or []
+        assert set(branches) <= set(CATALOG.branches)
+        assert all(branch < toolkit["paired_driver"].partition(".")[0] for branch in branches)
+
+
 def test_pytorch_builds_name_indexes_that_exist():
     exist = set(CATALOG.read("frameworks")["pytorch_indexes"]["exist"])
     for release in CATALOG.frameworks["pytorch"].values():

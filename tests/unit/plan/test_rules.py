@@ -505,6 +505,63 @@ def test_a_toolkit_newer_than_the_driver_warns_of_ptx():
     assert "595.45.04" in made["warnings"][0]
 
 
+FORWARD = {"cuda_compat": True, "cuda_toolkits": ["13.2"]}
+COMPAT = {
+    "a driver that runs it but for its PTX": (facts(), {"nvidia_driver_branch": "580"}),
+    "a driver of the CUDA before": (facts(), ALLOWED),
+    "another data-centre board": (facts(gpus=[T4, H100]), {"nvidia_driver_branch": "580"}),
+    "dnf": (facts("rhel-9"), {"nvidia_driver_branch": "580"}),
+}
+
+
+@pytest.mark.parametrize(("node", "given"), COMPAT.values(), ids=COMPAT)
+def test_forward_compatibility_where_it_is_wished_for_and_needed(node, given):
+    made = plan(node, **given, **FORWARD)
+    (toolkit,) = made["cuda"]["toolkits"]
+    assert toolkit["packages"][::2] == ["cuda-toolkit-13-2", "cuda-compat-13-2"]
+    assert (toolkit["compat"], toolkit["full_features"]) == ("/usr/local/cuda-13.2/compat", True)
+    assert "cuda-compat-13-2" not in made["cuda"]["retire_packages"]
+    assert "cuda-compat-13-1" in made["cuda"]["retire_packages"]
+    assert made["cuda"]["repository"]["id"].startswith("nvidia-cuda-")
+    assert any("cuda-compat 13.2 PROGRAM" in line for line in made["cuda"]["because"])
+    assert not any("PTX" in line for line in made["warnings"])
+
+
+NO_COMPAT = {
+    "not wished for": (facts(), {"nvidia_driver_branch": "580", "cuda_toolkits": ["13.2"]}),
+    "the driver runs it in full": (facts(), FORWARD),
+    "the driver runs it in full, on any board": (facts(gpus=[RTX_5090]), FORWARD),
+    "no toolkit": (facts(), {**FORWARD, "cuda_toolkits": []}),
+    "absent": (facts(), {**FORWARD, "nvidia_driver_branch": "580", "cuda_state": "absent"}),
+    "the plan's own choice": (facts(), {"cuda_compat": True, "nvidia_driver_branch": "580"}),
+}
+
+
+@pytest.mark.parametrize(("node", "given"), NO_COMPAT.values(), ids=NO_COMPAT)
+def test_no_forward_compatibility_elsewhere_and_what_was_brought_is_retired(node, given):
+    cuda = plan(node, **given)["cuda"]
+    assert [toolkit for toolkit in cuda["toolkits"] if toolkit["compat"] or len(toolkit["packages"]) != 2] == []
+    assert "cuda-compat-13-2" in cuda["retire_packages"]
+
+
+def test_one_toolkit_of_two_needs_forward_compatibility():
+    cuda = plan(facts(), nvidia_driver_branch="580", cuda_compat=True, cuda_toolkits=["13.0", "13.2"])["cuda"]
+    assert [toolkit["compat"] for toolkit in cuda["toolkits"]] == [None, "/usr/local/cuda-13.2/compat"]
+
+
+@pytest.mark.parametrize(("gpu", "said"), [(H100, True), (RTX_5090, False)])
+def test_the_wish_for_forward_compatibility_is_named_where_it_helps(gpu, said):
+    made = plan(facts(gpus=[gpu]), nvidia_driver_branch="580", cuda_toolkits=["13.2"])
+    assert ("cuda_compat: true" in made["warnings"][0]) is said
+
+
+def test_the_refusal_of_a_toolkit_names_the_wish_where_it_helps():
+    for gpu, said in ((H100, True), ("10de:2684", False)):
+        remedy = refusal(facts(gpus=[gpu]), **ALLOWED, cuda_toolkits=["13.0"]).remedy
+        assert ("cuda_compat: true" in remedy) is said
+    assert "cuda_compat" not in refusal(facts(), **ALLOWED, cuda_toolkits=["13.4"]).remedy
+
+
 def test_an_old_toolkit_names_the_host_compiler_it_accepts_and_its_glibc():
     made = plan(facts("ubuntu-26.04"), cuda_toolkits=["12.6"])
     assert made["cuda"]["toolkits"][0]["host_compiler"] == "g++-13"
@@ -880,6 +937,18 @@ REFUSALS = {
         "P076",
         "no NCCL is planned",
     ),
+    "nccl-tests with a CUDA that the driver does not run": (
+        facts(),
+        {
+            **ALLOWED,
+            **FORWARD,
+            "nccl_version": "2.32.3",
+            "nccl_tests_url": "https://mirror.example/nccl-tests.tar.gz",
+            "nccl_tests_sha256": "0" * 64,
+        },
+        "P076",
+        "CUDA 13.2 runs by cuda-compat alone",
+    ),
     "no setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),
     "setting of two lines": (facts(), {"nccl_overrides": {"NCCL_DEBUG": "INFO\nA=1"}}, "P051", "NCCL_DEBUG"),
     "override with a list": (facts(), {"tuning_overrides": {"vm.swappiness": [1]}}, "P051", "vm.swappiness"),
@@ -992,6 +1061,36 @@ REFUSALS = {
     "package cuda": (facts(), {"cuda_toolkits": ["cuda"]}, "P021", "cuda-toolkit-12-9"),
     "unknown CUDA": (facts(), {"cuda_toolkits": ["12.7"]}, "P022", "12.7"),
     "CUDA 13 below 580": (facts(), {**ALLOWED, "cuda_toolkits": ["13.0"]}, "P023", "580.65.06"),
+    "cuda-compat on a board for games": (
+        facts(gpus=[RTX_5090]),
+        {**FORWARD, "nvidia_driver_branch": "580"},
+        "P077",
+        "GeForce RTX 5090 is none",
+    ),
+    "cuda-compat on one data-centre board of two": (
+        facts(gpus=[H100, RTX_5090]),
+        {**FORWARD, "nvidia_driver_branch": "580"},
+        "P077",
+        "or leave cuda_compat out",
+    ),
+    "cuda-compat on an unlisted board": (
+        facts(gpus=["10de:2331", "10de:2302"]),
+        {**FORWARD, "nvidia_driver_branch": "580"},
+        "P077",
+        "unlisted Hopper",
+    ),
+    "cuda-compat on a branch that NVIDIA does not name": (
+        facts("debian-13"),
+        {**ALLOWED, **FORWARD},
+        "P077",
+        "535, 570, 580, 590, and the plan has 550",
+    ),
+    "cuda-compat of which nothing is known": (
+        facts(),
+        {**FORWARD, "cuda_toolkits": ["13.4"]},
+        "P077",
+        "Take driver 615.71.09 or newer",
+    ),
     "CUDA 13 on volta": (facts(gpus=[V100]), {"cuda_toolkits": ["13.0"]}, "P024", "11.8 to 12.9"),
     "CUDA 12.6 on blackwell": (facts(gpus=[RTX_5090]), {"cuda_toolkits": ["12.6"]}, "P024", "12.8 to 13.4"),
     "CUDA 13 on an unlisted pascal": (facts(gpus=["10de:1b38"]), {"cuda_toolkits": ["13.0"]}, "P024", "12.9"),
