@@ -15,6 +15,7 @@ DRIVER = [
     "nvidia-persistenced",
 ]
 KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-nvidia-cuda"
+BOOT_FILES = "/boot/loader/entries /etc/kernel/cmdline /etc/default/grub"
 DECLARATION = "/etc/yum.repos.d/gpulab-nvidia-cuda.repo"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 REAL_KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
@@ -265,6 +266,52 @@ def test_containers_get_the_toolkit_in_the_planned_version(host):
     assert host.service("nvidia-cdi-refresh.service").is_enabled
 
 
+def boot_files(host):
+    """Return the lines of the boot entries, and of the files that say what later kernels get."""
+    return sorted(host.check_output(f"grep -r '' {BOOT_FILES}").splitlines())
+
+
+def boot_arguments(host, *wanted, check=False):
+    return task(host, "gpulab.node.boot_arguments", check=check, arguments=list(wanted))
+
+
+def test_arguments_of_the_kernel_are_given_to_every_kernel_and_to_later_ones(host, kernels):
+    """The stub of grubby does what the real one is known to do; a boot from these entries is not shown."""
+    before = boot_files(host)
+    assert boot_arguments(host, "iommu=pt", check=True)["changed"]
+    assert boot_files(host) == before
+    plan = {"files": {}, "boot_files": {}, "values": {}, "services": {}, "kernel_arguments": ["iommu=pt"]}
+    done = playbook("molecule/nvidia_rpm/tuning.yml", f"--limit={host.backend.host}", __tuning_plan=plan)
+    assert done.changed == {host.backend.host: 1}, done.output
+    assert len([line for line in boot_files(host) if " iommu=pt" in line]) == len(kernels) + 2
+    assert not boot_arguments(host, "iommu=pt")["changed"]
+    tuned = task(host, "gpulab.node.gpu_facts", timeout=10)["ansible_facts"]["gpulab"]["tuning"]["kernel_arguments"]
+    assert (tuned["wanted"], tuned["in_menu"]) == (["iommu=pt"], True)
+
+
+def test_what_an_older_grubby_leaves_out_is_written_and_what_it_damages_is_put_back(host, kernels):
+    before = boot_files(host)
+    host.check_output("touch /root/grubby-of-old")
+    assert boot_arguments(host, "iommu=pt", "nosmt=force")["changed"]
+    assert [line.replace(" nosmt=force", "") for line in boot_files(host)] == before
+    assert len([line for line in boot_files(host) if " nosmt=force" in line]) == len(kernels) + 2
+    assert boot_arguments(host, "iommu=pt")["changed"]
+    assert boot_files(host) == before
+    damaged = boot_arguments(host)  # it would take the end of intel_iommu=pt, too
+    assert damaged["refusal"]["code"] == "H174"
+    assert boot_files(host) == before
+    host.check_output("rm /root/grubby-of-old")
+
+
+def test_an_argument_of_somebody_elses_is_not_overwritten(host):
+    host.check_output("grubby --update-kernel=ALL --args=nosmt")
+    before = boot_files(host)
+    assert boot_arguments(host, "iommu=pt", "nosmt=force")["refusal"]["code"] == "H173"
+    assert not boot_arguments(host, "iommu=pt", "nosmt")["changed"]
+    assert boot_files(host) == before
+    host.check_output("grubby --update-kernel=ALL --remove-args=nosmt")
+
+
 @pytest.fixture
 def remove(host):
     """Return a function that takes away what the roles brought; it returns the number of changes on this node."""
@@ -285,4 +332,5 @@ def test_the_driver_goes_with_all_that_was_for_it(host, remove):
     assert "nvidia" not in host.file(LOCKS).content_string
     assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
     assert "blacklist nouveau" not in host.check_output("modprobe --showconfig")
+    assert boot_files(host) == sorted(host.file("/root/boot-before").content_string.splitlines())
     assert remove() == 0

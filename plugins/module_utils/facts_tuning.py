@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import kernel_values
+from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments, kernel_values
 from ansible_collections.gpulab.node.plugins.module_utils.facts_limits import LIMITS, UNLIMITED
 
 if TYPE_CHECKING:
@@ -26,26 +26,54 @@ _PAM_UNIT = {"memlock": 1024, "stack": 1024}  # limits.conf(5) counts these in K
 
 
 def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
-    """Return the facts ``tuning``: {"values", "limits", "kernel_arguments", "grub", "tuned_profile"}.
+    """Return the facts ``tuning``: {"values", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile"}.
 
     values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does
     not have it. limits has, for pam and systemd, each limit as "soft:hard" in bytes or pieces, or None.
-    kernel_arguments has what gpulab's GRUB file wants, whether GRUB's menu has it, and what the running kernel was
-    given. tuned_profile is what tuned applies where it runs, None where it was never told.
+    kernel_arguments has what gpulab keeps there, whether every entry of the boot loader's menu has it, and what the
+    running kernel was given. grub tells whether update-grub makes the menu; boot_entries has the arguments in each
+    entry and in the files for later kernels where grubby keeps them, else nothing. tuned_profile is what tuned applies
+    where it runs, None where it was never told.
     """
     asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
-    wanted, menu = grub_arguments(node.text(GRUB_FILE)), node.text("/boot/grub/grub.cfg")
+    entries = boot_entries(node)
+    own = boot_arguments.remembered(node.text(boot_arguments.MEMORY))
+    wanted = own if entries else grub_arguments(node.text(GRUB_FILE))
+    menu = node.text("/boot/grub/grub.cfg")
     return {
         "values": {name: _live(name, node) for name in dict.fromkeys((*VALUES, *asked))},
         "limits": {"pam": pam_limits(texts.pam), "systemd": systemd_limits(texts.systemd)},
         "kernel_arguments": {
             "wanted": wanted,
-            "in_menu": all(argument in menu for argument in wanted),
+            "in_menu": _in_entries(wanted, entries) if entries else all(argument in menu for argument in wanted),
             "running": node.text("/proc/cmdline").split(),
         },
         "grub": node.exists("/etc/default/grub") and node.exists("/usr/sbin/update-grub"),
+        "boot_entries": entries,
         "tuned_profile": node.text("/etc/tuned/active_profile").strip() or None,
     }
+
+
+def boot_entries(node: Node) -> dict[str, list[str]]:
+    """Return the kernel arguments by file where grubby keeps them, one file for each kernel; else nothing.
+
+    Nothing, too, where GRUB does not read these files, or where they point to a variable of GRUB's environment.
+    """
+    names = [name for name in node.names(boot_arguments.ENTRIES) if name.endswith(".conf")]
+    paths = [f"{boot_arguments.ENTRIES}/{name}" for name in names]
+    entries = {path: boot_arguments.arguments(path, node.text(path)) for path in paths}
+    unread = re.search(r"^GRUB_ENABLE_BLSCFG=[\"']?false", node.text(boot_arguments.DEFAULTS), re.MULTILINE)
+    if not entries or not node.exists(boot_arguments.GRUBBY) or unread:
+        return {}
+    if any("$kernelopts" in words for words in entries.values()):
+        return {}
+    later = [path for path in boot_arguments.TEMPLATES if node.exists(path)]
+    return {**entries, **{path: boot_arguments.arguments(path, node.text(path)) for path in later}}
+
+
+def _in_entries(wanted: list[str], entries: dict[str, list[str]]) -> bool:
+    menu = [words for path, words in entries.items() if path not in boot_arguments.TEMPLATES]
+    return all(argument in words for words in menu for argument in wanted)
 
 
 def _live(name: str, node: Node) -> str | None:

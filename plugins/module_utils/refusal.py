@@ -410,6 +410,18 @@ CODES = {
         "{what} failed: {line}",
         "Correct what it says; mokutil --list-new shows which keys wait.",
     ),
+    # H173 and H174: arguments of the kernel in the boot loader's entries
+    "H173": (
+        "{path} has {found}, which gpulab did not put there, and every kernel is to be given {argument}",
+        (
+            "Take it out (grubby --update-kernel=ALL --remove-args={name}), or give it to every kernel yourself, or"
+            " leave it alone: tuning_overrides: {{{name}: null}}. Nothing was changed."
+        ),
+    ),
+    "H174": (
+        "grubby made other arguments of the kernel than it was asked for, in {path}: {found}",
+        "All its files are as they were. Say so to the makers of grubby, and set them by hand: {wanted}.",
+    ),
     # P: the plan
     "P001": ("there is no plan for {system}", "Use one of: {supported}, on x86_64 or aarch64."),
     "P002": (

@@ -179,6 +179,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__network_firewall": ("network", rules),
     "__network_files": ("network", files),
     "__network_closed": ("network", unit),
+    "__tuning_boot_entries": ("tuning", files),
     "__tuning_files": ("tuning", files),
     "__tuning_boot_files": ("tuning", files),
     "__tuning_menu": ("tuning", command),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments
 from ansible_collections.gpulab.node.plugins.module_utils.kernel_values import KNOBS
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overrides, tuning_files
@@ -55,26 +56,29 @@ def plan(case: Case) -> dict[str, Any]:
     """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, services, because}.
 
     settings are {kind, name, value, because, source}; the rest is the same in the forms in which it is carried out:
-    the text of each file by its path (the boot loader's menu is made of boot_files), kernel values and limits by name,
+    the text of each file by its path (boot_files are what GRUB's menu is made of), kernel values and limits by name,
     arguments of the kernel's command line, and whether each service, of a package of its name, shall run.
-    Raises Refusal for a wish that is no setting.
+    Raises Refusal for a wish that is no setting, and for an argument that somebody else has set otherwise.
     """
+    tuned = case.facts["tuning"]
     settings = _of_catalog(case)
     overridden = _override(settings, case)
     because = [f"Tuned as one of {case.host_type}." if case.host_type else "Tuned as a host of no type."]
     if overridden:
         because.append(f"tuning_overrides decides {', '.join(overridden)}.")
     arguments = [setting for setting in settings.values() if setting["kind"] == "kernel_argument"]
-    if arguments and (case.container or not case.facts["tuning"]["grub"]):
-        told = " ".join(f"{setting['name']}={setting['value']}" for setting in arguments)
-        case.warnings.append(f"The kernel's command line should have {told}; this node has no GRUB to tell.")
+    told = [f"{setting['name']}={setting['value']}" for setting in arguments]
+    if told and (case.container or not (tuned["grub"] or tuned["boot_entries"])):
+        case.warnings.append(f"The kernel's command line should have {' '.join(told)}; this node has no GRUB to tell.")
         settings = {name: setting for name, setting in settings.items() if setting["kind"] != "kernel_argument"}
+    elif tuned["boot_entries"]:
+        boot_arguments.own_of(told, tuned["boot_entries"], tuned["kernel_arguments"]["wanted"])
     chosen = list(settings.values())
     return {
         "host_type": case.host_type,
         "settings": chosen,
         "files": tuning_files.files(chosen),
-        "boot_files": tuning_files.boot_files(chosen),
+        "boot_files": tuning_files.boot_files(chosen if tuned["grub"] else []),
         "values": {one["name"]: one["value"] for one in chosen if one["kind"] in ("sysctl", "knob")},
         "limits": {one["name"]: one["value"] for one in chosen if one["kind"] == "limit"},
         "kernel_arguments": [f"{one['name']}={one['value']}" for one in chosen if one["kind"] == "kernel_argument"],

@@ -357,6 +357,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "limits": {who: {"nofile": "1048576:1048576"} for who in ("pam", "systemd")},
                 "kernel_arguments": {"wanted": [], "in_menu": True, "running": ["quiet"]},
                 "grub": True,
+                "boot_entries": {},
                 "tuned_profile": None,
             },
             "reboot": {"reasons": []},

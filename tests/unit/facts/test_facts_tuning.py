@@ -21,6 +21,7 @@ def test_a_bare_tree(tree):
     assert found["limits"] == {who: dict.fromkeys(facts_tuning.LIMITS) for who in ("pam", "systemd")}
     assert found["kernel_arguments"] == {"wanted": [], "in_menu": True, "running": []}
     assert found["grub"] is False
+    assert found["boot_entries"] == {}
 
 
 def test_live_values(tree):
@@ -93,3 +94,38 @@ def test_kernel_arguments(tree):
     tree.file("/boot/grub/grub.cfg", "linux /vmlinuz root=/dev/sda1 iommu=pt\n")
     assert facts(tree)["kernel_arguments"]["in_menu"] is True
     assert facts(tree)["grub"] is True
+
+
+def rocky(tree, *options, defaults='GRUB_CMDLINE_LINUX="ro quiet"'):
+    """Give the tree grubby, boot entries with these options, and what later kernels get."""
+    tree.file("/usr/sbin/grubby").file("/etc/default/grub", f"GRUB_TIMEOUT=5\n{defaults}\n")
+    for number, line in enumerate(options):
+        tree.file(f"/boot/loader/entries/m-{number}.conf", f"title Rocky\nlinux /vmlinuz\noptions {line}\ngrub_arg x\n")
+    return tree
+
+
+def test_kernel_arguments_in_entries(tree):
+    rocky(tree, "root=/dev/sda1 ro iommu=pt", "root=/dev/sda1 ro").file("/etc/kernel/cmdline", "root=/dev/sda1 ro\n")
+    tree.file("/boot/grub/grub.cfg", "iommu=pt").file("/var/lib/gpulab/boot-arguments.json", '["iommu=pt"]\n')
+    found = facts(tree)
+    assert found["kernel_arguments"]["wanted"] == ["iommu=pt"]
+    assert found["kernel_arguments"]["in_menu"] is False
+    assert found["boot_entries"] == {
+        "/boot/loader/entries/m-0.conf": ["root=/dev/sda1", "ro", "iommu=pt"],
+        "/boot/loader/entries/m-1.conf": ["root=/dev/sda1", "ro"],
+        "/etc/default/grub": ["ro", "quiet"],
+        "/etc/kernel/cmdline": ["root=/dev/sda1", "ro"],
+    }
+    rocky(tree, "ro iommu=pt", "ro iommu=pt")
+    assert facts(tree)["kernel_arguments"]["in_menu"] is True
+
+
+def test_entries_that_grub_does_not_read_or_that_hold_no_arguments_are_none(tree):
+    assert facts(rocky(tree, "ro"))["boot_entries"]
+    assert not facts(rocky(tree, "$kernelopts"))["boot_entries"]
+    assert not facts(rocky(tree, "ro", defaults="GRUB_ENABLE_BLSCFG=false"))["boot_entries"]
+
+
+def test_entries_without_grubby_are_none(tree):
+    tree.file("/boot/loader/entries/m.conf", "options ro\n")
+    assert not facts(tree)["boot_entries"]

@@ -76,6 +76,10 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
             "dcgm_exporter": {"installed": False, "listen": None, "answers": None, "serves_gpus": None},
             "collector": None,
         },
-        "tuning": {"grub": True, "kernel_arguments": {"wanted": [], "in_menu": True, "running": []}},
+        "tuning": {
+            "grub": True,
+            "boot_entries": {},
+            "kernel_arguments": {"wanted": [], "in_menu": True, "running": []},
+        },
         "engines": {"docker": None, "podman": None, "containerd": None, "nvidia_container_toolkit": None},
     }

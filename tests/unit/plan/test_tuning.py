@@ -96,7 +96,8 @@ def test_every_condition_of_the_catalog_is_known_and_every_known_one_used():
 
 def test_a_cured_iommu_keeps_its_argument():
     """After the reboot the IOMMU passes through, because of the argument; without it, it would translate again."""
-    kept = {"grub": True, "kernel_arguments": {"wanted": ["iommu=pt"], "in_menu": True, "running": ["iommu=pt"]}}
+    arguments = {"wanted": ["iommu=pt"], "in_menu": True, "running": ["iommu=pt"]}
+    kept = {"grub": True, "boot_entries": {}, "kernel_arguments": arguments}
     assert tuned(node(iommu="identity", tuning=kept), "training_servers")["kernel_arguments"] == ["iommu=pt"]
 
 
@@ -150,6 +151,27 @@ def test_without_grub_the_command_line_is_left_to_the_operator(place):
     assert plan["tuning"]["kernel_arguments"] == []
     assert plan["tuning"]["boot_files"] == {facts_tuning.GRUB_FILE: ""}
     assert any("iommu=pt" in warning for warning in plan["warnings"])
+
+
+def with_entries(*entries, wanted=()):
+    """Return a node with these arguments in its boot entries, of which gpulab put the wanted ones there."""
+    arguments = {"wanted": list(wanted), "in_menu": True, "running": []}
+    made = {f"/boot/loader/entries/{number}.conf": entry.split() for number, entry in enumerate(entries)}
+    return node(iommu="DMA", tuning={"grub": False, "boot_entries": made, "kernel_arguments": arguments})
+
+
+def test_entries_of_the_boot_loader_are_told_instead_of_grubs_files():
+    plan = tuned(with_entries("ro quiet", "ro quiet"), "training_servers")
+    assert plan["kernel_arguments"] == ["iommu=pt"]
+    assert plan["boot_files"] == {facts_tuning.GRUB_FILE: ""}
+
+
+def test_an_argument_that_somebody_set_otherwise_is_refused_unless_it_is_left_alone():
+    with pytest.raises(Refusal, match="H173"):
+        tuned(with_entries("ro iommu=nopt", "ro"), "training_servers")
+    assert tuned(with_entries("ro iommu=nopt"), "training_servers", iommu=None)["kernel_arguments"] == []
+    own = with_entries("ro iommu=nopt", wanted=["iommu=nopt"])
+    assert tuned(own, "training_servers")["kernel_arguments"] == ["iommu=pt"]
 
 
 def test_every_setting_says_why_and_who_says_so():

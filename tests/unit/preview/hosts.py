@@ -33,6 +33,7 @@ def quiet() -> dict[str, Any]:
         "__base_certificates": {"changed": False, "added": [], "removed": []},
         "__base_files": {"changed": False, "paths": [], "diff": []},
         "__base_components": {"changed": False, "diff": {"before": "", "after": "", "after_header": "/etc/x"}},
+        "__tuning_boot_entries": {"changed": False, "skipped": True},
         "__tuning_files": {"changed": False, "paths": [], "diff": []},
         "__tuning_boot_files": {"changed": False, "paths": [], "diff": []},
         "__tuning_menu": {"changed": False, "skipped": True},
