@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def read(path: Path) -> str:
@@ -25,14 +27,21 @@ def mode_of(path: Path) -> int:
 def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: bool = False) -> None:
     """Put the text at path in one rename, through the module's temporary directory (an AnsibleModule's tmpdir).
 
-    Bytes that were read with surrogateescape are written as they were. mounted is for a file that may be a mount of its
-    own, as a container's /etc/hosts: no rename replaces such a one, and it is written in place.
+    A new file has this mode, whatever the umask; one that is there keeps its own. Bytes that were read with
+    surrogateescape are written as they were. mounted is for a file that may be a mount of its own, as a container's
+    /etc/hosts: no rename replaces such a one, and it is written in place.
     """
+    new = not path.exists()
     handle, draft = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
-    Path(draft).chmod(mode)
-    module.atomic_move(draft, str(path), unsafe_writes=mounted)
+    umask = os.umask(0o777 & ~mode)  # by which atomic_move sets what a new file permits, less the right to run it
+    try:
+        module.atomic_move(draft, str(path), unsafe_writes=mounted)
+    finally:
+        os.umask(umask)
+    if new:
+        path.chmod(mode)
 
 
 def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted: bool = False) -> None:

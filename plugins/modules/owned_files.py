@@ -84,9 +84,7 @@ def main() -> None:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     if not module.check_mode:
         for step in steps:
-            files.put(module, Path(step.path), step.after)
-            if step.after:
-                Path(step.path).chmod(owned_files.mode(step.after))  # atomic_move leaves a new file to the umask
+            files.put(module, Path(step.path), step.after, owned_files.mode(step.after or ""))
     module.exit_json(
         changed=bool(steps),
         paths=[step.path for step in steps],
