@@ -1,6 +1,7 @@
 """What the module does to a node, with commands that are only noted down."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,10 @@ class Module:
 
     @staticmethod
     def atomic_move(draft, path, *, unsafe_writes=False):
-        """Move it."""
+        """Move it; as Ansible's own, a file that is there gives its permissions to what takes its place."""
         assert not unsafe_writes
+        if Path(path).exists():
+            shutil.copymode(path, draft)
         Path(draft).replace(path)
 
 
