@@ -46,15 +46,11 @@ def cuda_compat(node: Node) -> Iterator[Result]:
     if not planned:
         yield skipped("no cuda-compat package is planned")
         return
-    found = node.facts["cuda.compat"]
-    for toolkit in planned:
-        if toolkit["compat"] not in found:
-            yield fail(
-                f"cuda-compat of CUDA {toolkit['version']} is not installed",
-                "install_software",
-                expected=toolkit["compat"],
-            )
-    if all(toolkit["compat"] in found for toolkit in planned):
+    missing = [toolkit for toolkit in planned if toolkit["compat"] not in node.facts["cuda.compat"]]
+    for toolkit in missing:
+        summary = f"cuda-compat of CUDA {toolkit['version']} is not installed"
+        yield fail(summary, "install_software", expected=toolkit["compat"])
+    if not missing:
         yield ok(f"cuda-compat of CUDA {', '.join(toolkit['version'] for toolkit in planned)}", len(planned))
 
 
