@@ -27,9 +27,9 @@ class Step:
 
 def wanted_text(content: str, owner: str) -> str:
     """Return the whole text of a file with this content, for the role that owns it; a program keeps its first line."""
-    marked = f"{MARKER} (role {owner}); changes made by hand are lost.\n"
-    interpreter, _end, rest = content.partition("\n") if content.startswith(PROGRAM) else ("", "", content)
-    return f"{interpreter}\n{marked}{rest.rstrip()}\n" if interpreter else f"{marked}{rest.rstrip()}\n"
+    lines = content.rstrip().split("\n")
+    lines.insert(1 if content.startswith(PROGRAM) else 0, f"{MARKER} (role {owner}); changes made by hand are lost.")
+    return "\n".join(lines) + "\n"
 
 
 def mode(text: str) -> int:
