@@ -629,14 +629,14 @@ CODES = {
         "monitoring_gpus is dcgm, and {reason}",
         "Leave it out: gpulab's collector reads every board through NVML. Nothing was changed.",
     ),
-    "P077": (
-        "cuda_compat asks for cuda-compat of CUDA {version}, which driver {driver} does not run in full, and {reason}",
-        "Take driver {paired} or newer, or an older CUDA{way}. Nothing was changed.",
-    ),
     "P073": ("environment {name}: there is no set of packages {set}", "It can be one of: {known}."),
     "P074": (
         "environment {name}: the set {set} is for {needed}, and its framework is {framework}",
         "Leave the set out, or name its packages under packages.",
+    ),
+    "P077": (
+        "cuda_compat asks for cuda-compat of CUDA {version}, which driver {driver} does not run in full, and {reason}",
+        "Take driver {paired} or newer, or an older CUDA{way}. Nothing was changed.",
     ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
