@@ -68,11 +68,11 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={"arguments": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True
     )
-    own = boot_arguments.remembered(files.read(MEMORY))
+    own, before = boot_arguments.remembered(files.read(MEMORY)), texts()
     try:
-        plan = boot_arguments.plan(module.params["arguments"], texts(), own)
+        plan = boot_arguments.plan(module.params["arguments"], before, own)
         if not module.check_mode:
-            carry_out(module, plan, own)
+            carry_out(module, plan, own, before)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     module.exit_json(
@@ -88,9 +88,8 @@ def texts() -> dict[str, str]:
     return {str(path): path.read_text(encoding="utf-8", errors="surrogateescape") for path in [*entries, *later]}
 
 
-def carry_out(module: AnsibleModule, plan: boot_arguments.Plan, own: list[str]) -> None:
-    """Remember what is gpulab's, and let grubby work. Raises Refusal H174; all files are as they were then."""
-    before = texts()
+def carry_out(module: AnsibleModule, plan: boot_arguments.Plan, own: list[str], before: dict[str, str]) -> None:
+    """Remember what is gpulab's, and let grubby work. Raises Refusal H174; all files are as before then."""
     remember(module, [*own, *(one for one in plan.own if one not in own)])
     if plan.steps:
         call = [boot_arguments.GRUBBY, "--update-kernel=ALL"]
@@ -115,9 +114,9 @@ def see_what_it_did(module: AnsibleModule, plan: boot_arguments.Plan, before: di
             for name, former in before.items():
                 write(module, name, former)
             raise refuse("H174", path=path, found=" ".join(found), wanted=" ".join(plan.own) or "none")
-    stale = [path for path in boot_arguments.TEMPLATES if path in wanted and after.get(path) != wanted[path]]
-    for path in boot_arguments.TEMPLATES if stale else ():
-        if path in wanted:
+    later = [path for path in boot_arguments.TEMPLATES if path in wanted]
+    if any(after.get(path) != wanted[path] for path in later):
+        for path in later:  # both, for their order in time counts
             write(module, path, wanted[path])
 
 
