@@ -13,12 +13,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_o
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
+PACKAGE = "cuda-compat"
 DIRECTORY = "{prefix}/compat"  # where the package has its libcuda
-
-
-def package(version: str) -> str:
-    """Return the name of the package for a CUDA."""
-    return f"cuda-compat-{version.replace('.', '-')}"
 
 
 def wanted(case: Case, driver: dict[str, Any], version: str) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
 PREFIX = LINK + "-{version}"
+PACKAGE = "cuda-toolkit"
 DISTRIBUTION_PREFIX = "/usr"
 COMPILER, COMPILER_RPM = "g++", "gcc-c++"
 
@@ -185,10 +186,10 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
         )
     host_compiler = f"{COMPILER}-{record['gcc']['max']}" if too_new else None
     prefix, forward = PREFIX.format(version=version), compat.wanted(case, driver, version)
-    names = [_package(version), (host_compiler or COMPILER) if deb else COMPILER_RPM]
+    names = [packages.of_cuda(PACKAGE, version), (host_compiler or COMPILER) if deb else COMPILER_RPM]
     return {
         "version": version,
-        "packages": [*names, compat.package(version)] if forward else names,
+        "packages": [*names, packages.of_cuda(compat.PACKAGE, version)] if forward else names,
         "prefix": prefix,
         "full_features": forward or _full_features(case, driver, version),
         "compat": compat.DIRECTORY.format(prefix=prefix) if forward else None,
@@ -208,15 +209,11 @@ def _full_features(case: Case, driver: dict[str, Any], version: str) -> bool:
     return full
 
 
-def _package(version: str) -> str:
-    return f"cuda-toolkit-{version.replace('.', '-')}"
-
-
 def _retired(case: Case, wanted: set[str]) -> list[str]:
     """Return every package that a plan could name for CUDA on this platform, and this one does not."""
     compilers = {COMPILER_RPM}
     if packages.package_format(case) == "deb":
         compilers = {COMPILER, *(f"{COMPILER}-{record['gcc']['max']}" for record in case.catalog.toolkits.values())}
     own = case.platform.get("cuda_toolkit", {}).get("packages", [])
-    named = {name(version) for version in case.catalog.toolkits for name in (_package, compat.package)}
+    named = {packages.of_cuda(name, version) for version in case.catalog.toolkits for name in (PACKAGE, compat.PACKAGE)}
     return sorted({*named, *compilers, *own} - wanted)

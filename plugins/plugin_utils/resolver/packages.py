@@ -14,3 +14,8 @@ if TYPE_CHECKING:
 def package_format(case: Case) -> str:
     """Return deb or rpm."""
     return "deb" if case.platform["family"] == "debian" else "rpm"
+
+
+def of_cuda(name: str, version: str) -> str:
+    """Return NVIDIA's package of this name for a CUDA: ("cuda-toolkit", "13.2") is cuda-toolkit-13-2."""
+    return f"{name}-{version.replace('.', '-')}"
