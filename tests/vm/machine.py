@@ -18,10 +18,10 @@ class Machine:
     the files of more disks by their serial numbers, and these it writes to.
     """
 
-    def __init__(self, disk, directory, ssh_options, disks=None):
+    def __init__(self, disk, directory, ssh_options, disks):
         """Nothing is started yet."""
         self._disk = disk
-        self._disks = disks or {}
+        self._disks = disks
         self._overlay = directory / "overlay.qcow2"
         self._console = directory / "console.log"
         self._port = _free_port()
