@@ -1,5 +1,6 @@
 """RHEL's family on stand-ins: containers made of Debian that say they are Rocky, with stubs of the packages."""
 
+import json
 import re
 
 import pytest
@@ -266,6 +267,36 @@ def test_containers_get_the_toolkit_in_the_planned_version(host):
     assert host.service("nvidia-cdi-refresh.service").is_enabled
 
 
+DOCKER = {"container_toolkit_engines": ["podman", "docker"], "container_toolkit_docker_source": "docker"}
+
+
+def test_a_package_that_docker_com_conflicts_with_is_named_before_anything_changes(host):
+    host.check_output("dnf --assumeyes install podman-docker")
+    before = host.check_output("rpm -qa | sort")
+    done = playbook("molecule/nvidia_rpm/converge.yml", f"--limit={host.backend.host}", **DOCKER)
+    assert "GPULAB-P078" in done.output
+    assert "podman-docker" in done.output
+    assert done.changed.get(host.backend.host, 0) == 0
+    assert host.check_output("rpm -qa | sort") == before
+    host.check_output("dnf --assumeyes remove podman-docker")
+
+
+def test_docker_com_is_installed_given_the_gpus_and_started(host, converge):
+    """The daemon is a stub that answers what gpulab asks; no container runs."""
+    assert converge("--check", **DOCKER) > 0
+    assert not host.package("docker-ce").is_installed
+    assert converge(**DOCKER) > 0
+    assert host.check_output("docker --version") == "Docker version 29.7.2, build 0"
+    assert (host.service("docker").is_running, host.service("docker").is_enabled) == (True, True)
+    settings = json.loads(host.file("/etc/docker/daemon.json").content_string)
+    assert (settings["features"], settings["live-restore"]) == ({"cdi": True}, True)
+    started = host.check_output("systemctl show --property=ActiveEnterTimestampMonotonic --value docker")
+    written = host.check_output("stat --format=%Y /etc/docker/daemon.json")
+    assert converge(**DOCKER) == 0
+    assert host.check_output("systemctl show --property=ActiveEnterTimestampMonotonic --value docker") == started
+    assert host.check_output("stat --format=%Y /etc/docker/daemon.json") == written
+
+
 def boot_files(host):
     """Return the lines of the boot entries, and of the files that say what later kernels get."""
     return sorted(host.check_output(f"grep -r '' {BOOT_FILES}").splitlines())
@@ -328,7 +359,8 @@ def test_the_driver_goes_with_all_that_was_for_it(host, remove):
     """It comes last: after it there is no driver."""
     assert remove() > 0
     left = packages(host.check_output("rpm -qa"))
-    assert left == {"bash", "gcc", "kernel-core", "podman"}  # engines stay; gcc is a test's
+    engines = {"containerd.io", "docker-buildx-plugin", "docker-ce", "docker-ce-cli", "docker-compose-plugin", "podman"}
+    assert left == {"bash", "gcc", "kernel-core", *engines}  # engines stay; gcc is a test's
     assert "nvidia" not in host.file(LOCKS).content_string
     assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
     assert "blacklist nouveau" not in host.check_output("modprobe --showconfig")

@@ -27,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_monitoring,
     facts_nccl,
     facts_network,
+    facts_packages,
     facts_pci,
     facts_services,
     facts_storage,
@@ -55,9 +56,10 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     kernels_query = facts_kernels.KernelsQuery(node, system["kernel"], modprobe_files, signers=signers)
     initramfs_query = facts_initramfs.InitramfsQuery(node, kernels_query.next_boot or "")
     filesystems_query = facts_host.FilesystemsQuery(node, SECONDS)
-    driver_query = facts_driver.DriverQuery(node)
+    packages_query = facts_packages.PackagesQuery(node, *facts_driver.PATTERNS, *facts_host.DOCKER_RIVALS)
+    driver_query = facts_driver.DriverQuery(node, packages_query)
     limit_texts = facts_limits.LimitTexts(node)
-    engines_query = facts_host.EnginesQuery(node)
+    engines_query = facts_host.EnginesQuery(node, packages_query)
     services_query = facts_services.ServicesQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
     monitoring_query = facts_monitoring.MonitoringQuery(node, SECONDS)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.former_packages import
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_packages import Package, PackagesQuery
 
 PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libnvcuvid1*", "firmware-nvidia-gsp*")
-DPKG_FORMAT = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Maintainer}\\n"
-RPM_FORMAT = "ii \\t%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{VENDOR}\\n"
 FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces
 VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
+_DRIVER = re.compile("|".join(fnmatch.translate(pattern) for pattern in PATTERNS))
 _NOT_DRIVER = re.compile(r"(?:lib)?nvidia-container|nvidia-(?:cuda-(?!mps)|cudnn|docker|visual-profiler|profiler)")
 
 
@@ -31,32 +32,20 @@ def packager(maintainer: str) -> str:
     return "nvidia" if "nvidia" in lower else "other"
 
 
-def packages(listing: str) -> tuple[list[dict[str, str]], list[str]]:
-    """Parse lines of status, name, version, maintainer: the installed packages, and those held back."""
-    found, held = [], []
-    for line in listing.splitlines():
-        status, *rest = line.split("\t")
-        if len(rest) != 3 or len(status) < 2 or status[1] in "nc":  # noqa: PLR2004 - not installed, or only its files
-            continue
-        name, version, maintainer = rest
-        if _NOT_DRIVER.match(name):
-            continue
-        found.append({"name": name, "version": version, "source": packager(maintainer)})
-        if status[0] == "h":
-            held.append(name)
-    return found, held
+def packages(installed: list[Package]) -> tuple[list[dict[str, str]], list[str]]:
+    """Return the driver's among the installed packages, and those of them that are held back."""
+    own = [one for one in installed if _DRIVER.match(one.name) and not _NOT_DRIVER.match(one.name)]
+    found = [{"name": one.name, "version": one.version, "source": packager(one.maintainer)} for one in own]
+    return found, [one.name for one in own if one.held]
 
 
 class DriverQuery:
-    """The facts ``driver``; the package manager runs beside the caller's other work."""
+    """The facts ``driver``; the linker runs beside the caller's other work."""
 
-    def __init__(self, node: Node) -> None:
-        """Ask the package manager and the linker."""
+    def __init__(self, node: Node, packages_query: PackagesQuery) -> None:
+        """Ask the linker; the query has asked for the packages that fit PATTERNS."""
         self._node = node
-        if node.exists("/var/lib/dpkg/status"):
-            self._listing = node.start(["dpkg-query", "-W", "-f", DPKG_FORMAT, *PATTERNS])
-        else:
-            self._listing = node.start(["rpm", "-qa", "--qf", RPM_FORMAT, *PATTERNS])
+        self._packages_query = packages_query
         self._ldconfig = node.start(["ldconfig", "-p"])
 
     @cached_property
@@ -66,7 +55,7 @@ class DriverQuery:
 
     def facts(self, module_on_disk: str | None) -> dict[str, Any]:
         """Return the facts; ``module_on_disk`` is that of the kernel that boots next."""
-        found, held = packages(self._listing.output() or "")
+        found, held = packages(self._packages_query.installed)
         library = facts_libraries.nvml(self.linked)
         locks = [line for place in VERSIONLOCK for line in self._node.text(place).splitlines()]
         return {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.facts_packages import PackagesQuery
 
 ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
 KERNELS_OWN = frozenset({
@@ -32,6 +33,8 @@ ENGINES = {
     "containerd": ["containerd", "--version"],
     "nvidia_container_toolkit": ["nvidia-ctk", "--version"],
 }
+# Packages that docker.com's conflict with, or share files with: see its installation guides
+DOCKER_RIVALS = ("containerd", "docker-cli", "docker-compose-v2", "docker.io", "moby-engine", "podman-docker", "runc")
 MIB = 1 << 20
 _VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?(?:[-~+.][0-9A-Za-z.~+-]*)?)")
 
@@ -45,16 +48,18 @@ def engine_version(text: str) -> str | None:
 class EnginesQuery:
     """The facts ``engines``; each program runs beside the caller's other work."""
 
-    def __init__(self, node: Node) -> None:
-        """Start them all; none of these asks a daemon."""
+    def __init__(self, node: Node, packages_query: PackagesQuery) -> None:
+        """Start them all; none of these asks a daemon. The query has asked for DOCKER_RIVALS."""
+        self._packages_query = packages_query
         self._jobs = {name: node.start(argv) for name, argv in ENGINES.items()}
 
-    def facts(self) -> dict[str, str | None]:
-        """Return each engine's version; None where it is absent."""
+    def facts(self) -> dict[str, Any]:
+        """Return each engine's version, None where it is absent, and the docker_rivals there are."""
         texts = {name: job.output() or "" for name, job in self._jobs.items()}
         if texts["docker"].startswith("podman"):  # which podman-docker gives Docker's name
             texts["docker"] = ""
-        return {name: engine_version(text) for name, text in texts.items()}
+        rivals = sorted(one.name for one in self._packages_query.installed if one.name in DOCKER_RIVALS)
+        return {**{name: engine_version(text) for name, text in texts.items()}, "docker_rivals": rivals}
 
 
 def unescaped(field: str) -> str:

@@ -638,6 +638,10 @@ CODES = {
         "cuda_compat asks for cuda-compat of CUDA {version}, which driver {driver} does not run in full, and {reason}",
         "Take driver {paired} or newer, or an older CUDA{way}. Nothing was changed.",
     ),
+    "P078": (
+        "docker.com's Docker is wished for, and cannot be beside {rivals}, which the node has",
+        "Remove them where nothing needs them, or leave Docker out of container_toolkit_engines. Nothing was changed.",
+    ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
         "{path} exists and gpulab did not make it",

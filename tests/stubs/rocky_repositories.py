@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Make stand-ins for what a Rocky node reads: its own repositories, EPEL and NVIDIA's, with next to nothing inside.
+"""Make stand-ins for what a Rocky node reads: its own repositories, EPEL and vendors', with next to nothing inside.
 
-    tests/stubs/rocky_repositories.py DIRECTORY [--cuda CUDA]... --container-toolkit VERSION DRIVER...
+    tests/stubs/rocky_repositories.py DIRECTORY [--cuda CUDA]... --container-toolkit VERSION --docker VERSION DRIVER...
 
 Layout, package names, dependencies, epochs, module streams and signing are the vendors'. The driver's user space is
 empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. Toolkits are
-those of cuda.py and container_toolkit_repository.py, and Podman knows nothing but its version. Beside these there are a
-package altered after it was indexed and one that nobody signed. The key is made on the spot; DIRECTORY/fingerprint
-names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky image has them.
+those of cuda.py and container_toolkit_repository.py, Docker's are those of docker_vendor.py, and Podman knows nothing
+but its version. Beside these there are a package altered after it was indexed and one that nobody signed. The key is
+made on the spot; DIRECTORY/fingerprint names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky
+image has them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import container_toolkit_repository
 import cuda
+import docker_vendor
 from rpm import Package, build
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ def system(major: str) -> list[Package]:
     packages = [Package("bash", "5", "1", tags=("Provides: /bin/sh",))]
     packages += [Package(name, "1", "1") for name in ("gcc", "gcc-c++", "make", "python3-dnf-plugin-versionlock")]
     packages.append(Package("podman", "5.4.0", "1", files={"/usr/bin/podman": PODMAN}))
+    also_docker = {"/usr/bin/docker": "podman"}
+    packages.append(Package("podman-docker", "5.4.0", "1", tags=("Conflicts: docker-ce",), links=also_docker))
     epel = {"/etc/yum.repos.d/epel.repo": EPEL.format(major=major)}
     packages.append(Package("epel-release", major, "1", files=epel))
     packages.append(Package("kernel-devel-matched", *kernels[-1]))
@@ -209,6 +213,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--cuda", action="append", default=[])
     parser.add_argument("--container-toolkit", required=True)
+    parser.add_argument("--docker", required=True)
     parser.add_argument("drivers", nargs="+")
     arguments = parser.parse_args()
     root = arguments.directory
@@ -221,11 +226,13 @@ def main() -> None:
         for major, (key_name, kernels, has_streams) in SYSTEMS.items():
             base, epel = root / "rocky" / major, root / "epel" / major
             vendor = root / f"compute/cuda/repos/rhel{major}/x86_64"
+            docker = root / f"linux/rhel/{major}/x86_64/stable"
             work = Path(home, "work")
             build(system(major), "Stand-in for Rocky", work, base)
             for version, release in kernels:
                 build(kernel(version, release), "Stand-in for Rocky", work, base)
             build([Package("dkms", "3.2", "1")], "Stand-in for EPEL", work, epel)
+            build(docker_vendor.docker(arguments.docker, f"1.el{major}"), "Docker", work, docker)
             versions = {version: driver(version, f"1.el{major}") for version in arguments.drivers}
             for packages in versions.values():
                 build(packages, "NVIDIA", work, vendor)
@@ -233,7 +240,7 @@ def main() -> None:
                 build(packages, "NVIDIA", work, vendor)
             strangers = [Package(f"nvidia-{name}", "1", "1") for name in ("altered", "unsigned")]
             build(strangers, "NVIDIA", work, vendor)
-            for repository in (base, epel, vendor):
+            for repository in (base, epel, vendor, docker):
                 index(repository)
             if has_streams:
                 modules = Path(home, "modules.yaml")
@@ -241,7 +248,7 @@ def main() -> None:
                 subprocess.run(["modifyrepo_c", "--mdtype=modules", str(modules), str(vendor / "repodata")], check=True)
             altered = vendor / strangers[0].file_name
             altered.write_bytes(altered.read_bytes()[:-1] + b"!")
-            for repository in (base, epel, vendor):
+            for repository in (base, epel, vendor, docker):
                 seal(repository)
             (vendor / key_name).write_bytes(key)
         containers = root / "libnvidia-container/stable/rpm/x86_64"

@@ -42,6 +42,7 @@ TRANSACTIONS = {
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 RUNFILE = "__nvidia_driver_runfile"
+ENGINES = "__container_toolkit_engines"
 DOCKER = "__container_toolkit_docker"
 GPU_SETTINGS = "__gpu_settings_live"
 EXPORTER = "__monitoring_exporter"
@@ -246,12 +247,14 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__gpu_settings_files": ("gpu_settings", files),
     "__container_toolkit_foreseen": ("container_toolkit", None),
     "__container_toolkit_engine_repository": ("container_toolkit", files),
-    "__container_toolkit_engines": ("container_toolkit", None),
+    "__container_toolkit_engine_dnf_repository": ("container_toolkit", files),
+    ENGINES: ("container_toolkit", None),
     "__container_toolkit_repository": ("container_toolkit", files),
     "__container_toolkit_dnf_repository": ("container_toolkit", files),
     "__container_toolkit_packages": ("container_toolkit", None),
     "__container_toolkit_cdi": ("container_toolkit", settings),
     DOCKER: ("container_toolkit", settings),
+    "__container_toolkit_docker_unit": ("container_toolkit", unit),
     "__container_toolkit_users": ("container_toolkit", members),
     "__monitoring_foreseen": ("monitoring", None),
     "__monitoring_dcgm_stopped": ("monitoring", stopped_unit),

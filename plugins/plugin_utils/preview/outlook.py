@@ -24,9 +24,14 @@ _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's ver
 
 def services(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
     """Return {name, action, because} for each service that would be started, restarted or told to reload."""
+    return [*_persistence_daemon(facts, plan, results), *_docker(plan, results), *_node_exporter(results)]
+
+
+def _docker(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
+    if "foreseen" in results.get(changes.ENGINES, {}) and (plan["container_toolkit"]["docker"] or {}).get("start"):
+        return [{"name": "docker", "action": "start", "because": "its package comes new"}]
     action = results.get(changes.DOCKER, {}).get("action")
-    docker = [{"name": "docker", "action": action, "because": "its settings change"}] if action else []
-    return [*_persistence_daemon(facts, plan, results), *docker, *_node_exporter(results)]
+    return [{"name": "docker", "action": action, "because": "its settings change"}] if action else []
 
 
 def _node_exporter(results: Results) -> list[dict[str, str]]:

@@ -34,8 +34,9 @@ def plan(case: Case) -> dict[str, Any]:
     """Return the part for the container toolkit.
 
     That is {engines, version, floor, packages, remove_packages, packages_change, repository, engine_packages,
-    engine_repository, docker, because}; docker is {required, settings}, keys of its daemon.json, and None where Docker
-    is not among the engines. Raises Refusal for a version below the floor, and for an engine that cannot be had.
+    engine_repository, docker, because}; docker is {required, settings, start}: keys of its daemon.json, and whether its
+    service is gpulab's to start; None where Docker is not among the engines. Raises Refusal for a version below the
+    floor, and for an engine that cannot be had.
     """
     record = case.catalog.container_toolkit
     floor = record["security_floors"][-1]
@@ -79,15 +80,13 @@ def plan(case: Case) -> dict[str, Any]:
 def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dict[str, Any], list[str]]:
     """Return each engine's version, {engine_packages, engine_repository} of those that are missing, and why.
 
-    The version is the one on the node, else the one that will come; None where nobody knows. Raises Refusal P042.
+    The version is the one on the node, else the one that will come; None where nobody knows. Raises Refusal P078.
     """
     versions: dict[str, str | None] = {engine: case.facts["engines"].get(engine) for engine in engines}
     missing: dict[str, Any] = {"engine_packages": [], "engine_repository": None}
     because = []
     for engine in (engine for engine in engines if not versions[engine]):
         vendor = engine == "docker" and case.wishes["container_toolkit_docker_source"] == "docker"
-        if vendor and case.platform["family"] != "debian":
-            raise refuse("P042", what="docker.com's Docker", system=case.platform["name"])
         origin = _vendor(case) if vendor else _distribution(case, engine)
         if origin is None:
             system = case.platform["name"]
@@ -103,14 +102,15 @@ def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dic
 
 
 def _docker(case: Case, version: str | None) -> tuple[dict[str, Any], list[str]]:
-    """Return which keys of daemon.json give GPUs to containers, and why these."""
+    """Return which keys of daemon.json give GPUs to containers, whether Docker is to be started, and why these keys."""
+    start = case.wishes["container_toolkit_docker_source"] == "docker" and case.platform["family"] == "redhat"
     since = case.catalog.container_toolkit["engines"]["docker"]["cdi_since"]
     if version and same_or_newer(version, since):
         why = f"Docker {version} takes GPUs by CDI: docker run --device nvidia.com/gpu=all."
-        return {"required": CDI, "settings": {}}, [why]
+        return {"required": CDI, "settings": {}, "start": start}, [why]
     known = f"Docker {version} is" if version else "A Docker of unknown version may be"
     why = f"{known} older than {since} and without CDI: the runtime nvidia stands in (--runtime nvidia, or --gpus all)."
-    return {"required": {}, "settings": RUNTIME}, [why]
+    return {"required": {}, "settings": RUNTIME, "start": start}, [why]
 
 
 def _warn_of_old_podman(case: Case, version: str | None) -> None:
@@ -127,17 +127,21 @@ def _distribution(case: Case, engine: str) -> dict[str, Any] | None:
 
 
 def _vendor(case: Case) -> dict[str, Any]:
-    """Return {version, packages, repository} of docker.com's Docker."""
-    record = case.catalog.container_toolkit["docker_vendor"]
-    distribution = case.platform["distribution"]
-    repository = {
-        "id": "docker",
-        "format": "deb",
-        "url": record["url"].format(distribution=distribution),
-        "suite": case.platform["codename"],
-        "components": ["stable"],
-        "key_url": record["key_url"].format(distribution=distribution),
-        "key_fingerprint": record["key_fingerprint"],
-        "packages": [],
+    """Return {version, packages, repository} of docker.com's Docker. Raises Refusal P078 for others in its way."""
+    record, platform = case.catalog.container_toolkit["docker_vendor"], case.platform
+    rivals = case.facts["engines"]["docker_rivals"]
+    if rivals:
+        raise refuse("P078", rivals=", ".join(rivals))
+    repository = record["repositories"][platform["family"]]
+    names = {key: platform[key] for key in ("distribution", "version")}
+    return {
+        "version": record["version"],
+        "packages": record["packages"],
+        "repository": {
+            "url": repository["url"].format(architecture=case.architecture, **names),
+            "suite": platform["codename"],
+            "components": ["stable"],
+            "key_url": repository["key_url"].format(**names),
+            "key_fingerprint": repository["key_fingerprint"],
+        },
     }
-    return {"version": record["version"], "packages": record["packages"], "repository": repository}

@@ -296,6 +296,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "podman": None,
                 "containerd": "1.7.27",
                 "nvidia_container_toolkit": "1.19.1",
+                "docker_rivals": ["runc"],
             },
             "services": {
                 "nvidia-fabricmanager": {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"},

@@ -2,7 +2,8 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import facts_driver, runfile
-from ansible_collections.gpulab.node.plugins.module_utils.facts_driver import DriverQuery
+from ansible_collections.gpulab.node.plugins.module_utils.facts_driver import PATTERNS, DriverQuery
+from ansible_collections.gpulab.node.plugins.module_utils.facts_packages import PackagesQuery, installed
 
 DEBIAN = "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>"
 LISTING = f"""ii \tnvidia-driver\t535.261.03-1\t{DEBIAN}
@@ -10,6 +11,7 @@ hi \tnvidia-kernel-dkms\t535.261.03-1\t{DEBIAN}
 iF \tnvidia-persistenced\t535.1-1\t{DEBIAN}
 ii \tcuda-drivers\t580.95-1\tcudatools <cudatools@nvidia.com>
 ii \tnvidia-mine\t1\tMe <me@example.org>
+ii \trunc\t1.1\tDebian Go Packaging Team
 un \tnvidia-none\t\t
 rc \tnvidia-removed\t470\t{DEBIAN}
 ii \tnvidia-container-toolkit\t1.17\tNVIDIA CORPORATION <x@nvidia.com>
@@ -24,8 +26,13 @@ LDCONFIG = """120 libs found in cache `/etc/ld.so.cache'
 """
 
 
+def facts(tree, module_on_disk):
+    node = tree.node()
+    return DriverQuery(node, PackagesQuery(node, *PATTERNS)).facts(module_on_disk)
+
+
 def test_packages():
-    packages, held = facts_driver.packages(LISTING)
+    packages, held = facts_driver.packages(installed(LISTING))
     assert [(package["name"], package["source"]) for package in packages] == [
         ("nvidia-driver", "distribution"),
         ("nvidia-kernel-dkms", "distribution"),
@@ -42,7 +49,7 @@ def test_debian_node(tree):
     tree.link("/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/etc/alternatives/glx--libnvidia-ml.so.1")
     tree.link("/etc/alternatives/glx--libnvidia-ml.so.1", "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1")
     tree.link("/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1", "libnvidia-ml.so.535.261.03")
-    found = DriverQuery(tree.node()).facts("535.261.03")
+    found = facts(tree, "535.261.03")
     assert found["library"] == "535.261.03"
     assert found["library_path"] == "/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
     assert found["module_on_disk"] == "535.261.03"
@@ -53,13 +60,13 @@ def test_debian_node(tree):
 def test_redhat_node(tree):
     tree.prints("rpm -qa", "ii \tnvidia-driver\t580.95-1.el9\tNVIDIA Corporation\n")
     tree.file("/etc/dnf/plugins/versionlock.list", "# nvidia\nnvidia-driver-3:580.95-1.el9.*\nbash-5.*\n")
-    found = DriverQuery(tree.node()).facts(None)
+    found = facts(tree, None)
     assert found["packages"] == [{"name": "nvidia-driver", "version": "580.95-1.el9", "source": "nvidia"}]
     assert found["holds"] == ["nvidia-driver-3:580.95-1.el9.*"]
 
 
 def test_node_without_driver(tree):
-    assert DriverQuery(tree.node()).facts(None) == {
+    assert facts(tree, None) == {
         "packages": [],
         "holds": [],
         "runfile": None,
@@ -74,7 +81,7 @@ def test_node_without_driver(tree):
 def test_a_driver_that_was_replaced_is_kept_until_the_new_one_proved_itself(tree):
     record = '{"versions": {"nvidia-driver": "1"}, "held": [], "new": []}'
     tree.file("/var/lib/gpulab/former/nvidia-driver/packages.json", record)
-    assert DriverQuery(tree.node()).facts(None)["former"] == {"nvidia-driver": "1"}
+    assert facts(tree, None)["former"] == {"nvidia-driver": "1"}
 
 
 @pytest.mark.parametrize(
@@ -88,12 +95,12 @@ def test_a_driver_that_was_replaced_is_kept_until_the_new_one_proved_itself(tree
 )
 def test_runfile(tree, log, version):
     tree.file("/usr/bin/nvidia-uninstall").file(runfile.LOG, log)
-    assert DriverQuery(tree.node()).facts(None)["runfile"] == version
+    assert facts(tree, None)["runfile"] == version
 
 
 def test_log_of_a_runfile_that_was_removed(tree):
     tree.file(runfile.LOG, "driver version: 535.104.05")
-    assert DriverQuery(tree.node()).facts(None)["runfile"] is None
+    assert facts(tree, None)["runfile"] is None
 
 
 def test_a_runfile_is_known_by_the_record_that_its_uninstaller_goes_by(tree):
@@ -102,9 +109,9 @@ def test_a_runfile_is_known_by_the_record_that_its_uninstaller_goes_by(tree):
     tree.file(
         runfile.BACKUP, "1.0-58017804 (580.178.04)\nNVIDIA Accelerated Graphics Driver\n1: /usr/bin/x (595.91.07)\n"
     )
-    assert DriverQuery(tree.node()).facts(None)["runfile"] == "580.178.04"
+    assert facts(tree, None)["runfile"] == "580.178.04"
 
 
 def test_a_runfile_is_known_to_be_gpulabs(tree):
     tree.file("/usr/bin/nvidia-uninstall").file("/var/lib/gpulab/runfile/driver.json", "{}")
-    assert DriverQuery(tree.node()).facts(None)["runfile_own"] is True
+    assert facts(tree, None)["runfile_own"] is True

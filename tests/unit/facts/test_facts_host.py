@@ -4,7 +4,12 @@ import time
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import facts_host, storage_devices
-from ansible_collections.gpulab.node.plugins.module_utils.facts_host import EnginesQuery, FilesystemsQuery
+from ansible_collections.gpulab.node.plugins.module_utils.facts_host import (
+    DOCKER_RIVALS,
+    EnginesQuery,
+    FilesystemsQuery,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.facts_packages import PackagesQuery
 
 TMP = "/tmp"  # noqa: S108 - a name in a tree of the test
 MOUNTINFO = """22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -90,19 +95,30 @@ def test_engine_version(text, version):
     assert facts_host.engine_version(text) == version
 
 
+def engines(tree):
+    node = tree.node()
+    return EnginesQuery(node, PackagesQuery(node, *DOCKER_RIVALS)).facts()
+
+
 def test_engines(tree):
     tree.prints("docker --version", "Docker version 28.0.1, build 0")
-    assert EnginesQuery(tree.node()).facts() == {
+    assert engines(tree) == {
         "docker": "28.0.1",
         "podman": None,
         "containerd": None,
         "nvidia_container_toolkit": None,
+        "docker_rivals": [],
     }
+
+
+def test_packages_that_docker_com_conflicts_with(tree):
+    tree.prints("rpm -qa", "ii \trunc\t1.2-1\tRocky\nii \tpodman-docker\t5-1\tRocky\nii \tnvidia-driver\t1-1\tN\n")
+    assert engines(tree)["docker_rivals"] == ["podman-docker", "runc"]
 
 
 def test_podman_under_dockers_name_is_no_docker(tree):
     tree.prints("docker --version", "podman version 5.4.0").prints("podman --version", "podman version 5.4.0")
-    found = EnginesQuery(tree.node()).facts()
+    found = engines(tree)
     assert (found["docker"], found["podman"]) == (None, "5.4.0")
 
 

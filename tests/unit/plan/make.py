@@ -81,5 +81,11 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
             "boot_entries": {},
             "kernel_arguments": {"wanted": [], "in_menu": True, "running": []},
         },
-        "engines": {"docker": None, "podman": None, "containerd": None, "nvidia_container_toolkit": None},
+        "engines": {
+            "docker": None,
+            "podman": None,
+            "containerd": None,
+            "nvidia_container_toolkit": None,
+            "docker_rivals": [],
+        },
     }

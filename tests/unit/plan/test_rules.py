@@ -646,6 +646,7 @@ MISSING = {
     "ubuntu 24.04": (("ubuntu-24.04", "distribution"), ["docker.io"], ["runtimes"]),
     "ubuntu 26.04": (("ubuntu-26.04", "distribution"), ["docker.io"], []),
     "docker.com's": (("debian-12", "docker"), ["docker-ce", "docker-ce-cli", "containerd.io"], []),
+    "docker.com's on red hat": (("rhel-10", "docker"), ["docker-ce", "docker-ce-cli", "containerd.io"], []),
 }
 
 
@@ -664,6 +665,26 @@ def test_docker_com_has_a_suite_for_each_release():
     given = {"container_toolkit_engines": ["docker"], "container_toolkit_docker_source": "docker"}
     repository = plan(facts("ubuntu-24.04"), **given)["container_toolkit"]["engine_repository"]
     assert (repository["url"], repository["suite"]) == ("https://download.docker.com/linux/ubuntu", "noble")
+
+
+def test_docker_com_has_a_directory_for_each_release_of_red_hat():
+    given = {"container_toolkit_engines": ["docker"], "container_toolkit_docker_source": "docker"}
+    repository = plan(facts("rhel-9"), **given)["container_toolkit"]["engine_repository"]
+    assert repository["url"] == "https://download.docker.com/linux/rhel/9/x86_64/stable"
+    assert repository["key_fingerprint"] == "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
+
+
+@pytest.mark.parametrize(
+    ("platform", "given", "start"),
+    [
+        ("rhel-9", {"docker_source": "docker"}, True),
+        ("rhel-9", {}, False),  # somebody else's, who may have stopped it
+        ("debian-12", {"docker_source": "docker"}, False),  # its package does it
+    ],
+)
+def test_docker_is_started_where_gpulab_brought_it_and_its_packages_leave_that_out(platform, given, start):
+    part = toolkit(platform, engines={"docker": "29.7.2"}, **given)["container_toolkit"]
+    assert part["docker"]["start"] is start
 
 
 def test_a_docker_that_is_there_stays_whatever_the_source():
@@ -886,6 +907,12 @@ SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "000
 def with_dcgm_exporter():
     node = facts()
     node["monitoring"]["dcgm_exporter"]["installed"] = True
+    return node
+
+
+def with_docker_rivals(*names):
+    node = facts("rhel-9")
+    node["engines"]["docker_rivals"] = list(names)
     return node
 
 
@@ -1160,11 +1187,11 @@ REFUSALS = {
         "P071",
         "eth0",
     ),
-    "docker.com's packages on red hat": (
-        facts("rhel-9"),
+    "docker.com's packages beside others": (
+        with_docker_rivals("podman-docker", "runc"),
         {"container_toolkit_engines": ["docker"], "container_toolkit_docker_source": "docker"},
-        "P042",
-        "docker.com's Docker",
+        "P078",
+        "podman-docker, runc",
     ),
     "no CUDA of red hat": (facts("rhel-9"), {"cuda_source": "distribution"}, "P041", "cuda_source: nvidia"),
     "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),

@@ -293,6 +293,13 @@ def test_what_docker_would_get_is_shown_beside_the_driver():
     jsonschema.validate(document.build({"node": one}, hosts.CREATED), SCHEMA)
 
 
+def test_a_docker_that_its_packages_do_not_start_is_foreseen_to_start():
+    one = hosts.virgin()
+    one["results"]["__container_toolkit_engines"] = hosts.foreseen(install={"docker-ce": "3:29.7.2-1.el9"})
+    one["plan"]["container_toolkit"]["docker"] = {"required": {}, "settings": {}, "start": True}
+    assert {"name": "docker", "action": "start", "because": "its package comes new"} in hosts.preview(one)["services"]
+
+
 def test_each_role_names_its_own_packages_once():
     one = hosts.virgin()
     one["results"]["__cuda_packages"] = hosts.foreseen(
