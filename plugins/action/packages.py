@@ -28,11 +28,11 @@ class ActionModule(LongStepAction):
         self._args = args
         self._name = args.get("transaction", "packages")
         seen = self._ask_packages("look")
-        if "todo" in seen:
+        if "lock_holder" in seen:  # it could not be prepared at once
             self._wait_for_lock(seen["lock_holder"])
             if seen["update"]:
                 self._update(seen["update"])
-            seen["transaction"] = self._ask_packages("prepare")["transaction"]
+            seen = self._ask_packages("prepare")
         if "transaction" not in seen:
             return {key: seen[key] for key in ("changed", "diff", "foreseen") if key in seen}
         transaction = seen["transaction"]

@@ -182,7 +182,7 @@ LOCK_INTERVAL = 0.5
 
 
 def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Say what is to do: nothing, a former run's transaction, or a new one. Raises Refusal."""
+    """Say what is to do: nothing, a transaction, or what comes before one can be prepared. Raises Refusal."""
     left = host.interrupted_transaction()
     if left and not check_mode:
         return {"changed": True, "transaction": left}
@@ -196,7 +196,10 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
         return {"changed": True, "diff": package_plan.diff(Plan(), todo)}
     host.check_not_interrupted()
     update = host.update(params["cache_valid_time"]) if params["update_cache"] else None
-    return {"changed": True, "todo": True, "update": update, "lock_holder": host.lock_holder()}
+    lock_holder = host.lock_holder()
+    if update or lock_holder:
+        return {"changed": True, "update": update, "lock_holder": lock_holder}
+    return {"changed": True, "transaction": host.prepare()}
 
 
 def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:

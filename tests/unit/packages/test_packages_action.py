@@ -6,7 +6,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
 TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "after": "x 1\n"}, "keep": ""}
-TODO = {"changed": True, "todo": True, "update": None, "lock_holder": None}
+PREPARED = {"changed": True, "transaction": TRANSACTION}
+STALE = {"changed": True, "update": ["apt-get", "update"], "lock_holder": None}
 FAILURE = {"code": "H052", "cause": "a package's own script failed.", "remedy": "Read it."}
 BROUGHT = {"failure": FAILURE, "undo": ["x", "y"], "script": "dpkg --remove x y"}
 OK = Outcome(0, 1.0, [], "/log", "started")
@@ -60,25 +61,25 @@ def test_check_mode_is_one_call_with_a_diff():
 
 
 def test_a_transaction_is_prepared_run_and_verified():
-    played = Played({"look": TODO, "prepare": {"transaction": TRANSACTION}})
+    played = Played({"look": PREPARED})
     result = played.carry_out({"present": ["x"], "transaction": "driver"})
     assert result["changed"]
     assert result["diff"] == TRANSACTION["diff"]
     assert played.ran == [("driver", TRANSACTION["argv"])]
-    assert played.asked == ["look", "prepare", "finish"]
+    assert played.asked == ["look", "finish"]
 
 
 KEPT = {**TRANSACTION, "keep": "apt-get download x=0"}
 
 
 def test_what_is_to_be_replaced_is_kept_first():
-    played = Played({"look": TODO, "prepare": {"transaction": KEPT}})
+    played = Played({"look": {**PREPARED, "transaction": KEPT}})
     played.carry_out({"present": ["x"], "former": "driver"})
     assert played.ran == [("packages-keep", ["sh", "-c", KEPT["keep"]]), ("packages", KEPT["argv"])]
 
 
 def test_nothing_is_replaced_that_could_not_be_kept():
-    played = Played({"look": TODO, "prepare": {"transaction": KEPT}}, packages_keep=BAD)
+    played = Played({"look": {**PREPARED, "transaction": KEPT}}, packages_keep=BAD)
     with pytest.raises(Refusal) as refused:
         played.carry_out({"present": ["x"], "former": "driver"})
     assert refused.value.code == "D020"
@@ -87,7 +88,7 @@ def test_nothing_is_replaced_that_could_not_be_kept():
 
 def test_a_failed_change_is_put_back_and_says_so():
     played = Played(
-        {"look": TODO, "prepare": {"transaction": KEPT}, "diagnose": BROUGHT, "audit": {"audit": ""}}, packages=BAD
+        {"look": {**PREPARED, "transaction": KEPT}, "diagnose": BROUGHT, "audit": {"audit": ""}}, packages=BAD
     )
     result = played.carry_out({"present": ["x"], "former": "driver"})
     assert played.names() == ["packages-keep", "packages", "packages-undo"]
@@ -95,13 +96,14 @@ def test_a_failed_change_is_put_back_and_says_so():
 
 
 def test_stale_lists_are_refreshed_first():
-    played = Played({"look": {**TODO, "update": ["apt-get", "update"]}, "prepare": {"transaction": TRANSACTION}})
+    played = Played({"look": STALE, "prepare": {"transaction": TRANSACTION}})
     played.carry_out({"present": ["x"]})
     assert played.names() == ["packages-lists", "packages"]
+    assert played.asked == ["look", "prepare", "finish"]
 
 
 def test_lists_that_cannot_be_refreshed_stop_it_before_anything_changes():
-    answers = {"look": {**TODO, "update": ["apt-get", "update"]}, "diagnose": BROUGHT}
+    answers = {"look": STALE, "diagnose": BROUGHT}
     played = Played(answers, packages_lists=BAD)
     with pytest.raises(Refusal):
         played.carry_out({"present": ["x"]})
@@ -116,7 +118,7 @@ def test_a_transaction_left_by_a_former_run_is_resumed_as_it_was():
 
 
 def test_a_lock_is_waited_for_and_its_holder_shown():
-    answers = {"look": {**TODO, "lock_holder": "A"}, "wait": [{"lock_holder": "B"}, {"lock_holder": None}]}
+    answers = {"look": {**STALE, "update": None, "lock_holder": "A"}, "wait": [{"lock_holder": "B"}, {"lock_holder": None}]}
     played = Played({**answers, "prepare": {"transaction": TRANSACTION}})
     played.carry_out({"present": ["x"]})
     assert played.said == ["waiting: A", "waiting: B"]
@@ -126,7 +128,7 @@ def test_a_lock_is_waited_for_and_its_holder_shown():
 def test_a_lock_that_stays_is_refused_with_its_holder(monkeypatch):
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(action.time, "monotonic", lambda: next(clock))
-    played = Played({"look": {**TODO, "lock_holder": "A"}, "wait": {"lock_holder": "apt of x.service"}})
+    played = Played({"look": {**STALE, "update": None, "lock_holder": "A"}, "wait": {"lock_holder": "apt of x.service"}})
     with pytest.raises(Refusal) as refused:
         played.carry_out({"present": ["x"], "lock_timeout": 35})
     assert refused.value.code == "H054"
@@ -136,7 +138,7 @@ def test_a_lock_that_stays_is_refused_with_its_holder(monkeypatch):
 
 def test_a_failed_transaction_is_undone_and_says_so():
     played = Played(
-        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT, "audit": {"audit": ""}},
+        {"look": PREPARED, "diagnose": BROUGHT, "audit": {"audit": ""}},
         packages=BAD,
     )
     result = played.carry_out({"present": ["x"]})
@@ -148,7 +150,7 @@ def test_a_failed_transaction_is_undone_and_says_so():
 
 def test_an_undo_that_fails_and_what_dpkg_finds_are_said():
     played = Played(
-        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT, "audit": {"audit": "x is\nhalf"}},
+        {"look": PREPARED, "diagnose": BROUGHT, "audit": {"audit": "x is\nhalf"}},
         packages=BAD,
         packages_undo=BAD,
     )
@@ -160,7 +162,7 @@ def test_an_undo_that_fails_and_what_dpkg_finds_are_said():
 def test_a_failure_that_brought_nothing_has_nothing_to_undo():
     nothing = {"failure": FAILURE, "undo": [], "script": ""}
     played = Played(
-        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": nothing, "audit": {"audit": ""}},
+        {"look": PREPARED, "diagnose": nothing, "audit": {"audit": ""}},
         packages=BAD,
     )
     assert played.carry_out({"present": ["x"]})["refusal"] == FAILURE
@@ -170,7 +172,7 @@ def test_a_failure_that_brought_nothing_has_nothing_to_undo():
 def test_a_transaction_that_ran_into_its_timeout_is_undone():
     timeout = refuse("S005", name="packages", seconds=1, line="x", log="/log")
     played = Played(
-        {"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT, "audit": {"audit": ""}},
+        {"look": PREPARED, "diagnose": BROUGHT, "audit": {"audit": ""}},
         packages=timeout,
     )
     assert played.carry_out({"present": ["x"]})["refusal"]["code"] == "S005"
@@ -185,7 +187,7 @@ def test_a_transaction_that_ran_into_its_timeout_is_undone():
     ],
 )
 def test_what_may_still_run_is_not_undone(refusal):
-    played = Played({"look": TODO, "prepare": {"transaction": TRANSACTION}, "diagnose": BROUGHT}, packages=refusal)
+    played = Played({"look": PREPARED, "diagnose": BROUGHT}, packages=refusal)
     with pytest.raises(Refusal):
         played.carry_out({"present": ["x"]})
     assert played.names() == ["packages"]
