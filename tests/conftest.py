@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from ansible.plugins.loader import init_plugin_loader
+from hypothesis import settings
 
+settings.register_profile("gpulab", deadline=None)  # a busy machine is no fault of what is tested
+settings.load_profile("gpulab")
 init_plugin_loader([str(Path(__file__).parents[1] / "collections")])
 
 

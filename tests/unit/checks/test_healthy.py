@@ -99,7 +99,7 @@ def paths(facts, prefix=()):
 SMALL = nodes.measured("a100-pcie-bridged")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(paths(SMALL), key=str)), min_size=1, max_size=12), st.booleans())
 def test_missing_facts_give_results_and_no_traceback(removed, null):
     facts = nodes.unshared(SMALL)

@@ -90,33 +90,33 @@ PARSERS = {
 
 @pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
 @given(text=TEXT)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_parser_never_raises(parser, text):
     parser(text)
 
 
 @given(data=st.binary(max_size=2000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_utmp_never_raises(data):
     facts_users.utmp_sessions(data)
 
 
 @given(seconds=st.floats(allow_nan=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_timestamp_never_raises(seconds):
     facts_users.timestamp(seconds)
 
 
 @given(data=st.binary(max_size=400).map(lambda tail: bytes(0x100) + tail))
 @example(data=bytes(0x100) + b"\xff" * 300)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_acs_never_raises(data):
     facts_pci.acs_redirects(data)
 
 
 @given(data=st.one_of(st.binary(max_size=1500), st.binary(max_size=600).map(lambda tail: b"070701" + tail)))
 @example(data=b"070701" + b"f" * 104)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_cpio_raises_nothing_but_its_own(data):
     with contextlib.suppress(ValueError):
         list(facts_initramfs.cpio_entries(io.BytesIO(data)))
@@ -147,7 +147,7 @@ READERS = {
 @given(
     contents=st.lists(st.one_of(st.binary(max_size=200), TEXT.map(lambda t: t.encode("utf-8", "replace"))), min_size=4)
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_reader_never_raises(reader, contents):
     read, place, names = READERS[reader]
     with tempfile.TemporaryDirectory() as root:

@@ -55,7 +55,7 @@ def test_gpu_on_platform(pci_id, gpu, platform):
         assert plan["driver"]["kernel_modules"] == "open"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(node=nodes(), given_wishes=WISHES)
 def test_plan_obeys_or_is_refused(node, given_wishes):
     wished = wishes.complete(given_wishes)
@@ -69,7 +69,7 @@ def test_plan_obeys_or_is_refused(node, given_wishes):
     assert all(line.endswith(".") for line in [*reasons(plan), *plan["warnings"]])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(device=st.integers(min_value=0, max_value=0xFFFF))
 def test_any_pci_id_is_planned_or_refused(device):
     plan, refusal = outcome(facts("ubuntu-24.04", [f"10de:{device:04x}"]), wishes.complete({}))

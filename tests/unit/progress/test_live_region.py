@@ -100,7 +100,7 @@ def test_threads_do_not_mistake_each_others_text():
         assert screen(output) == ["from a thread", ""]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     width=st.integers(20, 200),
     height=st.integers(1, 50),
