@@ -47,8 +47,9 @@ class ActionModule(LongStepAction):
 
     def _run(self, argv: list[str]) -> Outcome | Refusal:
         """Run the transaction; return its outcome, or why it has none. Raises Refusal when it may still go on."""
+        step = LongStep(self._name, argv, int(self._args.get("timeout", 3600)), ENVIRONMENT)
         try:
-            return self.run_step(LongStep(self._name, argv, int(self._args.get("timeout", 3600)), ENVIRONMENT))
+            return self.run_step(step, acknowledge=False)  # the module does, when it finishes or diagnoses
         except Refusal as refusal:
             if refusal.code in NOT_OURS_TO_UNDO:
                 raise

@@ -250,9 +250,11 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     if params["operation"] == "prepare":
         return {"transaction": host.prepare()}
     if params["operation"] == "finish":
+        step.acknowledge()
         host.finish()
         return {}
     if params["operation"] == "diagnose":
+        step.acknowledge()
         refusal, names, script = host.diagnose()
         return {"failure": asdict(refusal), "undo": names, "script": script}
     if params["operation"] == "audit":

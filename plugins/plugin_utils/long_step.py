@@ -65,10 +65,12 @@ def next_wait(seconds: float) -> float:
     return min(max(seconds / 3, SHORTEST_WAIT), LONGEST_WAIT)
 
 
-def follow(
+def follow(  # noqa: PLR0913
     step: LongStep,
     ask: Callable[[dict[str, Any]], dict[str, Any]],
     report: Callable[[float, str], None],
+    *,
+    acknowledge: bool = True,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome:
@@ -76,6 +78,7 @@ def follow(
 
     ask passes arguments to the module long_step and returns its ``step``; it raises UnansweredError when none came,
     and Refusal. report takes the seconds so far and the last line of the log.
+    Without acknowledge, that is the caller's to do, once he has done what depends on the end.
     Raises Refusal S005 (timeout), S006 (ended without a result), S007 (the node does not answer any more).
     """
 
@@ -96,8 +99,9 @@ def follow(
     while status["state"] == "running":
         report(status["seconds"], status["line"])
         status = poll(next_wait(status["seconds"]))
-    with contextlib.suppress(UnansweredError):  # then the same command will find this result once more
-        ask({"operation": "acknowledge", "name": step.name})
+    if acknowledge:
+        with contextlib.suppress(UnansweredError):  # then the same command will find this result once more
+            ask({"operation": "acknowledge", "name": step.name})
     return outcome(step, status, found)
 
 
@@ -135,13 +139,13 @@ class LongStepAction(ActionBase):
         """Do the task's work and return what is added to its result."""
         raise NotImplementedError
 
-    def run_step(self, step: LongStep) -> Outcome:
-        """Run a long step to its end, reporting on the way. Raises Refusal."""
+    def run_step(self, step: LongStep, *, acknowledge: bool = True) -> Outcome:
+        """Run a long step to its end, reporting on the way; see follow. Raises Refusal."""
 
         def report(seconds: float, line: str) -> None:
             self.report(step.name, seconds, line)
 
-        return follow(step, self._ask, report)
+        return follow(step, self._ask, report, acknowledge=acknowledge)
 
     def report(self, step: str, seconds: float, line: str) -> None:
         """Tell the operator where this host stands."""

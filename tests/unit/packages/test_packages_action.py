@@ -8,6 +8,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outco
 TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "after": "x 1\n"}, "keep": ""}
 PREPARED = {"changed": True, "transaction": TRANSACTION}
 STALE = {"changed": True, "update": ["apt-get", "update"], "lock_holder": None}
+LOCKED = {"changed": True, "update": None, "lock_holder": "A"}
 FAILURE = {"code": "H052", "cause": "a package's own script failed.", "remedy": "Read it."}
 BROUGHT = {"failure": FAILURE, "undo": ["x", "y"], "script": "dpkg --remove x y"}
 OK = Outcome(0, 1.0, [], "/log", "started")
@@ -30,8 +31,9 @@ class Played(action.ActionModule):
         answers = self.answers.get(args["operation"], [{}])
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    def run_step(self, step):
-        """End a step as told."""
+    def run_step(self, step, *, acknowledge=True):
+        """End a step as told; the end of the transaction itself is the module's to acknowledge."""
+        assert acknowledge == (step.name != self._name)
         self.ran.append((step.name, step.argv))
         end = self.steps.get(step.name.replace("-", "_"), OK)
         if isinstance(end, Refusal):
@@ -118,7 +120,7 @@ def test_a_transaction_left_by_a_former_run_is_resumed_as_it_was():
 
 
 def test_a_lock_is_waited_for_and_its_holder_shown():
-    answers = {"look": {**STALE, "update": None, "lock_holder": "A"}, "wait": [{"lock_holder": "B"}, {"lock_holder": None}]}
+    answers = {"look": LOCKED, "wait": [{"lock_holder": "B"}, {"lock_holder": None}]}
     played = Played({**answers, "prepare": {"transaction": TRANSACTION}})
     played.carry_out({"present": ["x"]})
     assert played.said == ["waiting: A", "waiting: B"]
@@ -128,7 +130,7 @@ def test_a_lock_is_waited_for_and_its_holder_shown():
 def test_a_lock_that_stays_is_refused_with_its_holder(monkeypatch):
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(action.time, "monotonic", lambda: next(clock))
-    played = Played({"look": {**STALE, "update": None, "lock_holder": "A"}, "wait": {"lock_holder": "apt of x.service"}})
+    played = Played({"look": LOCKED, "wait": {"lock_holder": "apt of x.service"}})
     with pytest.raises(Refusal) as refused:
         played.carry_out({"present": ["x"], "lock_timeout": 35})
     assert refused.value.code == "H054"

@@ -50,9 +50,10 @@ class Node:
         """Turn the clock."""
         self.now += seconds
 
-    def follow(self):
+    def follow(self, **options):
         """Follow the step on this node."""
-        return follow(STEP, self.ask, lambda *said: self.reports.append(said), lambda: self.now, self.sleep)
+        report = lambda *said: self.reports.append(said)  # noqa: E731
+        return follow(STEP, self.ask, report, clock=lambda: self.now, sleep=self.sleep, **options)
 
     def operations(self):
         """Return what was asked for, in order."""
@@ -71,6 +72,12 @@ def test_a_short_step_needs_no_poll():
     node = Node(status("finished", rc=1))
     assert node.follow().rc == 1
     assert node.operations() == ["start", "acknowledge"]
+
+
+def test_an_end_that_is_the_callers_to_acknowledge_is_left_to_him():
+    node = Node(status("finished", rc=0))
+    node.follow(acknowledge=False)
+    assert node.operations() == ["start"]
 
 
 def test_polls_become_rarer():
