@@ -31,7 +31,8 @@ def installed(listing: str) -> list[Package]:
         status, *rest = line.split("\t")
         if len(rest) != 3 or len(status) < 2 or status[1] in "nc":  # noqa: PLR2004 - not installed, or only its files
             continue
-        found.append(Package(*rest, held=status[0] == "h"))
+        name, version, maintainer = rest
+        found.append(Package(name, version, maintainer, held=status[0] == "h"))
     return found
 
 
