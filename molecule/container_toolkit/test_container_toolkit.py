@@ -289,6 +289,31 @@ def test_packages_do_not_change_under_a_container_with_a_gpu(host, gpu_container
     assert host.package("nvidia-container-toolkit").version == "1.20.0-1"
 
 
+def users_of_gpus(host):
+    return task(host, "gpulab.node.gpu_facts", timeout=10)["ansible_facts"]["gpulab"]["users_of_gpus"]
+
+
+@pytest.mark.usefixtures("gpu_container")
+def test_a_container_with_a_gpu_counts_though_it_computes_nothing(host):
+    users = users_of_gpus(host)
+    assert users["state"] == "busy"
+    assert [(one["kind"], one["command"]) for one in users["who"]] == [("container", "busybox")]
+
+
+@pytest.mark.usefixtures("container")
+def test_a_container_without_a_gpu_does_not_count(host):
+    assert users_of_gpus(host)["state"] == "idle"
+
+
+def test_a_job_of_slurm_counts_though_it_has_no_gpu_open(host):
+    step = "slurmstepd: [4711.batch]"
+    host.check_output("cp /bin/sleep /tmp/slurmstepd")
+    host.check_output(f"systemd-run --unit=job bash -c 'exec -a \"{step}\" /tmp/slurmstepd 600'")
+    users = users_of_gpus(host)
+    host.check_output("systemctl stop job && rm /tmp/slurmstepd")
+    assert (users["state"], [(one["kind"], one["command"]) for one in users["who"]]) == ("busy", [("slurm", step)])
+
+
 def test_absent_leaves_the_node_as_it_was(host):
     """The last test: only what the owner wrote is left of Docker's file, and no toolkit."""
     status, output = converge(host, "--check", container_toolkit_state="absent")

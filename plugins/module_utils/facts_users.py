@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who uses the GPUs now, and who is logged in: those whose work a reboot would end."""
+"""Who uses the GPUs now or may at any time, and who is logged in: those whose work a reboot would end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import facts_host
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
 
 # Daemons that hold the devices and no work of anybody's
 SERVICES = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "dcgm-exporter", "gpulab-metrics"})
+SLURM_STEP = "slurmstepd"
+PROCESS, CONTAINER, SLURM = "process", "container", "slurm"
+_ROLES = {CONTAINER: ", a container with a GPU", SLURM: ", a job of Slurm"}
+_DESKTOPS = ("x11", "wayland", "mir")  # types of sessions
 _COMM = 15  # the kernel keeps this much of a command's name
+_STEP = re.compile(r"slurmstepd: \[[^\]]+\]")  # its title; others of its name are there without a job
+_GPU = re.compile(r"nvidia\d+\Z")
 _DEVICE = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-caps/.*)\Z")
 _UTMP = struct.Struct("<hxxi32s4s32s256shhiii16s20s")  # utmp(5) on 64-bit Linux
 _USER_PROCESS = 7
@@ -41,13 +49,13 @@ def process_fields(stat: str) -> tuple[int, int]:
 
 
 def utmp_sessions(data: bytes) -> list[dict[str, Any]]:
-    """Parse the logins in /run/utmp: {leader, user, since}."""
+    """Parse the logins in /run/utmp: {leader, user, since, desktop}; it does not tell desktops."""
     found = []
     for offset in range(0, len(data) - _UTMP.size + 1, _UTMP.size):
         record = _UTMP.unpack_from(data, offset)
         if record[0] == _USER_PROCESS:
             user = record[4].split(b"\0")[0].decode("utf-8", "replace")
-            found.append({"leader": record[1], "user": user, "since": timestamp(record[9])})
+            found.append({"leader": record[1], "user": user, "since": timestamp(record[9]), "desktop": False})
     return found
 
 
@@ -61,6 +69,7 @@ def logind_session(text: str) -> dict[str, Any] | None:
         "leader": _number(leader),
         "user": fields["USER"],
         "since": timestamp(_number(since) // 1_000_000),
+        "desktop": fields.get("TYPE") in _DESKTOPS,
     }
 
 
@@ -122,20 +131,55 @@ def ancestors(node: Node, pid: int) -> Iterator[int]:
 
 
 def sessions(node: Node, own: int) -> list[dict[str, Any]]:
-    """List the logged-in sessions, less the one that process ``own`` runs in: {user, since}."""
+    """List the logged-in sessions, less the one that process ``own`` runs in: {user, since, desktop}."""
     texts = (node.text(f"/run/systemd/sessions/{name}") for name in node.names("/run/systemd/sessions"))
     found = [session for session in map(logind_session, texts) if session]
     if not found:
         found = utmp_sessions(node.data("/run/utmp") or b"")
     mine = set(ancestors(node, own))
-    alive = (
-        session for session in found if session["leader"] not in mine and node.exists(f"/proc/{session['leader']}")
-    )
-    return [{"user": user_name(session["user"]), "since": session["since"]} for session in alive]
+    alive = (one for one in found if one["leader"] not in mine and node.exists(f"/proc/{one['leader']}"))
+    return [{"user": user_name(one["user"]), "since": one["since"], "desktop": one["desktop"]} for one in alive]
 
 
-def process(node: Node, pid: int, device: str, booted: int) -> dict[str, Any]:
-    """Describe one process that uses a GPU."""
+def containers(node: Node, held: dict[int, str]) -> dict[int, str]:
+    """Find the containers that have a GPU, and in which no process of ``held`` has it open: {first process: device}.
+
+    They are told by device files of their own: a file system on /dev that is not the node's. One that has /dev/mem was
+    given all of the node's devices, and counts when it opens a GPU's.
+    """
+    first: dict[str, int] = {}
+    for pid in sorted(int(name) for name in node.names("/proc") if name.isdigit()):
+        first.setdefault(node.link(f"/proc/{pid}/ns/mnt") or "", pid)
+    using = {node.link(f"/proc/{pid}/ns/mnt") for pid in held}
+    own, found = _file_system_on_dev(node, 1), {}
+    for namespace, pid in first.items():
+        if namespace and namespace not in using and _file_system_on_dev(node, pid) not in {own, None}:
+            names = node.names(f"/proc/{pid}/root/dev")
+            device = next(filter(_GPU.match, names), None)
+            if device and "mem" not in names:
+                found[pid] = f"/dev/{device}"
+    return found
+
+
+def _file_system_on_dev(node: Node, pid: int) -> str | None:
+    table = facts_host.mounts(node.text(f"/proc/{pid}/mountinfo"))
+    return next((entry["device"] for entry in table if entry["mount"] == "/dev"), None)
+
+
+def steps_of_jobs(node: Node) -> dict[int, str]:
+    """Find the steps of Slurm's jobs, which may open a GPU at any time: {process that watches over it: its title}.
+
+    See https://slurm.schedmd.com/cgroup_v2.html.
+    """
+    named_so = [
+        name for name in node.names("/proc") if name.isdigit() and node.text(f"/proc/{name}/comm") == SLURM_STEP
+    ]
+    titles = {int(name): _STEP.match(node.text(f"/proc/{name}/cmdline")) for name in named_so}
+    return {pid: title[0] for pid, title in titles.items() if title}
+
+
+def process(node: Node, pid: int, kind: str, device: str | None, booted: int) -> dict[str, Any]:
+    """Describe one process that uses a GPU, or stands for those that may."""
     ticks = process_fields(node.text(f"/proc/{pid}/stat"))[1]
     try:
         uid: int | None = node.path(f"/proc/{pid}").stat().st_uid
@@ -148,19 +192,41 @@ def process(node: Node, pid: int, device: str, booted: int) -> dict[str, Any]:
         "command": command,
         "since": timestamp(booted + ticks / os.sysconf("SC_CLK_TCK")) if ticks else None,
         "device": device,
+        "kind": kind,
         "service": command is not None and command in {name[:_COMM] for name in SERVICES},
     }
 
 
+def workers(users: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return those of the fact who do somebody's work, which the driver's own daemons do not."""
+    return [user for user in users["who"] if not user["service"]]
+
+
+def named(user: dict[str, Any]) -> str:
+    """Say in a few words who somebody of the fact is."""
+    role = _ROLES.get(user["kind"], "")
+    return f"{user['command'] or 'a process'} (PID {user['pid']}, user {user['user'] or 'unknown'}{role})"
+
+
+def in_use(users: dict[str, Any]) -> str:
+    """Say who of the fact would lose work by a reboot, or that not all could be looked into."""
+    said = [named(user) for user in workers(users)]
+    said += [f"{session['user']} at a desktop" for session in users["sessions"] if session["desktop"]]
+    return ", ".join(said) or "not every process could be looked into"
+
+
 def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any]:
-    """Return the facts ``users_of_gpus``: open device files, and the processes that NVML names."""
+    """Return the facts ``users_of_gpus``: open device files, processes that NVML names, containers, jobs of Slurm."""
     found, complete = holders(node, own)
     for gpu in nvml_gpus:
         processes = gpu.get("processes", [])
         for entry in processes if isinstance(processes, list) else []:
             found.setdefault(entry["pid"], f"/dev/nvidia{gpu.get('minor', '')}")
     booted = boot_time(node.text("/proc/stat"))
-    who = [process(node, pid, device, booted) for pid, device in sorted(found.items())]
+    who = [process(node, pid, PROCESS, device, booted) for pid, device in sorted(found.items())]
+    who += [process(node, pid, CONTAINER, device, booted) for pid, device in containers(node, found).items()]
+    for pid, title in steps_of_jobs(node).items():
+        who.append({**process(node, pid, SLURM, None, booted), "command": title})
     busy = any(not entry["service"] for entry in who)
     return {
         "state": "busy" if busy else "idle" if complete else "unknown",

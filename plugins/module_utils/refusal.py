@@ -379,7 +379,7 @@ CODES = {
         "See {log} on the node; make its former version available, and run again. Nothing was changed.",
     ),
     "D021": (
-        "{host} is to change its driver ({change}), and its GPUs are {state} ({who})",
+        "{host} is to change its driver ({change}), and its GPUs are in use ({who})",
         (
             "Wait until they are idle and run again, or set nvidia_driver_change: wait; to change it all the same:"
             " -e nvidia_driver_change_force={host}"
@@ -506,8 +506,8 @@ CODES = {
         "Set nvidia_driver_runfile_sha256, from whom you trust about that file, and nvidia_driver_version with it.",
     ),
     "H030": (
-        "{host} needs a reboot, and its GPUs are {state} ({who}): {reasons}",
-        "Wait until they are idle and run again, or reboot it all the same: -e reboot_force={host}",
+        "{host} needs a reboot, and is in use ({who}): {reasons}",
+        "Wait until it is idle and run again, or reboot it all the same: -e reboot_force={host}",
     ),
     "H031": ("{host} needs a reboot: {reasons}", "Reboot it, or let gpulab do it: -e reboot_policy=if_idle"),
     "H032": (

@@ -189,11 +189,16 @@ def test_a_node_in_use_is_not_rebooted(lab, report):
     assert run.recap["node13"]["verdict"] == "ok"
 
 
-def test_another_node_may_not_be_forced_in_its_place(lab, report):
-    boot = lab.node("node12").boot()
+def test_a_desktop_is_not_taken_away_and_another_node_not_forced_in_its_place(lab, report):
+    node = lab.node("node12")
+    node.run("gpulab-simulate set 'gpu.0.processes ='")
+    leader = node.run("systemctl show --property=MainPID --value systemd-journald")
+    node.run(f"printf 'USER=0\\nCLASS=user\\nTYPE=x11\\nLEADER={leader}\\n' > /run/systemd/sessions/desktop")
+    boot = node.boot()
     run = lab.play(*SITE, "-e", "reboot_force=node13", *report[0])
     assert "GPULAB-H030" in run.said_of("node12")
-    assert lab.node("node12").boot() == boot
+    assert "root at a desktop" in run.said_of("node12")
+    assert node.boot() == boot
 
 
 def test_a_node_in_use_is_rebooted_by_name(lab, report):

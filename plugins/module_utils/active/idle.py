@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.facts_users import named, workers
+
 
 def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, Any]) -> str | None:
     """Return why a GPU may not be tested now, or None where it is idle.
 
     gpu and gpus are NVML's, users is the fact users_of_gpus. A process that NVML names occupies its GPU; one that only
-    has a device file open may use any of them.
+    has a device file open, a container and a job may use any of them.
     """
     if not isinstance(gpu.get("uuid"), str) or not isinstance(gpu.get("processes"), list):
         return "NVML does not tell which GPU it is, or who uses it"
-    work = {entry["pid"]: entry for entry in users["who"] if not entry["service"]}
+    work = {entry["pid"]: entry for entry in workers(users)}
     here = [process["pid"] for process in gpu["processes"] if process["pid"] in work]
     if here:
-        return "in use by " + ", ".join(_named(work[pid]) for pid in here)
+        return "in use by " + ", ".join(named(work[pid]) for pid in here)
     placed = {process["pid"] for each in gpus for process in _listed(each)}
     elsewhere = [entry for pid, entry in work.items() if pid not in placed]
     if elsewhere:
-        return f"{', '.join(map(_named, elsewhere))} has {elsewhere[0]['device']} open and may use any GPU"
+        return f"{', '.join(map(named, elsewhere))} may use any GPU"
     if users["state"] == "unknown":
         return "who uses it is hidden from this user (run as root)"
     return "Multi-Instance GPU is on: it is not one device" if gpu["mig"].get("enabled") else None
@@ -32,7 +34,3 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
 def _listed(gpu: dict[str, Any]) -> list[dict[str, Any]]:
     processes = gpu.get("processes")
     return processes if isinstance(processes, list) else []
-
-
-def _named(entry: dict[str, Any]) -> str:
-    return f"{entry['command'] or 'a process'} (PID {entry['pid']}, user {entry['user'] or 'unknown'})"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import facts_users
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons
@@ -105,10 +106,10 @@ def _gpu_name(device: str) -> str:
 
 def _users(facts: dict[str, Any]) -> dict[str, Any]:
     users = facts["users_of_gpus"]
-    fields = ("pid", "user", "command", "since", "device")
+    fields = ("pid", "user", "command", "since", "device", "kind")
     return {
         "state": users["state"],
-        "who": [{field: process[field] for field in fields} for process in outlook.workers(users)],
+        "who": [{field: process[field] for field in fields} for process in facts_users.workers(users)],
         "sessions": users["sessions"],
     }
 

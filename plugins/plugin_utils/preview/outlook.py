@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_reboot
+from ansible_collections.gpulab.node.plugins.module_utils import facts_reboot, facts_users
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import ECC
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
@@ -106,24 +106,14 @@ def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | No
     """Return {needed, because, refusal}: refusal is why site.yml would not reboot the node now, if it would not."""
     reasons = facts_reboot.reboot(after)["reasons"]
     users, refusal = after["users_of_gpus"], None
+    desktops = [session for session in users["sessions"] if session["desktop"]]
     if reasons and policy == "never":
         refusal = refuse("H031", host=name, reasons="; ".join(reasons))
-    elif reasons and users["state"] != "idle" and force != name:
-        who = ", ".join(user_text(user) for user in workers(users)) or "nobody known"
-        refusal = refuse("H030", host=name, reasons="; ".join(reasons), state=users["state"], who=who)
+    elif reasons and (users["state"] != "idle" or desktops) and force != name:
+        refusal = refuse("H030", host=name, reasons="; ".join(reasons), who=facts_users.in_use(users))
     return {"needed": bool(reasons), "because": reasons, "refusal": asdict(refusal) if refusal else None}
 
 
 def loads_driver(after: dict[str, Any]) -> bool:
     """Tell whether the driver would be loaded without a reboot."""
     return bool(facts_reboot.reboot(after)["loadable"] and not facts_reboot.reboot(after)["reasons"])
-
-
-def workers(users: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the processes that do somebody's work on a GPU, which the driver's own daemons do not."""
-    return [process for process in users["who"] if not process["service"]]
-
-
-def user_text(process: dict[str, Any]) -> str:
-    """Say in a few words whose process it is."""
-    return f"{process['user'] or 'unknown user'}: {process['command'] or 'unknown command'} (pid {process['pid']})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.preview.outlook import user_text
+from ansible_collections.gpulab.node.plugins.module_utils.facts_users import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,10 +117,16 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if host["users"]:
         yield (
             "GPU users",
-            [f"{user_text(user)} since {user['since']}" for user in host["users"]["who"]]
+            [f"{named(user)} since {user['since']}" for user in host["users"]["who"]]
             or (["not every process could be looked into"] if host["users"]["state"] == "unknown" else []),
         )
-        yield "logged in", [f"{one['user']} since {one['since']}" for one in host["users"]["sessions"]]
+        yield (
+            "logged in",
+            [
+                f"{one['user']}{' at a desktop' if one['desktop'] else ''} since {one['since']}"
+                for one in host["users"]["sessions"]
+            ],
+        )
     yield "why", host["because"]
     yield "note", host["warnings"]
 

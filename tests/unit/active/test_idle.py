@@ -20,7 +20,14 @@ def users(*who, state="busy"):
 
 
 def process(pid, **more):
-    known = {"pid": pid, "user": "ann", "command": "python", "device": "/dev/nvidia0", "service": False}
+    known = {
+        "pid": pid,
+        "user": "ann",
+        "command": "python",
+        "device": "/dev/nvidia0",
+        "kind": "process",
+        "service": False,
+    }
     return {**known, **more}
 
 
@@ -29,7 +36,7 @@ def process(pid, **more):
     [
         (GPUS, NOBODY, (None, None)),
         (gpus(processes=[{"pid": 7}]), users(process(7)), ("in use by python (PID 7, user ann)", None)),
-        (GPUS, users(process(9)), ("python (PID 9, user ann) has /dev/nvidia0 open and may use any GPU",) * 2),
+        (GPUS, users(process(9)), ("python (PID 9, user ann) may use any GPU",) * 2),
         (GPUS, users(process(5, service=True), state="idle"), (None, None)),
         (GPUS, users(state="unknown"), ("who uses it is hidden from this user (run as root)",) * 2),
         (gpus(processes={"error": "UNKNOWN"}), NOBODY, (UNTOLD, None)),

@@ -401,7 +401,11 @@ BOARD = [
         "a100-pcie-x2",
         put(
             "users_of_gpus",
-            {"state": "busy", "who": [{"pid": 4, "user": "alice", "command": "python"}], "sessions": []},
+            {
+                "state": "busy",
+                "who": [{"pid": 4, "user": "alice", "command": "python", "kind": "process", "service": False}],
+                "sessions": [],
+            },
         ),
         "gpu-idle",
         "stop_app",

@@ -82,8 +82,77 @@ def test_process_that_only_nvml_knows(node):
     ]
     found = facts_users.read(node.node(), gpus, OWN)
     assert found["state"] == "busy"
-    expected = {"pid": 4711, "user": None, "command": None, "since": None, "device": "/dev/nvidia3", "service": False}
-    assert found["who"] == [expected]
+    unknown = {"user": None, "command": None, "since": None}
+    assert found["who"] == [{**unknown, "pid": 4711, "device": "/dev/nvidia3", "kind": "process", "service": False}]
+
+
+def place(tree, pid, dev, devices, namespace):
+    """Give a process a mount namespace; dev is the number of the file system on its /dev."""
+    tree.link(f"/proc/{pid}/ns/mnt", namespace)
+    tree.file(f"/proc/{pid}/mountinfo", f"1 0 0:40 / / rw - overlay overlay rw\n2 1 {dev} / /dev rw - tmpfs tmpfs rw\n")
+    for name in devices:
+        tree.file(f"/proc/{pid}/root/dev/{name}")
+
+
+def contained(tree, pid, dev, devices=("nvidia0", "null"), **more):
+    process(tree, pid, **more)
+    place(tree, pid, dev, devices, "mnt:[2]")
+
+
+@pytest.fixture
+def host_dev(node):
+    """Return the node, with its own /dev."""
+    place(node, 1, "0:5", ["mem", "nvidia0"], "mnt:[1]")
+    return node
+
+
+def test_a_container_that_was_given_a_gpu_counts_though_it_computes_nothing(host_dev):
+    contained(host_dev, 60, "0:77", comm="sleep")
+    contained(host_dev, 61, "0:77", comm="bash")
+    found = facts_users.read(host_dev.node(), [], OWN)
+    assert found["state"] == "busy"
+    assert [(one["pid"], one["kind"], one["device"]) for one in found["who"]] == [(60, "container", "/dev/nvidia0")]
+    assert (
+        facts_users.in_use(found)
+        == f"sleep (PID 60, user {facts_users.user_name(os.getuid())}, a container with a GPU)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dev", "devices"),
+    [
+        pytest.param("0:77", ["null", "nvidia-uvm"], id="no-gpu"),
+        pytest.param("0:77", ["mem", "nvidia0"], id="all-devices-of-the-node"),
+        pytest.param("0:5", ["nvidia0"], id="a-service-on-the-nodes-own-dev"),
+    ],
+)
+def test_other_namespaces_use_no_gpu(host_dev, dev, devices):
+    contained(host_dev, 60, dev, devices)
+    assert facts_users.read(host_dev.node(), [], OWN)["state"] == "idle"
+
+
+def test_a_container_that_computes_is_named_once(host_dev):
+    contained(host_dev, 60, "0:77", comm="bash")
+    contained(host_dev, 61, "0:77", descriptors=["/dev/nvidia0"])
+    found = facts_users.read(host_dev.node(), [], OWN)
+    assert [(one["pid"], one["kind"]) for one in found["who"]] == [(61, "process")]
+
+
+def test_a_container_of_the_drivers_own_daemon_is_no_work(host_dev):
+    contained(host_dev, 60, "0:77", comm="dcgm-exporter")
+    assert facts_users.read(host_dev.node(), [], OWN)["state"] == "idle"
+
+
+def test_a_job_of_slurm_counts_before_it_opens_a_gpu(node):
+    process(node, 60, comm="slurmd")
+    process(node, 61, comm="slurmstepd")
+    node.file("/proc/61/cmdline", "/usr/sbin/slurmstepd\0infinity\0")  # keeps a control group, and ends with the node
+    assert facts_users.read(node.node(), [], OWN)["state"] == "idle"
+    process(node, 62, comm="slurmstepd")
+    node.file("/proc/62/cmdline", "slurmstepd: [4711.batch]\0\0")
+    found = facts_users.read(node.node(), [], OWN)
+    assert (found["state"], [one["pid"] for one in found["who"]]) == ("busy", [62])
+    assert facts_users.in_use(found).startswith("slurmstepd: [4711.batch] (PID 62, ")
 
 
 def test_processes_that_nvml_may_not_tell(node):
@@ -135,7 +204,16 @@ def test_sessions_without_logind(node):
     process(node, 50, comm="sshd")
     node.file("/run/utmp", utmp(2, 1, b"reboot") + utmp(7, 50, b"bob") + utmp(7, 800, b"ansible") + b"torn")
     found = facts_users.read(node.node(), [], OWN)["sessions"]
-    assert found == [{"user": "bob", "since": "2023-11-14T22:13:20Z"}]
+    assert found == [{"user": "bob", "since": "2023-11-14T22:13:20Z", "desktop": False}]
+
+
+@pytest.mark.parametrize(("kind", "desktop"), [("x11", True), ("wayland", True), ("tty", False)])
+def test_a_desktop_is_told_from_other_sessions(node, kind, desktop):
+    process(node, 50, comm="gdm-session")
+    node.file("/run/systemd/sessions/4", SESSION.format("user", 50) + f"TYPE={kind}\n")
+    found = facts_users.read(node.node(), [], OWN)
+    assert (found["state"], found["sessions"][0]["desktop"]) == ("idle", desktop)
+    assert ("alice at a desktop" in facts_users.in_use(found)) == desktop
 
 
 def test_utmp_record_has_the_size_that_glibc_writes():

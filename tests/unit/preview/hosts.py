@@ -20,8 +20,15 @@ OLD, NEW = "535.261.03", "535.309.01"
 WISHES = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"]}
 NOUVEAU_FILE = "/etc/modprobe.d/gpulab-nouveau.conf"
 UNIT_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"
-WORK = {"pid": 4711, "user": "alice", "command": "python3", "since": "2026-11-20T18:00:00Z", "device": "/dev/nvidia0"}
-DAEMON = {"pid": 812, "user": "root", "command": "nvidia-persiste", "since": None, "device": "/dev/nvidiactl"}
+WORK = {
+    "pid": 4711,
+    "user": "alice",
+    "command": "python3",
+    "since": "2026-11-20T18:00:00Z",
+    "device": "/dev/nvidia0",
+    "kind": "process",
+}
+DAEMON = {**WORK, "pid": 812, "user": "root", "command": "nvidia-persiste", "since": None, "device": "/dev/nvidiactl"}
 NOTHING: dict[str, Any] = {"facts": None, "plan": None, "results": {}, "failure": None, "policy": None, "force": None}
 
 
@@ -141,7 +148,7 @@ def busy(one: dict[str, Any]) -> dict[str, Any]:
     """Return a host on whose GPUs somebody computes."""
     one = deepcopy(one)
     who = [{**WORK, "service": False}, {**DAEMON, "service": True}]
-    sessions = [{"user": "alice", "since": "2026-11-20T17:00:00Z"}]
+    sessions = [{"user": "alice", "since": "2026-11-20T17:00:00Z", "desktop": False}]
     one["facts"]["users_of_gpus"] = {"state": "busy", "who": who, "sessions": sessions}
     return one
 

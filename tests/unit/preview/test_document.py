@@ -129,8 +129,16 @@ def test_a_reboot_that_site_yml_would_refuse_is_named(variables, state, code):
     refusal = hosts.preview(one)["reboot"]["refusal"]
     assert (refusal and refusal["code"]) == code
     if code == "H030":
-        assert "alice: python3 (pid 4711)" in refusal["cause"]
+        assert "python3 (PID 4711, user alice)" in refusal["cause"]
         assert "nvidia-persiste" not in refusal["cause"]
+
+
+def test_a_desktop_that_a_reboot_would_end_is_named():
+    one = hosts.busy(hosts.upgradable())
+    one["facts"]["users_of_gpus"].update(state="idle", who=[])
+    assert hosts.preview(one)["reboot"]["refusal"] is None
+    one["facts"]["users_of_gpus"]["sessions"][0]["desktop"] = True
+    assert "alice at a desktop" in hosts.preview(one)["reboot"]["refusal"]["cause"]
 
 
 def test_busy_gpus_do_not_matter_where_nothing_reboots():
@@ -138,7 +146,7 @@ def test_busy_gpus_do_not_matter_where_nothing_reboots():
     assert entry["users"] == {
         "state": "busy",
         "who": [hosts.WORK],
-        "sessions": [{"user": "alice", "since": "2026-11-20T17:00:00Z"}],
+        "sessions": [{"user": "alice", "since": "2026-11-20T17:00:00Z", "desktop": False}],
     }
     assert entry["state"] == "unchanged"
 
