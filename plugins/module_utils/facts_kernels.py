@@ -134,9 +134,12 @@ def markers_of(node: Node, kernel: str, headers: str | None) -> list[str]:
 
 
 def versions(node: Node, running: str) -> dict[str, bool]:
-    """List the kernels: version to whether it is installed (one that only runs, or only has headers, is not)."""
+    """List the kernels: version to whether it is installed.
+
+    One that only runs, only has headers, or was removed is not: depmod's lists and DKMS's modules outlive the package.
+    """
     found = {
-        kernel: node.exists(f"{MODULES}/{kernel}/modules.dep") or node.is_dir(f"{MODULES}/{kernel}/kernel")
+        kernel: node.exists(f"{MODULES}/{kernel}/vmlinuz") or node.is_dir(f"{MODULES}/{kernel}/kernel")
         for kernel in node.names(MODULES)
     }
     found.update({name[len("vmlinuz-") :]: True for name in node.names("/boot") if name.startswith("vmlinuz-")})

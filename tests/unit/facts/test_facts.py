@@ -30,7 +30,7 @@ def machine(tree):
     tree.file(f"{gpu}/simulated", "simulated GPU: NVIDIA H100")
     tree.link(f"{gpu}/driver", "../../drivers/nouveau")
     tree.file("/proc/sys/kernel/osrelease", KERNEL)
-    tree.file(f"/lib/modules/{KERNEL}/modules.dep", "updates/dkms/nvidia.ko:\n")
+    tree.file(f"/boot/vmlinuz-{KERNEL}").file(f"/lib/modules/{KERNEL}/modules.dep", "updates/dkms/nvidia.ko:\n")
     tree.prints("modinfo", "version: 550.2\nlicense: NVIDIA\n")
     tree.file("/etc/modprobe.d/gpulab.conf", "blacklist nouveau")
     tree.file(f"/boot/initrd.img-{KERNEL}", b"damaged")

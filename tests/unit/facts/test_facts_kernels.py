@@ -57,6 +57,20 @@ def test_running_kernel_that_is_not_on_disk(tree):
     assert found[NEW]["next_boot"] is True
 
 
+def test_removed_kernel_leaves_lists_and_modules_behind(tree):
+    kernel(tree, NEW)
+    tree.file(f"/lib/modules/{OLD}/modules.dep", "updates/dkms/nvidia.ko:\n")
+    tree.file(f"/lib/modules/{OLD}/updates/dkms/nvidia.ko")
+    found = facts(tree, running=NEW)
+    assert [found[version]["installed"] for version in (OLD, NEW)] == [False, True]
+
+
+@pytest.mark.parametrize("image", ["vmlinuz", "kernel/fs/ext4/ext4.ko"])
+def test_kernel_whose_boot_directory_is_elsewhere(tree, image):
+    tree.file(f"/lib/modules/{NEW}/{image}")
+    assert facts(tree, running=NEW)[NEW]["installed"] is True
+
+
 def test_node_without_any_kernel(tree):
     assert facts(tree, running="6.18.0-host")["6.18.0-host"]["next_boot"] is False
 
