@@ -37,6 +37,7 @@ HYPERVISORS = (
     ("Virtual Machine", "microsoft"),
 )
 CLOCK_SERVICES = ("chrony", "chronyd", "ntpsec", "ntp", "ntpd", "openntpd", "systemd-timesyncd")
+INITRAMFS_PROGRAMS = ("dracut", "update-initramfs")
 _SYNCHRONIZED_WITHIN = 16_000_000  # microseconds of possible error, as in systemd
 DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _UNFINISHED = frozenset({"half-installed", "half-configured", "unpacked"})
@@ -153,6 +154,15 @@ def clock_services(node: Node) -> list[str]:
     ]
 
 
+def initramfs_programs(node: Node) -> list[str]:
+    """Name the programs that make an initramfs here; newer packages of dracut bring an update-initramfs, too."""
+    return [
+        program
+        for program in INITRAMFS_PROGRAMS
+        if any(node.exists(f"{directory}/{program}") for directory in ("/usr/sbin", "/usr/bin"))
+    ]
+
+
 def signing_key(node: Node, state: str, distribution: str) -> dict[str, bool | None]:
     """Return {mok_enrolled, mok_pending} of the key that DKMS signs with; only Secure Boot asks for it."""
     asked = state == "enabled"
@@ -190,4 +200,5 @@ def read(node: Node) -> dict[str, Any]:
         "packages_unfinished": unfinished,
         "clock_synchronized": clock_synchronized(node),
         "clock_services": clock_services(node),
+        "initramfs_programs": initramfs_programs(node),
     }

@@ -82,3 +82,17 @@ def test_clock_services(tree):
     assert facts_system.clock_services(tree.node()) == ["chrony.service", "systemd-timesyncd.service"]
     tree.link("/etc/systemd/system/chrony.service", "/dev/null")
     assert facts_system.clock_services(tree.node()) == ["systemd-timesyncd.service"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["/usr/sbin/update-initramfs"], ["update-initramfs"]),
+        (["/usr/bin/dracut"], ["dracut"]),
+        (["/usr/bin/dracut", "/usr/sbin/update-initramfs"], ["dracut", "update-initramfs"]),
+    ],
+)
+def test_initramfs_programs(tree, files, expected):
+    for file in files:
+        tree.file(file)
+    assert facts_system.initramfs_programs(tree.node()) == expected

@@ -1,0 +1,58 @@
+"""What the expressions in roles' vars come to, for facts that no scenario has."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLES = Path(__file__).parents[2] / "roles"
+
+
+def value(role, name, facts, **variables):
+    """Return what a variable of a role comes to on a node with these facts."""
+    texts = yaml.safe_load((ROLES / role / "vars/main.yml").read_text(encoding="utf-8"))
+    own = {key: trust_as_template(text) if isinstance(text, str) else text for key, text in texts.items()}
+    templar = Templar(loader=DataLoader(), variables={**own, "ansible_facts": {"gpulab": facts}, **variables})
+    return templar.template(trust_as_template(f"{{{{ {name} }}}}"))
+
+
+def initramfs(*, nouveau=False, blacklist=False, nova=False, nova_blacklist=False):
+    return {"nouveau": nouveau, "blacklist": blacklist, "nova": nova, "nova_blacklist": nova_blacklist}
+
+
+@pytest.mark.parametrize(
+    ("image", "rebuilt_for_present", "rebuilt_for_absent"),
+    [
+        (initramfs(), False, False),
+        (initramfs(nouveau=True), True, False),
+        (initramfs(nouveau=True, blacklist=True), False, True),
+        (initramfs(nova=True), True, False),
+        (initramfs(nova=True, blacklist=True), True, False),
+        (initramfs(nova=True, nova_blacklist=True), False, True),
+        (None, False, False),
+    ],
+)
+def test_images_that_nouveau_makes_anew(image, rebuilt_for_present, rebuilt_for_absent):
+    facts = {"kernels": [{"initramfs": image}], "nouveau": {"blacklisted": False}}
+    found = {
+        state: len(value("nouveau", "__nouveau_images_open", facts, nouveau_state=state, __nouveau_files={}))
+        for state in ("present", "absent")
+    }
+    assert (found["present"] > 0, found["absent"] > 0) == (rebuilt_for_present, rebuilt_for_absent)
+
+
+@pytest.mark.parametrize(
+    ("programs", "program", "omitted"),
+    [
+        (["update-initramfs"], "update-initramfs", False),
+        (["dracut"], "dracut", True),
+        (["dracut", "update-initramfs"], "update-initramfs", True),
+    ],
+)
+def test_what_makes_the_initramfs(programs, program, omitted):
+    facts = {"system": {"initramfs_programs": programs}}
+    assert value("nouveau", "__nouveau_rebuild", facts)[0] == program
+    written = value("nouveau", "__nouveau_files_wanted", facts, nouveau_state="present")
+    assert ("/etc/dracut.conf.d/gpulab-nouveau.conf" in written) is omitted
