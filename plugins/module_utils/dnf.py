@@ -138,12 +138,17 @@ def question_of_needless(todo: Wishes, *, recommends: bool, given_up: list[str])
 
 
 def parse_answer(answer: dict[str, Any]) -> Answer:
-    """Read what dnf_solver printed. Of packages that come in several versions each is called by its whole name."""
+    """Read what dnf_solver printed.
+
+    Where the same becomes of a package in several versions, each is called by its whole name; of several architectures
+    the versions are the same, and it is told once.
+    """
     plan = Plan()
-    several = {name for name, count in Counter(row["name"] for row in answer["rows"]).items() if count > 1}
+    versions = {(row["action"], row["name"], row["before"], row["version"]) for row in answer["rows"]}
+    count = Counter((action, name) for action, name, _before, _version in versions)
     new = []
     for row in answer["rows"]:
-        name = row["nevra"] if row["name"] in several else row["name"]
+        name = row["nevra"] if count[row["action"], row["name"]] > 1 else row["name"]
         if row["action"] == "install":
             plan.install[name] = row["version"]
             new.append(row["nevra"])

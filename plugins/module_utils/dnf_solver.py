@@ -97,12 +97,14 @@ def outcome(transaction: Any) -> dict:
     """Return the rows, downloads and growth of a dnf.db.group.RPMTransaction, or of None where nothing is to do."""
     coming = list(transaction.install_set) if transaction else []
     going = list(transaction.remove_set) if transaction else []
-    replaced = {package.name: package for package in going}
+    left = list(going)
     rows = []
     for package in coming:
-        former = replaced.pop(package.name, None)
+        former = next((one for one in left if replaces(package, one)), None)
+        if former:
+            left.remove(former)
         rows.append(row("change" if former else "install", package, former.evr if former else ""))
-    rows += [row("remove", package, package.evr) for package in replaced.values()]
+    rows += [row("remove", package, package.evr) for package in left]
     return {
         "rows": sorted(rows, key=lambda one: one["nevra"]),
         "download": {
@@ -112,6 +114,12 @@ def outcome(transaction: Any) -> dict:
         },
         "growth": sum(package.installsize for package in coming) - sum(package.installsize for package in going),
     }
+
+
+def replaces(package: Any, former: Any) -> bool:
+    """Say whether a dnf.package.Package comes for another: of its name, and of its architecture unless one has none."""
+    same = former.arch == package.arch or "noarch" in (former.arch, package.arch)
+    return former.name == package.name and same
 
 
 def row(action: str, package: Any, before: str) -> dict:

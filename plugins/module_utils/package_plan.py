@@ -42,16 +42,16 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 def diff(plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
     """Return what changes, for people: one package a line, before and after."""
-    before = {name: f"{name} {version}" for name, version in plan.remove.items()}
-    before.update({name: f"{name} {old}" for name, (old, _new) in plan.change.items()})
-    after = {name: f"{name} {version}" for name, version in plan.install.items()}
-    after.update({name: f"{name} {new}" for name, (_old, new) in plan.change.items()})
-    after.update({wish: f"would install {wish} (not yet in the package lists)" for wish in not_listed})
-    after.update({f"{name} hold": f"{name} on hold" for name in todo.hold})
-    before.update({f"{name} hold": f"{name} on hold" for name in todo.unhold})
+    before = [(name, f"{name} {version}") for name, version in plan.remove.items()]
+    before += [(name, f"{name} {old}") for name, (old, _new) in plan.change.items()]
+    after = [(name, f"{name} {version}") for name, version in plan.install.items()]
+    after += [(name, f"{name} {new}") for name, (_old, new) in plan.change.items()]
+    after += [(wish, f"would install {wish} (not yet in the package lists)") for wish in not_listed]
+    after += [(f"{name} hold", f"{name} on hold") for name in todo.hold]
+    before += [(f"{name} hold", f"{name} on hold") for name in todo.unhold]
     return {
         "before_header": "packages",
         "after_header": "packages",
-        "before": "".join(f"{line}\n" for _name, line in sorted(before.items())),
-        "after": "".join(f"{line}\n" for _name, line in sorted(after.items())),
+        "before": "".join(f"{line}\n" for _name, line in sorted(before)),
+        "after": "".join(f"{line}\n" for _name, line in sorted(after)),
     }

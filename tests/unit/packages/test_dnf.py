@@ -1,7 +1,9 @@
 """What rpm and dnf report, and what it takes to change it: pure functions over their texts."""
 
+from types import SimpleNamespace
+
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import dnf
+from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_solver, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Plan, Wishes
 
 REPORT = """\
@@ -89,6 +91,48 @@ def test_an_answer_tells_two_versions_of_a_package_apart():
     assert answer.new == list(answer.plan.install)
     assert answer.plan.change == {"nvidia-driver-cuda": ("3:595.91.07-1.el9", "3:595.95.01-1.el9")}
     assert answer.plan.remove == {"kmod-nvidia-latest-dkms": "3:595.91.07-1.el9"}
+
+
+def solved(coming, going):
+    """Return the answer to a transaction of packages, each name-version-release.architecture."""
+
+    def package(nevra):
+        rest, _dot, architecture = nevra.rpartition(".")
+        name, version, release = rest.rsplit("-", 2)
+        evr, sizes = f"3:{version}-{release}", {"downloadsize": 1, "installsize": 1}
+        of_file = {"location": f"x/{nevra}.rpm", "localPkg": lambda: "/nowhere"}
+        known = {"name": name, "version": version, "release": release, "arch": architecture, "evr": evr}
+        return SimpleNamespace(**known, **sizes, **of_file)
+
+    sets = {"install_set": list(map(package, coming)), "remove_set": list(map(package, going))}
+    return dnf.parse_answer({"unknown": [], "problem": "", **dnf_solver.outcome(SimpleNamespace(**sets))})
+
+
+LIBRARIES = ("nvidia-driver-libs-590.1-1.el9.i686", "nvidia-driver-libs-590.1-1.el9.x86_64")
+
+
+def test_an_update_of_two_architectures_brings_nothing_new():
+    answer = solved([name.replace("590.1", "595.2") for name in LIBRARIES], LIBRARIES)
+    assert answer.new == []
+    assert answer.plan == Plan(change={"nvidia-driver-libs": ("3:590.1-1.el9", "3:595.2-1.el9")})
+    assert package_plan.diff(answer.plan, Wishes())["after"] == "nvidia-driver-libs 3:595.2-1.el9\n"
+
+
+def test_a_library_of_another_architecture_that_goes_is_seen_beside_the_one_that_changes():
+    answer = solved(["nvidia-driver-libs-595.2-1.el9.x86_64"], LIBRARIES)
+    assert answer.plan.remove == {"nvidia-driver-libs": "3:590.1-1.el9"}
+    assert answer.plan.change == {"nvidia-driver-libs": ("3:590.1-1.el9", "3:595.2-1.el9")}
+
+
+def test_a_library_of_another_architecture_that_comes_is_told_beside_the_one_that_changes():
+    answer = solved([name.replace("590.1", "595.2") for name in LIBRARIES], LIBRARIES[1:])
+    assert answer.new == ["nvidia-driver-libs-595.2-1.el9.i686"]
+    assert package_plan.diff(answer.plan, Wishes())["after"].count("nvidia-driver-libs 3:595.2-1.el9\n") == 2
+
+
+def test_a_package_that_is_for_any_architecture_by_now_takes_the_place_of_the_former():
+    answer = solved(["kmod-nvidia-open-dkms-595.2-1.el9.noarch"], ["kmod-nvidia-open-dkms-590.1-1.el9.x86_64"])
+    assert (answer.new, list(answer.plan.change), answer.plan.remove) == ([], ["kmod-nvidia-open-dkms"], {})
 
 
 def test_one_command_brings_and_takes_away():
