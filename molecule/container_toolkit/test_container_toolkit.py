@@ -10,6 +10,12 @@ DRIVER = "580.178.04"
 DAEMON_JSON = "/etc/docker/daemon.json"
 SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 IMAGE = "tiny"
+TOOLKIT = {
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+}
 MEMLOCK = {"memlock": {"Name": "memlock", "Hard": 65536, "Soft": 65536}}
 OWNERS = {"bridge": "none", "iptables": False, "storage-driver": "vfs", "default-shm-size": "256m"}
 
@@ -142,8 +148,11 @@ def test_podman_gives_a_container_the_gpus(host):
 
 
 def test_the_planned_toolkit_is_installed_and_no_newer_or_older(host):
-    for name in ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1"):
-        assert host.package(name).version == "1.20.0-1"
+    assert {host.package(name).version for name in TOOLKIT} == {"1.20.0-1"}
+
+
+def test_no_upgrade_but_gpulabs_changes_the_toolkit(host):
+    assert set(host.check_output("apt-mark showhold").split()) >= TOOLKIT
 
 
 def test_the_specification_is_for_the_driver_that_runs(host):
@@ -315,7 +324,8 @@ def test_a_job_of_slurm_counts_though_it_has_no_gpu_open(host):
 
 
 def test_absent_leaves_the_node_as_it_was(host):
-    """The last test: only what the owner wrote is left of Docker's file, and no toolkit."""
+    """The last test but one: only what the owner wrote is left of Docker's file, and no toolkit."""
+    host.check_output(f"cd /tmp && apt-get download {' '.join(TOOLKIT)}")  # for the last test
     status, output = converge(host, "--check", container_toolkit_state="absent")
     assert status == 0, output
     assert host.package("nvidia-container-toolkit").is_installed
@@ -324,8 +334,20 @@ def test_absent_leaves_the_node_as_it_was(host):
     owners = {**OWNERS, "default-ulimits": MEMLOCK}
     del owners["default-shm-size"]
     assert settings(host) == owners
-    assert not host.package("nvidia-container-toolkit-base").is_installed
+    assert not any(host.package(name).is_installed for name in TOOLKIT)
+    assert not TOOLKIT & set(host.check_output("apt-mark showhold").split())
     assert not host.file(SPECIFICATION).exists
     assert host.run("ls /etc/apt/*/*nvidia-container-toolkit* /var/lib/gpulab/docker-settings.json").stdout == ""
     assert host.service("docker").is_running
     assert "changed=0" in converge(host, container_toolkit_state="absent")[1]
+
+
+def test_a_toolkit_of_the_owners_stays(host):
+    """The last test."""
+    host.check_output("dpkg --install /tmp/*nvidia-container*.deb")
+    host.check_output("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=%s nvidia-ctk cdi generate", SPECIFICATION)
+    status, output = converge(host, container_toolkit_state="absent")
+    assert status == 0, output
+    assert "changed=0" in output
+    assert all(host.package(name).is_installed for name in TOOLKIT)
+    assert host.file(SPECIFICATION).exists

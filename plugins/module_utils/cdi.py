@@ -14,6 +14,7 @@ from typing import Any
 KIND = "nvidia.com/gpu"
 REFRESH = "nvidia-cdi-refresh.service"
 WATCH = "nvidia-cdi-refresh.path"
+PROGRAM = "nvidia-ctk"  # with which the first makes it
 GENERATED = ("/var/run/cdi/", "/run/cdi/")  # where they put it; /etc/cdi is its owner's
 
 

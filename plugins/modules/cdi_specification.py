@@ -25,7 +25,9 @@ attributes:
     support: full
 options:
   state:
-    description: V(absent) removes what those units have made; specifications in C(/etc/cdi) stay.
+    description:
+      - V(absent) removes what those units have made, once the toolkit is gone; specifications in C(/etc/cdi) stay.
+      - In check mode the toolkit is taken to be gone.
     type: str
     choices: [present, absent]
     default: present
@@ -109,8 +111,9 @@ def refresh(module: AnsibleModule, node: Node, driver: str | None) -> None:
 
 
 def take_away(module: AnsibleModule) -> dict[str, Any]:
-    """Remove what the units have made."""
-    paths = cdi.generated(facts_containers.cdi(Node()))
+    """Remove what the units have made; a toolkit that stays keeps it."""
+    stays = not module.check_mode and module.get_bin_path(cdi.PROGRAM)
+    paths = [] if stays else cdi.generated(facts_containers.cdi(Node()))
     if not module.check_mode:
         for path in paths:
             Path(path).unlink()

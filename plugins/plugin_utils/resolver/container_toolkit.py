@@ -22,7 +22,7 @@ NOTHING: dict[str, Any] = {
     "engines": [],
     "version": None,
     "packages": [],
-    "remove_packages": [],
+    "retire_packages": [],
     "packages_change": False,
     "engine_packages": [],
     "engine_repository": None,
@@ -33,7 +33,7 @@ NOTHING: dict[str, Any] = {
 def plan(case: Case) -> dict[str, Any]:
     """Return the part for the container toolkit.
 
-    That is {engines, version, floor, packages, remove_packages, packages_change, repository, engine_packages,
+    That is {engines, version, floor, packages, retire_packages, packages_change, repository, engine_packages,
     engine_repository, docker, because}; docker is {required, settings, start}: keys of its daemon.json, and whether its
     service is gpulab's to start; None where Docker is not among the engines. Raises Refusal for a version below the
     floor, and for an engine that cannot be had.
@@ -51,7 +51,7 @@ def plan(case: Case) -> dict[str, Any]:
     present = case.facts["engines"].get("nvidia_container_toolkit")
     if case.wishes["container_toolkit_state"] == "absent":
         because = ["The container toolkit is wished away."]
-        gone = {"remove_packages": record["packages"], "packages_change": present is not None}
+        gone = {"retire_packages": record["packages"], "packages_change": present is not None}
         return {**nothing, **gone, "because": because}
     wished = case.wishes["container_toolkit_engines"]
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]

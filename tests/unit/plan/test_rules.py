@@ -609,6 +609,7 @@ def test_container_toolkit_for_the_engines_found():
     node["engines"]["docker"] = "20.10.24"
     part = plan(node)["container_toolkit"]
     assert part["engines"] == ["docker"]
+    assert part["retire_packages"] == []
     assert part["packages"] == [
         "nvidia-container-toolkit=1.20.0-1",
         "nvidia-container-toolkit-base=1.20.0-1",
@@ -704,12 +705,12 @@ def test_a_podman_without_cdi_is_said(podman, said):
     assert any("Podman" in line for line in toolkit(engines={"podman": podman})["warnings"]) == said
 
 
-def test_a_toolkit_wished_away_leaves_no_package_of_its_own():
+def test_a_toolkit_wished_away_is_given_up_with_every_package():
     part = toolkit(engines={"docker": "26.1.5", "nvidia_container_toolkit": "1.20.0"}, state="absent")[
         "container_toolkit"
     ]
     assert (part["engines"], part["packages"], part["docker"]) == ([], [], None)
-    assert "libnvidia-container1" in part["remove_packages"]
+    assert "libnvidia-container1" in part["retire_packages"]
     assert part["repository"]["id"] == "nvidia-container-toolkit-deb"
 
 

@@ -1,0 +1,21 @@
+"""The CDI specification when the container toolkit is wished away, on a node that is played."""
+
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import cdi, facts_containers
+from ansible_collections.gpulab.node.plugins.modules import cdi_specification
+
+
+@pytest.mark.parametrize(
+    ("check_mode", "program", "goes"),
+    [(False, None, True), (False, "/usr/bin/nvidia-ctk", False), (True, "/usr/bin/nvidia-ctk", True)],
+)
+def test_what_the_units_made_goes_with_them(tmp_path, monkeypatch, check_mode, program, goes):
+    path = tmp_path / "nvidia.yaml"
+    path.touch()
+    monkeypatch.setattr(cdi, "GENERATED", (str(tmp_path),))
+    monkeypatch.setattr(facts_containers, "cdi", lambda _node: [{"path": str(path), "kind": cdi.KIND}])
+    module = SimpleNamespace(check_mode=check_mode, get_bin_path=lambda _name: program)
+    assert cdi_specification.take_away(module)["changed"] == goes
+    assert path.exists() == (not goes or check_mode)
