@@ -39,6 +39,14 @@ def fingerprint():
     return (LAB / "repository/fingerprint").read_text()
 
 
+def trusted(host):
+    """Return whose keys rpm trusts, of the system's and NVIDIA's; another one is named as rpm does."""
+    files = {"system": "system-fingerprint", "NVIDIA": "fingerprint"}
+    known = {whose: (LAB / "repository" / name).read_text() for whose, name in files.items()}
+    keys = host.check_output("rpm --query gpg-pubkey --queryformat '%{VERSION}\n'").upper().split()
+    return {next((whose for whose, full in known.items() if full.endswith(key)), key) for key in keys}
+
+
 @pytest.fixture
 def has_streams(host):
     return "rocky9" in host.check_output("hostname")
@@ -141,13 +149,12 @@ def test_the_persistence_daemon_is_enabled(host):
     assert host.check_output("systemctl --failed --no-legend") == ""
 
 
-def test_only_the_pinned_key_is_trusted(host, fingerprint):
+def test_only_the_pinned_key_is_trusted_beside_the_systems(host):
     declaration = host.file(DECLARATION).content_string
     assert f"gpgkey=file://{KEY}\n" in declaration
     assert "\ngpgcheck=1\n" in declaration
     assert "\nrepo_gpgcheck=1\n" in declaration
-    keys = host.check_output("rpm --query gpg-pubkey --queryformat '%{VERSION}\n'").split()
-    assert all(fingerprint.endswith(key.upper()) for key in keys)
+    assert trusted(host) == {"system", "NVIDIA"}
 
 
 def test_another_fingerprint_is_refused_and_nothing_is_written(host, url):
@@ -166,6 +173,7 @@ def test_a_repository_comes_and_goes_without_a_trace(host, url, fingerprint):
     assert len(host.check_output(files).split()) == 2
     assert task(host, "gpulab.node.dnf_repository", name="tampered", state="absent")["changed"]
     assert host.run(files).stdout == ""
+    assert trusted(host) == {"system", "NVIDIA"}
 
 
 @pytest.mark.parametrize(
@@ -363,6 +371,8 @@ def test_the_driver_goes_with_all_that_was_for_it(host, remove):
     assert left == {"bash", "gcc", "kernel-core", *engines}  # engines stay; gcc is a test's
     assert "nvidia" not in host.file(LOCKS).content_string
     assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
+    assert trusted(host) == {"system"}
+    assert host.run("ls /etc/dnf/modules.d/nvidia-driver.module").rc != 0
     assert "blacklist nouveau" not in host.check_output("modprobe --showconfig")
     assert boot_files(host) == sorted(host.file("/root/boot-before").content_string.splitlines())
     assert remove() == 0

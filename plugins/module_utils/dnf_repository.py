@@ -9,8 +9,10 @@ See dnf.conf(5), and dnf's documentation of modularity for the state of a module
 from __future__ import annotations
 
 import configparser
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, field, replace
 
+RECORD = "/var/lib/gpulab/dnf-repositories.json"
 HEADER = "# Written by gpulab; changes made by hand are lost.\n"
 KEY_QUERY = ("rpm", "-qa", "gpg-pubkey", "--queryformat", r"%{VERSION}\t%{NAME}-%{VERSION}-%{RELEASE}\n")
 
@@ -61,6 +63,58 @@ class Repository:
         if _value(present, module, "stream") == stream and _value(present, module, "state") == "enabled":
             return present
         return f"[{module}]\nname={module}\nstream={stream}\nprofiles=\nstate=enabled\n"
+
+    @property
+    def nothing(self) -> Repository:
+        """Return what is wanted of it when it is to be gone."""
+        return replace(self, fingerprint="", stream="")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What gpulab set on the node, beside the files of its own.
+
+    keys are the fingerprints that it had rpm trust, each with the names of the repositories for which it is; streams
+    are by the name of the repository: the stream that it enabled, and the state of the module before.
+    """
+
+    keys: dict[str, list[str]] = field(default_factory=dict)
+    streams: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def former(self, repository: Repository) -> Repository:
+        """Return a repository with the stream that was enabled for it; with none where gpulab enabled none."""
+        return replace(repository, stream=self.streams.get(repository.name, {}).get("stream", ""))
+
+    def given_back(self, repository: Repository, present: str) -> str:
+        """Return the state of the module that was before that stream; as it is where another is enabled by now."""
+        ours = self.former(repository).stream_state(present) == present
+        return self.streams[repository.name]["before"] if ours else present
+
+    def settled(self, repository: Repository, state: str, *, trusted: bool) -> Record:
+        """Return the record under which a repository is as wanted, from the state of its module and its key.
+
+        A key that rpm trusts and that is not in the record is somebody else's; so is a stream that is enabled.
+        """
+        name, fingerprint = repository.name, repository.fingerprint
+        keys = {key: [one for one in names if one != name] for key, names in self.keys.items()}
+        if fingerprint and (fingerprint in keys or not trusted):
+            keys[fingerprint] = [*keys.get(fingerprint, []), name]
+        streams = {one: choice for one, choice in self.streams.items() if one != name}
+        if repository.stream and self.former(repository).stream_path == repository.stream_path:
+            streams[name] = {**self.streams[name], "stream": repository.stream}
+        elif repository.stream and repository.stream_state(state) != state:
+            streams[name] = {"stream": repository.stream, "before": state}
+        return Record({key: names for key, names in keys.items() if names}, streams)
+
+
+def read_record(text: str) -> Record:
+    """Read RECORD; empty where there is none."""
+    return Record(**json.loads(text)) if text else Record()
+
+
+def record_text(record: Record) -> str | None:
+    """Return the text of RECORD; None where there is nothing to remember."""
+    return json.dumps(asdict(record), indent=1, sort_keys=True) + "\n" if record != Record() else None
 
 
 def trusted_keys(report: str, fingerprint: str) -> list[str]:

@@ -16,6 +16,7 @@ description:
   - The key is fetched once, through DNF's own proxy, and its fingerprint is computed here. A key with another
     fingerprint is refused (GPULAB-H060), and nothing is written. RPM is told to trust it.
   - With O(module_stream), that stream is enabled in place of any other of the module; no package changes by that.
+  - Remembers in C(/var/lib/gpulab/dnf-repositories.json) of which keys it told RPM so, and how the module was before.
   - Metadata are not refreshed; M(gpulab.node.packages) does that when its sources have changed.
 author:
   - The gpulab founders (@gpulab)
@@ -45,13 +46,15 @@ options:
     type: str
   module_stream:
     description:
-      - The stream that its packages come from, as V(module:stream).
+      - The stream that its packages come from, as V(module:stream). A former one is given up.
       - Unset, packages are taken whatever streams there are (C(module_hotfixes)).
     type: str
     default: ""
   state:
     description:
-      - V(absent) removes the files, the key, and the choice of a stream.
+      - V(absent) removes the files, and needs nothing but O(name). A key that this module had RPM trust is trusted no
+        longer, unless another of its repositories has it; the module is in the stream that it was in before, unless
+        somebody has chosen another since. What was there already stays.
       - V(present) needs O(url), O(fingerprint), and O(key_url) or O(key).
     type: str
     choices: [present, absent]
@@ -87,10 +90,11 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import dnf_repository, files, vendor_key
-from ansible_collections.gpulab.node.plugins.module_utils.dnf_repository import Repository
+from ansible_collections.gpulab.node.plugins.module_utils.dnf_repository import Record, Repository
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 CONFIGURATION = Path("/etc/dnf/dnf.conf")
+RECORD = Path(dnf_repository.RECORD)
 
 
 def main() -> None:
@@ -111,30 +115,53 @@ def main() -> None:
     params = module.params
     fingerprint = (params["fingerprint"] or "").replace(" ", "").upper()
     repository = Repository(params["name"], params["url"] or "", fingerprint, params["module_stream"])
-    owned = [path for path in (repository.key_path, repository.declaration_path, repository.stream_path) if path]
-    before = {path: files.read(Path(path)) for path in owned}
     present = params["state"] == "present"
+    record = dnf_repository.read_record(files.read(RECORD))
+    streams = (record.former(repository).stream_path, repository.stream_path)
+    owned = list(dict.fromkeys(path for path in (repository.key_path, repository.declaration_path, *streams) if path))
+    before = {path: files.read(Path(path)) for path in owned}
+    after = given_back(record, repository, before)
     try:
-        after = wanted(module, repository, before) if present else dict.fromkeys(owned, "")
+        after.update(wanted(module, repository, before) if present else {})
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
 
     changed = [path for path in owned if before[path] != after[path]]
-    trusted = dnf_repository.trusted_keys(
-        module.run_command(list(dnf_repository.KEY_QUERY), check_rc=True)[1], fingerprint or "-"
-    )
+    keys = module.run_command(list(dnf_repository.KEY_QUERY), check_rc=True)[1]
+    trusted = bool(fingerprint and dnf_repository.trusted_keys(keys, fingerprint))
+    state = before.get(repository.stream_path or "", "")
+    settled = record.settled(repository if present else repository.nothing, state, trusted=trusted)
+    given_up = [key for one in record.keys.keys() - settled.keys for key in dnf_repository.trusted_keys(keys, one)]
+    untrusted = present and not trusted
     if not module.check_mode:
+        if present:  # first, so that an interruption leaves nothing that is forgotten
+            remember(module, record, settled)
         for path in changed:
             files.put(module, Path(path), after[path] or None)
-        if present and not trusted:
+        if untrusted:
             module.run_command(["rpm", "--import", repository.key_path], check_rc=True)
-        if trusted and not present:
-            module.run_command(["rpm", "--erase", *trusted], check_rc=True)
+        if given_up:
+            module.run_command(["rpm", "--erase", *given_up], check_rc=True)
+        if not present:
+            remember(module, record, settled)
     module.exit_json(
-        changed=bool(changed) or bool(trusted) != present,
+        changed=bool(changed or untrusted or given_up),
         paths=changed,
         diff=[files.diff(path, before[path], after[path]) for path in changed],
     )
+
+
+def remember(module: AnsibleModule, record: Record, settled: Record) -> None:
+    """Keep what there is to give back one day."""
+    if settled != record:
+        files.put(module, RECORD, dnf_repository.record_text(settled))
+
+
+def given_back(record: Record, repository: Repository, present: dict[str, str]) -> dict[str, str]:
+    """Return the text of each file once the repository is gone."""
+    path = record.former(repository).stream_path
+    own = dict.fromkeys((repository.key_path, repository.declaration_path), "")
+    return {**present, **own, **({path: record.given_back(repository, present[path])} if path else {})}
 
 
 def wanted(module: AnsibleModule, repository: Repository, present: dict[str, str]) -> dict[str, str]:

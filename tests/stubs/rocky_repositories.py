@@ -6,8 +6,9 @@
 Layout, package names, dependencies, epochs, module streams and signing are the vendors'. The driver's user space is
 empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. Toolkits are
 those of cuda.py and container_toolkit_repository.py, Docker's are those of docker_vendor.py, and Podman knows nothing
-but its version. Beside these there are a package altered after it was indexed and one that nobody signed. The key is
-made on the spot; DIRECTORY/fingerprint names it. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky
+but its version. Beside these there are a package altered after it was indexed and one that nobody signed. The keys are
+made on the spot: NVIDIA's is DIRECTORY/nvidia-key, named by fingerprint, and that of all others key, named by
+system-fingerprint. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky
 image has them.
 """
 
@@ -61,6 +62,7 @@ RPM_NAMES = {
 }
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 PODMAN = "#!/bin/sh\n# Stand-in for Podman: no container runs here.\n[ $1 != --version ] || echo podman version 5.4.0\n"
+SYSTEM, NVIDIA = "system@example.org", "nvidia@example.org"  # whose the keys are
 EPEL = """\
 [epel]
 name=Stand-in for EPEL
@@ -221,8 +223,9 @@ def main() -> None:
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     with tempfile.TemporaryDirectory() as home:  # short enough for the agent's socket
         os.environ["GNUPGHOME"] = home
-        make_key()
-        key = gpg("--armor", "--export")
+        for signer in (SYSTEM, NVIDIA):
+            make_key(signer)
+        key = gpg("--armor", "--export", NVIDIA)
         for major, (key_name, kernels, has_streams) in SYSTEMS.items():
             base, epel = root / "rocky" / major, root / "epel" / major
             vendor = root / f"compute/cuda/repos/rhel{major}/x86_64"
@@ -240,49 +243,52 @@ def main() -> None:
                 build(packages, "NVIDIA", work, vendor)
             strangers = [Package(f"nvidia-{name}", "1", "1") for name in ("altered", "unsigned")]
             build(strangers, "NVIDIA", work, vendor)
-            for repository in (base, epel, vendor, docker):
-                index(repository)
+            signers = {base: SYSTEM, epel: SYSTEM, vendor: NVIDIA, docker: SYSTEM}
+            for repository, signer in signers.items():
+                index(repository, signer)
             if has_streams:
                 modules = Path(home, "modules.yaml")
                 modules.write_text(streams([package for packages in versions.values() for package in packages]))
                 subprocess.run(["modifyrepo_c", "--mdtype=modules", str(modules), str(vendor / "repodata")], check=True)
             altered = vendor / strangers[0].file_name
             altered.write_bytes(altered.read_bytes()[:-1] + b"!")
-            for repository in (base, epel, vendor, docker):
-                seal(repository)
+            for repository, signer in signers.items():
+                seal(repository, signer)
             (vendor / key_name).write_bytes(key)
         containers = root / "libnvidia-container/stable/rpm/x86_64"
         packages = container_toolkit_repository.toolkit(arguments.container_toolkit)
         build([converted(package) for package in packages], "NVIDIA", work, containers)
-        index(containers)
-        seal(containers)
+        index(containers, NVIDIA)
+        seal(containers, NVIDIA)
         (root / "libnvidia-container/gpgkey").write_bytes(key)
-        (root / "key").write_bytes(key)
-        (root / "fingerprint").write_text(fingerprint())
+        (root / "nvidia-key").write_bytes(key)
+        (root / "key").write_bytes(gpg("--armor", "--export", SYSTEM))
+        (root / "system-fingerprint").write_text(fingerprint(SYSTEM))
+        (root / "fingerprint").write_text(fingerprint(NVIDIA))
         subprocess.run(["gpgconf", "--kill", "gpg-agent"], check=True)
 
 
-def index(repository: Path) -> None:
+def index(repository: Path, signer: str) -> None:
     """Sign the packages of a repository, and write its metadata."""
     files = [str(file) for file in repository.glob("*.rpm") if "unsigned" not in file.name]
-    defines = ["--define", "_gpg_name Stub", "--define", "__gpg /usr/bin/gpg"]
+    defines = ["--define", f"_gpg_name {signer}", "--define", "__gpg /usr/bin/gpg"]
     subprocess.run(["rpmsign", *defines, "--addsign", *files], check=True)
     subprocess.run(["createrepo_c", "--quiet", str(repository)], check=True)
 
 
-def seal(repository: Path) -> None:
+def seal(repository: Path, signer: str) -> None:
     """Sign the metadata of a repository."""
-    gpg("--armor", "--detach-sign", str(repository / "repodata/repomd.xml"))
+    gpg("--local-user", signer, "--armor", "--detach-sign", str(repository / "repodata/repomd.xml"))
 
 
-def make_key() -> None:
-    """Make the key that signs everything."""
-    gpg("--passphrase", "", "--quick-generate-key", "Stub <stub@example.org>", "rsa2048", "sign", "never")
+def make_key(signer: str) -> None:
+    """Make the key with which one signs."""
+    gpg("--passphrase", "", "--quick-generate-key", f"Stub <{signer}>", "rsa2048", "sign", "never")
 
 
-def fingerprint() -> str:
-    """Return the fingerprint of the key, as gpg computes it."""
-    listing = gpg("--list-keys", "--with-colons").decode().splitlines()
+def fingerprint(signer: str) -> str:
+    """Return the fingerprint of a key, as gpg computes it."""
+    listing = gpg("--list-keys", "--with-colons", signer).decode().splitlines()
     return next(line.split(":")[9] for line in listing if line.startswith("fpr"))
 
 
