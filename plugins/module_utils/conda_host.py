@@ -75,7 +75,7 @@ class Condas(Builds):
         if found != sha256:
             raise refuse("E014", url=url, found=found, wanted=sha256)
         for path in (self.directory, self.tool.parent):
-            path.mkdir(parents=True, exist_ok=True)
+            files.make_directory(path)
         write(self._mark, f"{sha256}\n")
         new = self.tool.with_name(".micromamba.new")
         shutil.copyfile(fetched, new)
@@ -212,7 +212,7 @@ class Condas(Builds):
         if not lines:
             self._listed.unlink()
             return
-        self._listed.parent.mkdir(parents=True, exist_ok=True)
+        files.make_directory(self._listed.parent)
         write(self._listed, new)
 
     def clear(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_failure, dnf_solver, package_plan
+from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_failure, dnf_solver, files, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.locks import RPM_LOCKS, find_holder, find_named
 from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
 from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Wishes
@@ -104,7 +104,7 @@ class Dnf(PackageHost):
         locked = _read_locks()
         wanted = dnf.lock_list(locked, self._given_up(Wishes(retire=tuple(transaction["retired"]))), packages)
         if wanted != locked:
-            LOCK_LIST.parent.mkdir(parents=True, exist_ok=True)
+            files.make_directory(LOCK_LIST.parent)
             LOCK_LIST.write_text(wanted)
         new, names = transaction["new"], {package.name for package in packages}
         self._remember_brought([package.name for package in packages if package.nvra in new], names.__contains__)

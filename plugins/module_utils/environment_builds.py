@@ -203,7 +203,7 @@ class Builds:
 
     def _work(self, name: str) -> Path:
         path = self.directory / ".work" / name
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_directory(path, 0o700)
         return path
 
 

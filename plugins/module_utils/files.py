@@ -24,6 +24,15 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
 
 
+def make_directory(path: Path, mode: int = 0o755) -> None:
+    """Make a directory with this mode where it is missing, whatever the umask; everybody may read those above it."""
+    for one in reversed([path, *path.parents]):
+        if not one.exists():
+            permissions = mode if one == path else 0o755
+            one.mkdir(permissions)
+            one.chmod(permissions)
+
+
 def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: bool = False) -> None:
     """Put the text at path in one rename, through the module's temporary directory (an AnsibleModule's tmpdir).
 
@@ -45,12 +54,12 @@ def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: b
 
 
 def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted: bool = False) -> None:
-    """Let the file at path hold the text, its directory made where it is missing; None means no file."""
+    """Let the file at path hold the text; None means no file. A directory that is new may be read by everybody."""
     if text is None:
         if path.exists():
             path.unlink()
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     replace(module, path, text, mode, mounted=mounted)
 
 

@@ -100,7 +100,7 @@ def main() -> None:
     add, remove = certificates.plan(wanted, ours, set(certificates.split(files.read(bundle))) - set(ours))
 
     if (add or remove) and not module.check_mode:
-        directory.mkdir(parents=True, exist_ok=True)
+        files.make_directory(directory)
         for fingerprint, pem in add.items():
             files.replace(module, directory / f"{PREFIX}{fingerprint}.crt", pem)
         for fingerprint in remove:

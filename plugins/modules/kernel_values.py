@@ -108,7 +108,7 @@ def remember(
     if kept == known:
         return
     if kept:
-        MEMORY.parent.mkdir(parents=True, exist_ok=True)
+        files.make_directory(MEMORY.parent)
         files.replace(module, MEMORY, json.dumps(kept, indent=1, sort_keys=True) + "\n")
     else:
         MEMORY.unlink()

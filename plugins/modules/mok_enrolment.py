@@ -151,7 +151,7 @@ class Work:
         dkms = self._module.get_bin_path("dkms")
         usage = "".join(self._module.run_command([dkms, "--help"])[1:]) if dkms else ""
         for path in self.pair.files:
-            self._node.path(path).parent.mkdir(parents=True, exist_ok=True)
+            files.make_directory(self._node.path(path).parent)
         argv, environment = mok.maker(self.pair, usage), {"SHIM_NOTRIGGER": "y", "DEBIAN_FRONTEND": "noninteractive"}
         _status, output, error = self._module.run_command(argv, environ_update=environment, umask=0o077)
         if self.standing in (mok.MISSING, mok.HALF):

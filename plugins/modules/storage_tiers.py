@@ -288,7 +288,7 @@ class Work:
         new = storage.parents(place, above)
         self._remember([*self._made(), *new])
         for path in new:
-            Path(path).mkdir(mode=0o755)
+            files.make_directory(Path(path))
 
     def _made(self) -> list[str]:
         text = files.read(RECORD)

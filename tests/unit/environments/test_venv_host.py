@@ -21,6 +21,20 @@ def test_an_environment_is_built_and_found_as_it_is_wanted(lab):
     assert lab.venvs.names() == ["lab"]
 
 
+@pytest.fixture
+def narrow_umask():
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("narrow_umask")
+def test_the_directory_is_open_to_its_users_whatever_the_umask(lab):
+    lab.make("alpha")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (lab.root, lab.root / ".builds")} == {0o755}
+    assert lab.venvs.is_given("lab")
+
+
 def test_its_variables_are_set_where_the_user_has_not(lab):
     lab.make("alpha", variables={"GROWTH": "true"})
     assert lab.python("import os; print(os.environ['GROWTH'])") == "true"

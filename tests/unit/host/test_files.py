@@ -42,3 +42,18 @@ def test_a_file_that_is_there_keeps_its_mode(module, tmp_path):
     path.chmod(0o640)
     files.put(module, path, "after", 0o644)
     assert (path.read_text(), permissions(path)) == ("after", 0o640)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_a_new_directory_has_its_mode_and_those_above_it_are_open_whatever_the_umask(tmp_path, mode):
+    tmp_path.chmod(0o750)
+    files.make_directory(tmp_path / "above/new", mode)
+    assert (permissions(tmp_path / "above"), permissions(tmp_path / "above/new")) == (0o755, mode)
+    assert permissions(tmp_path) == 0o750  # it was there
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_directory_that_is_made_for_a_file_can_be_read_by_everybody(module, tmp_path):
+    files.put(module, tmp_path / "xdg/pip/pip.conf", "text\n")
+    assert (permissions(tmp_path / "xdg"), permissions(tmp_path / "xdg/pip")) == (0o755, 0o755)

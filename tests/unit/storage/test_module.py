@@ -1,7 +1,9 @@
 """What the module does to a node, with commands that are only noted down."""
 
 import json
+import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,19 @@ def test_directories_that_were_made_go_when_their_tier_goes_and_others_stay(work
     work.tidy([])
     assert list(own.iterdir()) == []
     assert not storage_tiers.RECORD.exists()
+
+
+@pytest.fixture
+def narrow_umask():
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("narrow_umask")
+def test_directories_above_a_mount_can_be_passed_whatever_the_umask(work, tmp_path):
+    work.carry_out(Step("directory", "make it", place=f"{tmp_path}/a/b"))
+    assert {stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("a", "a/b")} == {0o755}
 
 
 def test_a_directory_that_has_got_something_in_it_stays(work, tmp_path):
