@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-import http
-import time
 from typing import Any
 
-from ansible.module_utils.urls import fetch_url
-from ansible_collections.gpulab.node.plugins.module_utils import openpgp
+from ansible_collections.gpulab.node.plugins.module_utils import download, openpgp
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
-TRIES = 3
-PAUSE = 2.0  # seconds between them
 TIMEOUT = 30  # seconds
 LIMIT = 2**20  # octets of a key
 
@@ -45,11 +40,9 @@ def choose(module: Any, name: str, fingerprint: str, path: str, present: str) ->
 def fetch(module: Any, name: str, fingerprint: str) -> str:
     """Download the key of a repository through the proxies of the environment. Raises Refusal H060 and H061."""
     url = module.params["key_url"]
-    for rest in reversed(range(TRIES)):
-        response, info = fetch_url(module, url, timeout=TIMEOUT)
-        if info["status"] == http.HTTPStatus.OK:
-            key = response.read(LIMIT).decode("utf-8", "replace")
-            check(key, f"the repository {name}, from {url},", fingerprint)
-            return key.rstrip() + "\n"
-        time.sleep(PAUSE if rest else 0)
-    raise refuse("H061", name=name, url=url, detail=info["msg"])
+    try:
+        key = download.fetch(url, lambda answer: answer.read(LIMIT), TIMEOUT).decode("utf-8", "replace")
+    except OSError as error:
+        raise refuse("H061", name=name, url=url, detail=error) from error
+    check(key, f"the repository {name}, from {url},", fingerprint)
+    return key.rstrip() + "\n"

@@ -216,14 +216,12 @@ refusal:
 
 import os
 import pwd
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
-from ansible_collections.gpulab.node.plugins.module_utils import conda
+from ansible_collections.gpulab.node.plugins.module_utils import conda, download
 from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, proxies
 from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
     change,
@@ -287,9 +285,8 @@ def fetch(module: AnsibleModule, condas: Condas) -> None:
     url, file = module.params["micromamba_url"], Path(module.tmpdir, "micromamba")
     os.environ.update(proxies())
     try:
-        with open_url(url, timeout=60) as answer, file.open("wb") as stream:
-            shutil.copyfileobj(answer, stream)
-    except (OSError, ValueError) as error:  # of which urllib's are
+        download.save(url, file, timeout=60)
+    except OSError as error:
         raise refuse("E013", url=url, detail=error) from error
     condas.install_tool(file, url, module.params["micromamba_sha256"])
 

@@ -116,8 +116,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
-from ansible_collections.gpulab.node.plugins.module_utils import apt_repository
+from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, download
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver
 from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile, Wish
@@ -147,17 +146,16 @@ def fetch(module: AnsibleModule, node: Runfile) -> None:
     """Have the file on the node. Raises Refusal D030, D031, D032 and D035."""
     url, given = module.params["url"], module.params["path"]
 
-    def download(path: Path) -> None:
+    def obtain(path: Path) -> None:
         if given:
             shutil.move(given, path)
             return
         if url.startswith("http") and module.get_bin_path("apt-config"):  # through the proxy of packages
             answer = module.run_command(apt_repository.proxy_question(url), check_rc=True)[1]
             os.environ.update(apt_repository.proxy_environment(answer, url))
-        with open_url(url, timeout=TIMEOUT) as answer, path.open("wb") as stream:
-            shutil.copyfileobj(answer, stream)
+        download.save(url, path, TIMEOUT)
 
-    node.fetch(download)
+    node.fetch(obtain)
 
 
 def operate(module: AnsibleModule) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""What is fetched, from a server that fails as often as it is told."""
+
+import http.server
+import threading
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import download, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.modules import conda_environments, nvidia_runfile
+
+TEXT = "what is wanted\n"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers as the next of the server's failures says, and rightly where none is left."""
+
+    def do_GET(self):
+        """Answer."""
+        self.server.asked += 1
+        failure = self.server.failures.pop(0) if self.server.failures else None
+        self.send_response(503 if failure == "refused" else 200)
+        self.send_header("Content-Length", str(len(TEXT)))
+        self.end_headers()
+        self.wfile.write(TEXT.encode()[: 4 if failure == "broken off" else None])
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(download, "PAUSE", 0)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.failures, server.asked, server.url = [], 0, f"http://127.0.0.1:{server.server_port}/file"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def key(url, _path, monkeypatch):
+    monkeypatch.setattr(vendor_key, "check", lambda *_: None)
+    return vendor_key.fetch(SimpleNamespace(params={"key_url": url}), "nvidia-cuda", "F" * 40)
+
+
+def runfile(url, path, _monkeypatch):
+    module = SimpleNamespace(params={"url": url, "path": None}, get_bin_path=lambda _name: None)
+    nvidia_runfile.fetch(module, SimpleNamespace(fetch=lambda obtain: obtain(path)))
+    return path.read_text()
+
+
+def micromamba(url, path, _monkeypatch):
+    params = {"micromamba_url": url, "micromamba_sha256": "0"}
+    module = SimpleNamespace(params=params, tmpdir=str(path.parent))
+    found = []
+    host = SimpleNamespace(install_tool=lambda file, _url, _sha256: found.append(file.read_text()))
+    conda_environments.fetch(module, host)
+    return found[0]
+
+
+@pytest.mark.parametrize("fetch", [key, runfile, micromamba])
+def test_what_does_not_come_at_once_is_asked_for_again(server, tmp_path, monkeypatch, fetch):
+    server.failures = ["refused"] * (download.TRIES - 1)
+    assert fetch(server.url, tmp_path / "file", monkeypatch) == TEXT
+    assert server.asked == download.TRIES
+
+
+def test_what_breaks_off_is_asked_for_again(server, tmp_path):
+    server.failures = ["broken off"]
+    download.save(server.url, tmp_path / "file", 5)
+    assert (tmp_path / "file").read_text() == TEXT
+
+
+def test_what_does_not_come_is_given_up(server, tmp_path, monkeypatch):
+    server.failures = ["refused"] * 9
+    with pytest.raises(OSError, match="503"):
+        download.save(server.url, tmp_path / "file", 5)
+    assert server.asked == download.TRIES
+    with pytest.raises(Refusal) as refusal:
+        key(server.url, tmp_path / "file", monkeypatch)
+    assert refusal.value.code == "H061"
+    assert "503" in refusal.value.cause
