@@ -110,10 +110,9 @@ def wanted(settings: Settings, gpus: list[Gpu]) -> dict[str, dict[str, Any]]:
 
     Raises Refusal for a GPU that is not there, and for a power budget that cannot be kept.
     """
-    named = {str(name): values for name, values in (settings.get("gpus") or {}).items()}
-    for name in named:
-        if not any(_is(gpu, name) for gpu in gpus):
-            raise refuse("H120", name=name, known=", ".join(f"{gpu['bus_id']} ({key(gpu)})" for gpu in gpus) or "none")
+    named = _named(settings)
+    for name in _absent(named, gpus):
+        raise _nobody(name, gpus)
     chosen = {}
     for gpu in gpus:
         chosen[gpu["bus_id"]] = whole(settings.get("all") or {})
@@ -126,6 +125,30 @@ def wanted(settings: Settings, gpus: list[Gpu]) -> dict[str, dict[str, Any]]:
     return {
         address: {name: one for name, one in values.items() if one is not None} for address, values in chosen.items()
     }
+
+
+def resolved(settings: Settings, gpus: Iterable[Gpu]) -> Settings:
+    """Return settings that mean the same GPUs at the next boot: a board that is lost moves the index of others."""
+    if not settings.get("gpus"):
+        return settings
+    present = usable(gpus)
+    single: dict[str, dict[str, Any]] = {}
+    for name, values in _named(settings).items():
+        for stays in [key(gpu) for gpu in present if _is(gpu, name)] or [name]:
+            single[stays] = {**single.get(stays, {}), **whole(values)}
+    return {**settings, "gpus": single}
+
+
+def _named(settings: Settings) -> dict[str, dict[str, Any]]:
+    return {str(name): values for name, values in (settings.get("gpus") or {}).items()}
+
+
+def _absent(names: Iterable[str], gpus: list[Gpu]) -> list[str]:
+    return [name for name in names if not any(_is(gpu, name) for gpu in gpus)]
+
+
+def _nobody(name: str, gpus: list[Gpu]) -> Refusal:
+    return refuse("H120", name=name, known=", ".join(f"{gpu['bus_id']} ({key(gpu)})" for gpu in gpus) or "none")
 
 
 def whole(values: dict[str, Any]) -> dict[str, Any]:
@@ -236,6 +259,31 @@ def plan(
             if has != target[name] and not (name == INSTANCES and _waits(gpu, target[name])):
                 steps.append(Step(gpu["bus_id"], key(gpu), gpu["index"], name, has, target[name]))
     return sorted(steps, key=_turn)
+
+
+def plan_each(
+    settings: Settings, gpus: list[Gpu], locked: dict[str, list[int]] | None = None
+) -> tuple[list[Step], list[Refusal]]:
+    """Plan each GPU by itself: return what has to change where nothing is refused, and what is.
+
+    At a boot nobody reads a refusal before programs start: one board must not keep the others from their limits.
+    """
+    present, named = usable(gpus), _named(settings)
+    absent = _absent(named, present)
+    refused = [_nobody(name, present) for name in absent]
+    settings = {**settings, "gpus": {name: own for name, own in named.items() if name not in absent}}
+    try:
+        aims = wanted(settings, present)
+    except Refusal as refusal:  # of the power budget
+        refused.append(refusal)
+        aims = wanted({**settings, "power_budget_watts": None}, present)
+    steps: list[Step] = []
+    for gpu in present:
+        try:
+            steps += plan({"all": aims[gpu["bus_id"]]}, [gpu], {}, locked)
+        except Refusal as refusal:  # noqa: PERF203 - one GPU's is not another's
+            refused.append(refusal)
+    return sorted(steps, key=_turn), refused
 
 
 def _turn(step: Step) -> float:

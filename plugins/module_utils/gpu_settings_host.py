@@ -90,15 +90,17 @@ def refusal(step: Step, why: str) -> Refusal:
 def at_boot(text: str) -> tuple[list[str], list[str]]:
     """Bring the GPUs to the settings of gpulab's file; return what was set, and what could not be, a line each.
 
-    What needs an idle GPU is left alone where a program runs on it already. Raises Refusal.
+    What needs an idle GPU is left alone where a program runs on it already. What is refused to one GPU keeps no other
+    from its settings. Raises Refusal where the GPUs cannot be read.
     """
     settings, answers = gpu_settings.read_file(text), facts()
     if answers["state"] != "ok":
         raise refuse("H124", detail=(answers["error"] or {}).get("text") or answers["state"])
     busy = {gpu["bus_id"] for gpu in gpu_settings.usable(answers["gpus"]) if gpu["processes"]}
-    done, failed = [], []
-    due = []
-    for step in gpu_settings.plan(settings, answers["gpus"], {}, locked_clocks()):
+    steps, refused = gpu_settings.plan_each(settings, answers["gpus"], locked_clocks())
+    failed = [f"GPULAB-{one.code} {one.cause}" for one in refused]  # its remedy says that nothing was changed
+    done, due = [], []
+    for step in steps:
         if step.name in gpu_settings.NEED_IDLE and step.gpu in busy:
             failed.append(f"{told(step)}: left alone, the GPU is in use")
         else:

@@ -83,6 +83,17 @@ steps:
   type: list
   elements: dict
   sample: [{gpu: "0000:01:00.0", name: power_limit_watts, before: 450, after: 300}]
+settings:
+  description:
+    - The settings, for the unit that sets them at boot. Each single GPU is named by its UUID, which stays when another
+      board is lost, as its index does not.
+    - As they were given where the driver does not answer.
+  returned: success
+  type: dict
+  sample:
+    all: {power_limit_watts: 300}
+    gpus: {GPU-2c1f5a3e-0d5b-4f0e-9a51-0e6a1c9cbb10: {power_limit_watts: 250}}
+    power_budget_watts: null
 pending:
   description: Settings that are stored and hold from the next boot on.
   returned: success
@@ -177,7 +188,7 @@ def main() -> None:
         result = operate(module, module.params["settings"])
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**result)
+    module.exit_json(**{"settings": module.params["settings"], **result})
 
 
 def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
@@ -200,6 +211,7 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
         return {"changed": bool(foreseen), "steps": foreseen, "pending": [], "diff": shown(foreseen)}
     gpus = answers["gpus"]
     steps = gpu_settings.plan(settings, gpus, known, gpu_settings_host.locked_clocks())
+    resolved = gpu_settings.resolved(settings, gpus)
     check_idle(steps, gpus, module.params["host"])
     if not module.check_mode:
         waiting = carry_out(module, settings, steps, known, gpus)
@@ -209,6 +221,7 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "changed": bool(steps),
         "steps": told,
+        "settings": resolved,
         "pending": gpu_settings.pending(settings, gpus),
         "diff": shown(told),
     }

@@ -204,6 +204,25 @@ def test_the_file_is_read_below_its_comment():
     assert gpu_settings.read_file("[1]") == {}
 
 
+# --- the names of single GPUs ---
+
+
+@pytest.mark.parametrize("name", [1, "1", SECOND, UUIDS[1]])
+def test_a_single_gpu_is_kept_by_its_uuid_for_the_next_boot(name):
+    wish = settings({"ecc": None}, {name: {"power_limit_watts": 250}}, 650)
+    assert gpu_settings.resolved(wish, gpus()) == settings({"ecc": None}, {UUIDS[1]: {"power_limit_watts": 250}}, 650)
+
+
+@pytest.mark.parametrize("single", [{}, {"0": {"power_limit_watts": None}, UUIDS[0]: {"persistence": True}}])
+def test_what_is_kept_for_the_next_boot_means_the_same(single):
+    wish = settings({"power_limit_watts": 300}, single)
+    assert plan(gpu_settings.resolved(wish, gpus()), gpus()) == plan(wish, gpus())
+
+
+def test_without_settings_there_are_none_to_keep():
+    assert gpu_settings.resolved({}, gpus()) == {}
+
+
 # --- MIG and its instances go together ---
 
 HALVES = ["3g.20gb", "3g.20gb"]

@@ -177,6 +177,47 @@ def test_the_unit_tells_what_was_refused(node):
     assert failed[0].startswith("GPULAB-H125")
 
 
+def lose_the_first(node):
+    """Let the first GPU fall off the bus, so that the second has its index; return their UUIDs."""
+    first, second = (gpu["uuid"] for gpu in node.gpus())
+    node.inject("count = 1", "gpu.0.address = 0000:af:00.0", f"gpu.0.uuid = {second}")
+    return first, second
+
+
+@pytest.mark.parametrize("name", [0, "0000:3b:00.0"])
+def test_the_unit_gives_no_gpu_the_settings_of_one_that_is_lost(node, name):
+    wish = {"all": {"power_limit_watts": 200}, "gpus": {name: {"power_limit_watts": 180}}, "power_budget_watts": None}
+    kept = gpu_settings.resolved(wish, node.gpus())
+    first, _second = lose_the_first(node)
+    done, failed = boot(kept)
+    assert done == ["GPU 0000:af:00.0: power_limit_watts 250 -> 200"]
+    assert failed == [f"GPULAB-H120 gpu_settings_per_gpu names {first}, and this node has no such GPU."]
+
+
+@pytest.mark.usefixtures("node")
+def test_the_unit_sets_the_rest_where_a_name_means_no_gpu():
+    done, failed = boot({"all": {"power_limit_watts": 200}, "gpus": {"3": {"power_limit_watts": 180}}})
+    assert (len(done), [line[:11] for line in failed]) == (2, ["GPULAB-H120"])
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [({"power_limit_watts": 100}, "H123"), ({"mig_instances": ["9g.90gb"]}, "H127"), ({"mig": True}, "H122")],
+)
+def test_the_unit_sets_the_other_gpus_where_one_is_refused_its_settings(node, wish, code):
+    node.inject("gpu.0.mig_pending = N/A" if code == "H122" else "")
+    done, failed = boot({"all": {"power_limit_watts": 200}, "gpus": {"0": wish}})
+    assert done == ["GPU 0000:af:00.0: power_limit_watts 250 -> 200"]
+    assert [line[:11] for line in failed] == [f"GPULAB-{code}"]
+
+
+@pytest.mark.usefixtures("node")
+def test_the_unit_keeps_declared_limits_where_the_power_budget_cannot_be_kept():
+    done, failed = boot({"gpus": {"0": {"power_limit_watts": 200}}, "power_budget_watts": 210})
+    assert done == ["GPU 0000:3b:00.0: power_limit_watts 250 -> 200"]
+    assert [line[:11] for line in failed] == ["GPULAB-H121"]
+
+
 # --- instances of MIG ---
 
 AT_ONCE = "gpu.*.mig_at_once = 1"

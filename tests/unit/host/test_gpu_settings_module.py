@@ -53,9 +53,10 @@ class Machine:
         text = (MODELS / "a100-pcie-2.conf").read_text(encoding="utf-8")
         self._file.write_text("\n".join([text, *lines, ""]), encoding="utf-8")
 
-    def set(self, *, check=False, **values):
-        """Run the module with these values for every GPU; with none, for nothing wanted."""
-        settings = {"all": values, "gpus": {}, "power_budget_watts": None} if values else {}
+    def set(self, *, check=False, single=None, **values):
+        """Run the module with these values for every GPU, and single ones; with none, for nothing wanted."""
+        wanted = {"all": values, "gpus": single or {}, "power_budget_watts": None}
+        settings = wanted if any(wanted.values()) else {}
         arguments = {"settings": settings, "host": "node07", "_ansible_check_mode": check}
         done = subprocess.run(
             self._argv,
@@ -96,6 +97,15 @@ def test_from_check_mode_over_a_second_run_to_the_way_back(machine):
     assert machine.set()["changed"] is False
 
 
+def test_the_settings_for_the_next_boot_name_a_gpu_by_its_uuid(machine):
+    wish = {"single": {"1": {"power_limit_watts": 200}}}
+    foreseen = machine.set(check=True, **wish)["settings"]
+    assert [name[:4] for name in foreseen["gpus"]] == ["GPU-"]
+    first, again = machine.set(**wish), machine.set(**wish)
+    assert (first["settings"], again["settings"], again["changed"]) == (foreseen, foreseen, False)
+    assert machine.set()["settings"] == {}
+
+
 def test_nothing_is_set_where_one_value_is_out_of_range(machine):
     refused = machine.set(accounting=True, power_limit_watts=251)
     assert refused["refusal"]["code"] == "H123"
@@ -129,6 +139,7 @@ def test_without_a_driver_check_mode_names_what_would_be_set(bare):
     assert bare.set()["changed"] is False
     foreseen = bare.set(check=True, power_limit_watts=200)
     assert (foreseen["changed"], foreseen["steps"][0]["before"]) == (True, "unknown")
+    assert foreseen["settings"]["all"] == {"power_limit_watts": 200}
     assert bare.set(power_limit_watts=200)["refusal"]["code"] == "H124"
 
 
