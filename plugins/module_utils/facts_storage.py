@@ -23,7 +23,7 @@ def read(node: Node) -> list[dict[str, Any]]:
     on the node; options are those of the mount that differ from the line's; exports are those of this place in gpulab's
     file of exports, each with its client, whether the server offers it now, and the options that it lacks.
     """
-    found = storage_devices.mounts(node.text("/proc/self/mountinfo"))
+    found = storage_devices.mounts(node.text("/proc/self/mountinfo"), node.resolve)
     return [
         _record(entry, storage_devices.at(entry.mount, found), node)
         for entry in storage.entries(node.text(storage.FSTAB))
@@ -38,7 +38,7 @@ def _record(entry: storage.Entry, mount: Mount | None, node: Node) -> dict[str, 
         "source": entry.source,
         "declared": entry.source if nfs else _named(entry.source, node),
         "mounted": (mount.source if nfs else _mounted(mount, node)) if mount else None,
-        "there": bool(mount) and (nfs or node.exists(f"/sys/dev/block/{mount.number}")),  # type: ignore[union-attr]
+        "there": bool(mount) and (nfs or node.exists(_block(mount))),  # type: ignore[arg-type]
         "options": sorted(storage.different_options(entry.options, mount.options)) if mount else [],
         "exports": [_export(one, node) for one in declared if one.path == entry.mount],
     }
@@ -61,5 +61,12 @@ def _named(source: str, node: Node) -> str | None:
 
 def _mounted(mount: Mount, node: Node) -> str:
     """Return the kernel's own name of a mounted device, whatever it was mounted by."""
-    block = f"/sys/dev/block/{mount.number}"
+    block = _block(mount)
     return f"/dev/{posixpath.basename(node.resolve(block))}" if node.link(block) else mount.source
+
+
+def _block(mount: Mount) -> str:
+    """Return where the kernel tells of a mounted device: by its number, which Btrfs does not tell, or by its name."""
+    if mount.number.startswith("0:"):
+        return f"/sys/class/block/{mount.source.replace('/dev/', '', 1).replace('/', '!')}"
+    return f"/sys/dev/block/{mount.number}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils import facts_host
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
@@ -69,7 +69,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Mount:
-    """A line of /proc/self/mountinfo."""
+    """A line of /proc/self/mountinfo; source is the kernel's name where it is a device."""
 
     place: str
     source: str
@@ -186,13 +186,20 @@ def volumes(lvs: str) -> dict[str, bool]:
     return {f"/dev/{one['vg_name']}/{one['lv_name']}": one["lv_active"] == "active" for one in records}
 
 
-def mounts(mountinfo: str) -> tuple[Mount, ...]:
-    """Parse /proc/self/mountinfo; of a place that is mounted over, the last one counts."""
+def mounts(mountinfo: str, resolve: Callable[[str], str]) -> tuple[Mount, ...]:
+    """Parse /proc/self/mountinfo; of a place that is mounted over, the last one counts.
+
+    resolve follows the links that sources are: a mount of Btrfs is known by these only, as its number is of no device.
+    """
     found = {
-        f"{place} {device}": Mount(place, source, kind, device, frozenset(options))
+        f"{place} {device}": Mount(place, _followed(source, resolve), kind, device, frozenset(options))
         for place, device, kind, source, options in facts_host.mount_lines(mountinfo)
     }
     return tuple(found.values())
+
+
+def _followed(source: str, resolve: Callable[[str], str]) -> str:
+    return resolve(source) if source.startswith("/dev/") else source
 
 
 def at(place: str, found: Iterable[Mount]) -> Mount | None:

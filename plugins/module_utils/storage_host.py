@@ -70,7 +70,7 @@ class Reader:
             self._links([name for name, active in volumes.items() if active]),
             {path: storage_devices.content(*self._timed([*BLKID, path])) for path in found if found[path].size},
             {},
-            storage_devices.mounts(self._node.text("/proc/self/mountinfo")),
+            storage_devices.mounts(self._node.text("/proc/self/mountinfo"), self._node.resolve),
             storage_devices.swaps(self._node.text("/proc/swaps")),
             volumes,
         )

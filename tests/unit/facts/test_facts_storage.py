@@ -54,6 +54,31 @@ def test_a_disk_that_fell_off_its_bus(machine):
     assert (found["declared"], found["there"]) == (None, False)
 
 
+BTRFS = "30 22 0:45 / /scratch rw,noatime - btrfs /dev/mapper/scratch rw\n"
+
+
+@pytest.fixture
+def encrypted(machine):
+    """Return the machine with Btrfs in an encrypted disk; the number of its mount is of no device."""
+    (machine.root / "dev/disk/by-uuid/1").unlink()
+    machine.link("/dev/disk/by-uuid/1", "../../dm-0")
+    machine.link("/dev/mapper/scratch", "../dm-0")
+    machine.link("/sys/class/block/dm-0", "../../devices/virtual/block/dm-0")
+    machine.directory("/sys/devices/virtual/block/dm-0")
+    return machine
+
+
+def test_btrfs_as_declared(encrypted):
+    found = read(encrypted, BTRFS)["/scratch"]
+    assert (found["declared"], found["mounted"], found["there"]) == ("/dev/dm-0", "/dev/dm-0", True)
+
+
+def test_btrfs_on_a_disk_that_fell_off_its_bus(encrypted):
+    (encrypted.root / "sys/class/block/dm-0").unlink()
+    found = read(encrypted, BTRFS)["/scratch"]
+    assert (found["mounted"], found["there"]) == ("/dev/dm-0", False)
+
+
 def test_options_that_differ(machine):
     assert read(machine, HERE.replace("rw,noatime", "ro"))["/scratch"]["options"] == ["noatime", "rw"]
 

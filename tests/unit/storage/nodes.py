@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import
 TB = 10**12
 EXT4 = "DEVNAME={path}\nUUID={uuid}\nVERSION=1.0\nBLOCK_SIZE=4096\nTYPE=ext4\nUSAGE=filesystem\n"
 XFS = "DEVNAME={path}\nUUID={uuid}\nBLOCK_SIZE=512\nTYPE=xfs\nUSAGE=filesystem\n"
+BTRFS = "DEVNAME={path}\nUUID={uuid}\nUUID_SUB=5e1c6a0e-1f2a-4c55-9d3f-0f6b7c1d2e3f\nTYPE=btrfs\nUSAGE=filesystem\n"
 RAID = "DEVNAME={path}\nUUID={uuid}\nVERSION=1.2\nTYPE=linux_raid_member\nUSAGE=raid\n"
 LVM = "DEVNAME={path}\nUUID=c9xVgO-6Ofg-pYpP-5cqd-2sN5-jHZL-wn4eIG\nVERSION=LVM2 001\nTYPE=LVM2_member\nUSAGE=raid\n"
 ZFS = "DEVNAME={path}\nVERSION=5000\nLABEL=tank\nUUID=12073471905876112378\nTYPE=zfs_member\nUSAGE=filesystem\n"
@@ -32,6 +33,7 @@ class Machine:
         """Start with a system disk: an NVMe with the root on its second partition."""
         self.records: list[dict[str, Any]] = []
         self.links: dict[str, str] = {}
+        self.mapper: dict[str, str] = {}
         self.blkid: dict[str, tuple[int, str, str]] = {}
         self.wipefs: dict[str, list[str]] = {}
         self.mountinfo = "22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
@@ -82,7 +84,7 @@ class Machine:
             self.links,
             contents,
             {path: self.wipefs.get(path, []) for path in found},
-            storage_devices.mounts(self.mountinfo),
+            storage_devices.mounts(self.mountinfo, lambda source: self.mapper.get(source, source)),
             storage_devices.swaps(self.swaps),
             self.volumes,
         )

@@ -98,6 +98,30 @@ def test_containers_that_have_the_tier_too_do_not_matter():
     assert plan(machine.state(text), tier()) == []
 
 
+def encrypted():
+    """Return a workstation with Btrfs in an encrypted disk, and the declaration of its tier."""
+    machine = nodes.workstation(nodes.LUKS)
+    machine.records[-1]["children"] = [machine.record("dm-0", "crypt", "253:0")]
+    machine.holds("dm-0", nodes.BTRFS, DATA)
+    machine.mapper["/dev/mapper/data"] = "/dev/dm-0"
+    return machine, tier(devices=[f"UUID={DATA}"])
+
+
+def test_btrfs_is_known_by_its_source():
+    """Its number in mountinfo is of no device."""
+    machine, wish = encrypted()
+    text = written(machine.state(UNTOUCHED), wish)
+    machine.mount("0:45", "/mnt/data", "/dev/mapper/data", kind="btrfs")
+    assert plan(machine.state(text), wish) == []
+    assert kinds(machine.state(text)) == ["unmount", "fstab"]
+
+
+def test_btrfs_that_is_mounted_elsewhere_is_refused():
+    machine, wish = encrypted()
+    told = refused(machine.mount("0:45", "/media/alice", "/dev/mapper/data", kind="btrfs").state(), wish)
+    assert (told.code, "/media/alice" in told.cause) == ("H157", True)
+
+
 # Which disk
 
 
