@@ -164,9 +164,17 @@ def content(rc: int, output: str, errors: str) -> Content:
     if rc == NOTHING_FOUND and not errors.strip():
         return Content()
     fields = dict(line.partition("=")[::2] for line in output.splitlines())
+    if rc == 0 and not errors.strip() and _only_of_the_partition(fields):
+        return Content()
     if rc != 0 or not (fields.get("TYPE") or fields.get("PTTYPE")):
         return Content(trouble=f"blkid cannot read it: {errors.strip() or f'exit status {rc}'}")
     return Content(fields.get("TYPE", ""), fields.get("USAGE", ""), fields.get("UUID", ""), fields.get("PTTYPE", ""))
+
+
+def _only_of_the_partition(fields: dict[str, str]) -> bool:
+    """Tell whether blkid found a partition's entry in the table of its disk, and nothing on the partition."""
+    entry = {name for name, value in fields.items() if name.startswith("PART_ENTRY_") and value}
+    return "PART_ENTRY_SCHEME" in entry and fields.keys() <= entry | {"DEVNAME"}
 
 
 def signatures(rc: int, output: str, errors: str) -> list[str]:

@@ -282,6 +282,71 @@ def test_the_new_filesystem_has_the_uuid_that_is_mounted(filesystem, program):
     assert not {"-f", "-F"} & set(step.argv)
 
 
+PARTITION = "/dev/disk/by-partuuid/8d7c6b5a-4f3e-4d2c-9b1a-0f9e8d7c6b5a"
+
+
+def partitioned(holds=nodes.ENTRY):
+    """Return a workstation whose second disk has one partition, on which blkid finds this, and its tier."""
+    machine = nodes.workstation(nodes.GPT)
+    machine.records[-1]["children"] = [machine.record("nvme1n1p1", "part", "259:12")]
+    machine.links[PARTITION] = "/dev/nvme1n1p1"
+    machine.holds("nvme1n1p1", holds, DATA)
+    return machine, tier(devices=[PARTITION], format=True)
+
+
+def test_a_blank_partition_is_formatted_as_a_blank_disk_is():
+    """Of one blkid prints what the table of its disk says, and succeeds."""
+    machine, wish = partitioned()
+    step, *rest = plan(machine.state(), wish)
+    assert (step.argv[0], step.argv[-1], step.devices) == ("mkfs.ext4", "/dev/nvme1n1p1", ("/dev/nvme1n1p1",))
+    assert [one.kind for one in rest] == ["fstab", "directory", "mount"]
+    assert refused(machine.state(), {**wish, "format": False}).code == "H155"
+
+
+@pytest.mark.parametrize("holds", ON_A_DISK)
+def test_a_partition_with_something_on_it_is_refused(holds):
+    text, says = ON_A_DISK[holds]
+    machine, wish = partitioned(nodes.ENTRY + text)
+    assert says in refused(machine.state(), wish).cause
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (0, nodes.ENTRY, "blkid: error: /dev/nvme1n1p1: Input/output error"),
+        (4, nodes.ENTRY, ""),
+        (8, nodes.ENTRY, ""),
+        (137, nodes.ENTRY, ""),
+        (0, f"{nodes.ENTRY}VERSION=1.0\n", ""),
+        (0, f"{nodes.ENTRY}PTTYPE=dos\n", ""),
+        (0, f"{nodes.ENTRY}PART_ENTRY_FL", ""),
+        (0, "DEVNAME=/dev/nvme1n1p1\n", ""),
+    ],
+)
+def test_what_blkid_cannot_tell_of_a_partition_is_not_blank(answer):
+    machine, wish = partitioned()
+    machine.blkid["/dev/nvme1n1p1"] = answer
+    assert refused(machine.state(), wish).code == "H154"
+
+
+def test_what_only_wipefs_or_the_bytes_tell_of_a_partition_is_enough():
+    machine, wish = partitioned()
+    machine.wipefs["/dev/nvme1n1p1"] = ["data that no program knows, near byte 0 of 2000"]
+    assert "data that no program knows" in refused(machine.state(), wish).cause
+
+
+def test_a_blank_partition_that_nobody_looked_at_more_closely_is_not_blank():
+    machine, wish = partitioned()
+    state = machine.state()
+    state.known.closer.clear()
+    assert refused(state, wish).code == "H154"
+
+
+def test_a_disk_with_a_blank_partition_is_not_blank():
+    machine, _wish = partitioned()
+    assert "part /dev/nvme1n1p1" in refused(machine.state(), tier(format=True)).cause
+
+
 # Several disks
 
 
