@@ -19,9 +19,10 @@ def read(node: Node) -> list[dict[str, Any]]:
     """Return the facts ``storage``, a record for each line of gpulab's in /etc/fstab.
 
     declared is the device that the line names now, source itself where it is of NFS, None where the node has no such
-    device; mounted is the device in that place, None where nothing is mounted; there tells whether that one is still
-    on the node; options are those of the mount that differ from the line's; exports are those of this place in gpulab's
-    file of exports, each with its client, whether the server offers it now, and the options that it lacks.
+    device; mounted is the device in that place, None where nothing is mounted; waits tells whether an automount of the
+    line waits there instead; there tells whether the device is still on the node; options are those of the mount that
+    differ from the line's; exports are those of this place in gpulab's file of exports, each with its client, whether
+    the server offers it now, and the options that it lacks.
     """
     found = storage_devices.mounts(node.text("/proc/self/mountinfo"), node.resolve)
     return [
@@ -32,12 +33,15 @@ def read(node: Node) -> list[dict[str, Any]]:
 
 def _record(entry: storage.Entry, mount: Mount | None, node: Node) -> dict[str, Any]:
     nfs = entry.type == "nfs"
+    waits = storage.automounted(entry, mount)
+    mount = None if waits else mount
     declared = storage_exports.parse(node.text(storage_exports.FILE))
     return {
         "mount": entry.mount,
         "source": entry.source,
         "declared": entry.source if nfs else _named(entry.source, node),
         "mounted": (mount.source if nfs else _mounted(mount, node)) if mount else None,
+        "waits": waits,
         "there": bool(mount) and (nfs or node.exists(_block(mount))),  # type: ignore[arg-type]
         "options": sorted(storage.different_options(entry.options, mount.options)) if mount else [],
         "exports": [_export(one, node) for one in declared if one.path == entry.mount],

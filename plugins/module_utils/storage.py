@@ -32,6 +32,7 @@ DEFAULT_FILESYSTEM = "ext4"
 FORMATS = {"ext4": ["mkfs.ext4", "-q", "-U"], "xfs": ["mkfs.xfs", "-q", "-m"]}
 LOCAL_ALWAYS = ("nofail", "x-systemd.device-timeout=90s")
 NFS_ALWAYS = ("_netdev", "nofail", "x-systemd.mount-timeout=30s")
+AUTOMOUNT = "x-systemd.automount"
 LIVE = frozenset({"ro", "noatime", "nodiratime", "relatime", "nosuid", "nodev", "noexec"})  # can be told of a mount
 NAMESPACE = uuid.UUID("7d0e42f4-8d0c-5c1a-9a55-1f2f3c0a6b11")  # of the UUIDs that new filesystems and arrays get
 PACKAGES = {
@@ -418,6 +419,8 @@ def _mount(tier: Tier, target: _Target, line: Entry, state: State) -> Iterator[S
         yield from _directory(tier, state)
         yield Step("mount", f"mount {line.source} at {tier.mount}", ("mount", tier.mount))
         return
+    if _is_awaited(line, mount, state):
+        return
     ours = mount.source == tier.nfs if tier.nfs else state.known.is_mounted(target.path, mount)
     if not ours:
         raise refuse("H159", mount=tier.mount, tier=tier.name, wrong=f"has {mount.source} mounted on it")
@@ -425,6 +428,17 @@ def _mount(tier: Tier, target: _Target, line: Entry, state: State) -> Iterator[S
     if differing:
         argv = ("mount", "-o", f"remount,{','.join(_plain(line.options))}", tier.mount)
         yield Step("remount", f"mount {tier.mount} anew with {', '.join(differing)}", argv)
+
+
+def _is_awaited(line: Entry, mount: Mount, state: State) -> bool:
+    """Tell whether systemd mounts this line when somebody enters its place: the one that /etc/fstab had at the boot."""
+    known = [one.source for one in entries(state.fstab) if one.mount == line.mount and automounted(one, mount)]
+    return automounted(line, mount) and line.source in known
+
+
+def automounted(entry: Entry, mount: Mount | None) -> bool:
+    """Tell whether nothing is mounted for an entry yet, as it wants, but an automount."""
+    return mount is not None and mount.waits and AUTOMOUNT in entry.options
 
 
 def _directory(tier: Tier, state: State) -> Iterator[Step]:

@@ -77,6 +77,11 @@ class Mount:
     number: str
     options: frozenset[str]
 
+    @property
+    def waits(self) -> bool:
+        """Whether this is no filesystem yet, but an automount that waits for somebody to enter its place."""
+        return self.type == "autofs"
+
 
 @dataclass(frozen=True)
 class Devices:

@@ -67,7 +67,9 @@ options:
           Filesystem that is expected; unset takes what is there. Of V(format=true) V(ext4), the default, or V(xfs).
         type: str
       options:
-        description: Options of the mount. C(nofail) and a time limit for the device are always added.
+        description:
+          - Options of the mount. C(nofail) and a time limit for the device are always added.
+          - With C(x-systemd.automount), what a boot leaves unmounted until somebody enters the place counts as mounted.
         type: list
         elements: str
         default: [noatime]

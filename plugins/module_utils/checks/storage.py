@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, unknown, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    check,
+    fail,
+    info,
+    ok,
+    skipped,
+    unknown,
+    warn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +34,9 @@ def storage_mounts(node: Node) -> Iterator[Result]:
         yield skipped("no tier of storage is declared")
     for tier in tiers:
         place, mounted, declared = tier["mount"], tier.get("mounted"), tier.get("declared")
-        if mounted is None:
+        if tier.get("waits"):
+            yield info(f"{place} is mounted when somebody enters it", observed=None, expected=tier["source"])
+        elif mounted is None:
             yield fail(f"{place} is not mounted", "check_storage", observed=None, expected=tier["source"])
         elif not tier["there"]:
             yield fail(f"{place} is mounted from {mounted}, which is gone", "check_storage", observed=mounted)
@@ -66,7 +76,7 @@ def storage_exports(node: Node) -> Iterator[Result]:
         yield skipped("no tier of storage is exported")
     for tier, export in found:
         told = f"{tier['mount']} is exported to {export['client']}"
-        if not export["live"] or tier.get("mounted") is None:
+        if not export["live"] or (tier.get("mounted") is None and not tier.get("waits")):
             yield fail(told.replace(" is ", " is not "), "check_exports", observed=None, expected=export["client"])
         elif export["missing"]:
             yield warn(f"{told} without {', '.join(export['missing'])}", "configure", expected=export["missing"])

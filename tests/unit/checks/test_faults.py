@@ -51,6 +51,14 @@ def test_a_tier_that_is_offered_to_its_clients_is_no_finding():
     assert result.severity == "ok"
 
 
+def test_a_tier_that_an_automount_holds_is_offered():
+    facts = nodes.healthy("l40s")
+    export()(facts)
+    facts["storage"][0].update(mounted=None, waits=True)
+    (result,) = [one for one in verify(nodes.node(facts), ["storage"]) if one.id == "storage-exports"]
+    assert result.severity == "ok"
+
+
 def test_nothing_is_offered_where_nothing_is_mounted():
     facts = nodes.healthy("l40s")
     export()(facts)

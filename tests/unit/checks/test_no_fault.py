@@ -6,7 +6,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import v
 from . import nodes
 from .environment_faults import environment
 from .faults import all_of, every_gpu, put
-from .hardware_faults import cdi_for, cut_into
+from .hardware_faults import cdi_for, cut_into, tier
 from .software_faults import below_switch, nccl, planned
 
 NO_INFINIBAND = put("infiniband", [])
@@ -43,6 +43,7 @@ CASES = [
     ("mig-instances", "skipped", "a100-pcie-x2", lambda _: None, gpu_plan(HALVES)),
     ("mig-instances", "skipped", "t4", lambda _: None, None),
     ("gpu-settings", "ok", "a100-pcie-x2", cut_into("7g.40gb"), gpu_plan(HALVES)),
+    ("storage-mounts", "info", "l40s", tier(mounted=None, waits=True), None),
     ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("0:0", "0:1"), None),
     ("cdi-specification", "ok", "a100-pcie-x2", cdi_for("MIG-1", "MIG-2"), None),
     ("cdi-specification", "ok", "a100-pcie-x2", all_of(cdi_for("0:0"), MIG_ON, HIDDEN), None),

@@ -31,6 +31,7 @@ def test_a_tier_as_declared(machine):
         "source": "UUID=1",
         "declared": "/dev/nvme1n1",
         "mounted": "/dev/nvme1n1",
+        "waits": False,
         "there": True,
         "options": [],
         "exports": [],
@@ -87,6 +88,31 @@ def test_an_export(machine):
     found = read(machine, "31 22 0:60 / /shared ro - nfs4 server:/export ro\n")["/shared"]
     assert (found["declared"], found["mounted"], found["there"]) == ("server:/export", "server:/export", True)
     assert found["options"] == []
+
+
+AUTOMOUNT = "31 22 0:50 / /shared rw,relatime shared:20 - autofs systemd-1 rw,fd=50,pgrp=1,direct\n"
+
+
+@pytest.fixture
+def automount(machine):
+    """Return the machine with an export that systemd mounts when somebody enters its place."""
+    machine.file("/etc/fstab", machine.node().text("/etc/fstab").replace("_netdev", "_netdev,x-systemd.automount"))
+    return machine
+
+
+def test_an_export_that_nobody_has_entered_waits_for_it(automount):
+    found = read(automount, AUTOMOUNT)["/shared"]
+    assert (found["mounted"], found["waits"], found["options"]) == (None, True, [])
+
+
+def test_an_export_that_somebody_has_entered_is_mounted(automount):
+    found = read(automount, f"{AUTOMOUNT}32 31 0:60 / /shared ro - nfs4 server:/export ro\n")["/shared"]
+    assert (found["mounted"], found["waits"], found["options"]) == ("server:/export", False, [])
+
+
+def test_an_automount_of_somebody_else_is_none_of_the_line(machine):
+    found = read(machine, AUTOMOUNT)["/shared"]
+    assert (found["mounted"], found["waits"]) == ("systemd-1", False)
 
 
 EXPORTED = (

@@ -499,6 +499,32 @@ def test_an_export_that_is_mounted_stays():
     assert plan(machine.state(text), nfs()) == []
 
 
+def automount(**more):
+    """Return a machine on which an automount waits for an export after a boot, its /etc/fstab and the tier."""
+    wish = nfs(options=["noatime", "x-systemd.automount"], **more)
+    text = written(nodes.Machine().state(UNTOUCHED), wish)
+    return nodes.Machine().mount("0:50", "/shared", "systemd-1", "rw,relatime", kind="autofs"), text, wish
+
+
+def test_an_export_that_nobody_has_entered_since_the_boot_stays():
+    machine, text, wish = automount()
+    assert plan(machine.state(text), wish) == []
+    machine.mount("0:60", "/shared", "server:/export", kind="nfs4")
+    assert plan(machine.state(text), wish) == []
+
+
+def test_an_automount_of_other_than_the_line_is_refused():
+    machine, text, wish = automount()
+    for state, declared in (
+        (machine.state(UNTOUCHED), wish),
+        (machine.state(text), {**wish, "nfs": "other:/export"}),
+        (machine.state(text), {**wish, "options": ["noatime"]}),
+        (machine.state(text.replace(",x-systemd.automount", "")), wish),
+    ):
+        told = refused(state, declared)
+        assert (told.code, "systemd-1" in told.cause) == ("H159", True)
+
+
 # Taking away
 
 
