@@ -46,8 +46,14 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
     further = [*_of_sets(case, name, framework, wish.get("sets") or (), build), *wish.get("packages", ())]
     further += [jupyter.PACKAGE] if wish.get("jupyter") else []
     python = _python(case, name, release, wish.get("python"))
-    if framework == "tensorflow" and any(_by_ptx(build, gpu) for gpu in case.gpus):
+    if framework == "tensorflow" and any(_by_ptx(build, one) for gpu in case.gpus for one in gpu.compute_capabilities):
         case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow.")
+    for gpu in case.gpus:
+        if not all(_runs_on(build, one) for one in gpu.compute_capabilities):
+            case.warnings.append(
+                f"{name}: the wheels of {framework} {release['version']} serve some {gpu.architecture} GPUs and not"
+                f" others; which of them {gpu.name} is, the environment's first computation tells."
+            )
     if case.architecture != "x86_64":
         case.warnings.append(f"{name}: the catalog has confirmed the wheels of {framework} for x86_64 only.")
     why = (
@@ -137,13 +143,17 @@ def _obstacle(case: Case, driver: dict[str, Any], build: dict[str, Any]) -> str 
 
 
 def _covers(build: dict[str, Any], gpu: Gpu) -> bool:
-    if gpu.compute_capability is None:
+    return any(_runs_on(build, one) for one in gpu.compute_capabilities)
+
+
+def _runs_on(build: dict[str, Any], compute_capability: str) -> bool:
+    if not same_or_newer(compute_capability, build.get("min_compute_capability", "0")):
+        return False
+    if not same_or_newer(build.get("max_compute_capability", "99"), compute_capability):
+        return False
+    if "compute_capabilities" not in build:
         return True
-    if not same_or_newer(gpu.compute_capability, build.get("min_compute_capability", "0")):
-        return False
-    if not same_or_newer(build.get("max_compute_capability", "99"), gpu.compute_capability):
-        return False
-    return "compute_capabilities" not in build or _has_kernels(build, gpu.compute_capability) or _by_ptx(build, gpu)
+    return _has_kernels(build, compute_capability) or _by_ptx(build, compute_capability)
 
 
 def _has_kernels(build: dict[str, Any], compute_capability: str) -> bool:
@@ -154,11 +164,11 @@ def _has_kernels(build: dict[str, Any], compute_capability: str) -> bool:
     )
 
 
-def _by_ptx(build: dict[str, Any], gpu: Gpu) -> bool:
+def _by_ptx(build: dict[str, Any], compute_capability: str) -> bool:
     """Tell whether a GPU runs the build only by compiling its PTX."""
-    if "ptx" not in build or gpu.compute_capability is None:
+    if "ptx" not in build:
         return False
-    return not _has_kernels(build, gpu.compute_capability) and same_or_newer(gpu.compute_capability, build["ptx"])
+    return not _has_kernels(build, compute_capability) and same_or_newer(compute_capability, build["ptx"])
 
 
 def _alternative(case: Case, driver: dict[str, Any], framework: str) -> str:

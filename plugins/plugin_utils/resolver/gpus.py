@@ -26,7 +26,7 @@ class Gpu:
     name: str
     pci_id: str
     architecture: str
-    compute_capability: str | None  # None where only the architecture is known
+    compute_capabilities: tuple[str, ...]  # its own, or all of its architecture where no more is known
     kernel_modules: tuple[str, ...]
     first_branch: str | None
     last_branch: str | None
@@ -35,6 +35,11 @@ class Gpu:
     last_cuda: str | None
     fabric_manager: bool
     data_center: bool
+
+    @property
+    def compute_capability(self) -> str | None:
+        """Its compute capability; None where only an architecture that has several is known."""
+        return self.compute_capabilities[0] if len(self.compute_capabilities) == 1 else None
 
     def served_by(self, branch: str, version: str | None = None) -> bool:
         """Tell whether a driver branch, and its version where given, drives this GPU."""
@@ -81,7 +86,7 @@ def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]
         name=record["name"],
         pci_id=pci_id,
         architecture=record["architecture"],
-        compute_capability=record["compute_capability"],
+        compute_capabilities=(record["compute_capability"],),
         kernel_modules=tuple(record["kernel_modules"]),
         first_branch=architecture["first_branch"],
         last_branch=architecture["last_branch"],
@@ -101,7 +106,7 @@ def _by_range(pci_id: str, catalog: Catalog) -> Gpu:
                 name=f"an unlisted {architecture['architecture']} GPU ({pci_id})",
                 pci_id=pci_id,
                 architecture=architecture["architecture"],
-                compute_capability=None,
+                compute_capabilities=tuple(architecture["compute_capabilities"]),
                 kernel_modules=tuple(architecture["kernel_modules"]),
                 first_branch=architecture["first_branch"],
                 last_branch=architecture["last_branch"],

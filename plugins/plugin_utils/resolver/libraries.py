@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_o
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.gpus import Gpu
 
 LIBRARIES = ("cudnn", "nccl", "tensorrt")
 
@@ -52,8 +53,8 @@ def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, An
         right = ", ".join(_ranges(record, lambda known: int(major) in known.get("cuda_majors", ())))
         raise refuse("P029", library=library, version=version, target=f"CUDA {cuda}", right=right)
     for gpu in case.gpus:
-        if not _serves(release, gpu.compute_capability):
-            right = ", ".join(_ranges(record, lambda known, gpu=gpu: _serves(known, gpu.compute_capability)))
+        if not _serves(release, gpu):
+            right = ", ".join(_ranges(record, lambda known, gpu=gpu: _serves(known, gpu)))
             raise refuse("P029", library=library, version=version, target=gpu.name, right=right or "none")
     if case.platform["id"] in record["doubts"]:
         case.warnings.append(f"{library}: {record['doubts'][case.platform['id']]}.")
@@ -96,13 +97,9 @@ def _within(version: str, release: dict[str, Any]) -> bool:
     return same_or_newer(version, release["from"]) and version_key(version)[: len(last)] <= last
 
 
-def _serves(release: dict[str, Any], compute_capability: str | None) -> bool:
-    lowest, highest = release.get("min_compute_capability"), release.get("max_compute_capability")
-    if compute_capability is None:
-        return True
-    return (lowest is None or same_or_newer(compute_capability, lowest)) and (
-        highest is None or same_or_newer(highest, compute_capability)
-    )
+def _serves(release: dict[str, Any], gpu: Gpu) -> bool:
+    lowest, highest = release.get("min_compute_capability", "0"), release.get("max_compute_capability", "99")
+    return any(same_or_newer(one, lowest) and same_or_newer(highest, one) for one in gpu.compute_capabilities)
 
 
 def _ranges(record: dict[str, Any], fits: Any) -> list[str]:

@@ -93,6 +93,16 @@ def blackwell_takes_cuda_12_8(p):
     return not p.blackwell or all(cuda >= (12, 8) for cuda in p.cudas)
 
 
+def blackwell_takes_wheels_of_pytorch_for_cuda_12_8(p):
+    pytorch = [numbers(one["cuda"]) for one in p.plan["environments"] if one["framework"] == "pytorch"]
+    return not p.blackwell or all(cuda >= (12, 8) for cuda in pytorch)
+
+
+def cudnn_9_11_takes_turing(p):
+    cudnn = p.plan["libraries"]["cudnn"]
+    return not p.pre_turing or cudnn is None or numbers(cudnn["version"])[:2] < (9, 11)
+
+
 def branch_gets_fixes_or_is_allowed(p):
     return p.allowed or p.driver["branch"] not in GETS_NO_FIXES
 

@@ -9,6 +9,12 @@ from . import make
 
 CATALOG = catalog.load()
 RELEASES = [(name, version) for name, releases in CATALOG.frameworks.items() for version in releases]
+UNLISTED = {
+    "10de:13f2": "Maxwell",
+    "10de:1b38": "Pascal",
+    "10de:2f04": "Blackwell",
+}  # the catalog has no record of them
+GPUS = st.sampled_from(sorted(CATALOG.gpus)) | st.sampled_from(list(UNLISTED))
 BRANCHES = st.sampled_from([*CATALOG.branches, "999"])
 YES = st.sampled_from([True])
 KERNELS = st.sampled_from(
@@ -64,10 +70,10 @@ def nodes(draw):
     """Draw the facts of a node: platform, architecture, GPUs, NVSwitches, kernels and Secure Boot are all open."""
     platform = draw(st.sampled_from(list(make.SYSTEMS)))
     kernels = st.lists(st.builds(make.kernel, KERNELS, markers=st.sampled_from([[], ["pci_exclude_bars"]])), max_size=2)
-    several = st.lists(st.sampled_from(sorted(CATALOG.gpus)), max_size=3, unique=True)
+    several = st.lists(GPUS, max_size=3, unique=True)
     node = make.facts(
         platform,
-        draw(rarely(several)) or [draw(st.sampled_from(sorted(CATALOG.gpus)))],
+        draw(rarely(several)) or [draw(GPUS)],
         architecture=draw(rarely(st.just("aarch64"), "x86_64")),
         kernels=draw(rarely(kernels)),
         container=draw(rarely(YES, otherwise=False)),

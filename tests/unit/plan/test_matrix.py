@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from .invariants import PRE_TURING, TURING_TO_HOPPER, violations
 from .make import SYSTEMS, TODAY, facts
-from .strategies import WISHES, nodes
+from .strategies import UNLISTED, WISHES, nodes
 
 CATALOG = catalog.load()
 BOARDS = [(pci_id, gpu) for pci_id, gpu in CATALOG.gpus.items()]
@@ -20,7 +20,8 @@ ARM = {*GRACE, "gb10"}
 
 
 def kinds(node):
-    records = [CATALOG.gpus[device["device"]] for device in node["pci"]["gpus"]]
+    unlisted = {pci_id: {"architecture": name, "id": None} for pci_id, name in UNLISTED.items()}
+    records = [{**CATALOG.gpus, **unlisted}[device["device"]] for device in node["pci"]["gpus"]]
     return [(record["architecture"], record["id"] in GRACE) for record in records]
 
 

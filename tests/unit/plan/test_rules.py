@@ -419,6 +419,23 @@ def test_an_unlisted_gpu_is_planned_by_its_architecture_with_a_warning():
     assert "Pascal" in made["warnings"][0]
 
 
+@pytest.mark.parametrize("gpu", ["10de:1b38", "10de:13f2", "10de:17fd"])
+def test_an_unlisted_gpu_takes_the_wheels_of_its_architecture(gpu):
+    (part,) = plan(facts(gpus=[gpu]), **environment("pytorch", "2.9"))["environments"]
+    assert (part["cuda"], part["index_url"]) == ("12.6", "https://download.pytorch.org/whl/cu126")
+
+
+@pytest.mark.parametrize(("gpu", "said"), [("10de:13f2", True), ("10de:1b38", False), ("10de:2f04", False)])
+def test_wheels_that_serve_a_part_of_an_architecture_are_said(gpu, said):
+    """JAX begins with Maxwell's second generation."""
+    warnings = plan(facts(gpus=[gpu]), **environment("jax", "0.9"))["warnings"]
+    assert any("some Maxwell GPUs and not others" in line for line in warnings) is said
+
+
+def test_tensorflow_on_an_unlisted_blackwell_warns():
+    assert "TensorFlow" in plan(facts(gpus=["10de:2f04"]), **environment("tensorflow", "2.20"))["warnings"][-1]
+
+
 def test_a_branch_ends_with_its_last_day():
     assert plan(facts(), today=date(2027, 3, 31))["driver"]["branch"] == "595"
     assert plan(facts(), today=date(2027, 4, 1))["driver"]["branch"] == "580"
@@ -1206,6 +1223,18 @@ REFUSALS = {
         "P029",
         "9.7.0 to 9.10.2",
     ),
+    "cuDNN that dropped an unlisted pascal": (
+        facts(gpus=["10de:1b38"]),
+        {"cudnn_version": "9.20.0"},
+        "P029",
+        "9.7.0 to 9.10.2",
+    ),
+    "cuDNN before an unlisted blackwell": (
+        facts(gpus=["10de:2f04"]),
+        {"cudnn_version": "9.5.1", "cuda_toolkits": ["12.9"]},
+        "P029",
+        "9.7.0 to 9.10.2",
+    ),
     "TensorRT that dropped volta": (facts(gpus=[V100]), {"tensorrt_version": "10.16.1"}, "P029", "10.0.0 to 10.4.0"),
     "container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}, "P030", "CVE-2026-24260"),
     "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
@@ -1230,6 +1259,18 @@ REFUSALS = {
     ),
     "JAX build for newer GPUs": (facts(gpus=[V100]), environment("jax", "0.9", index="cuda13"), "P035", "Tesla V100"),
     "release before blackwell": (facts(gpus=[RTX_5090]), environment("pytorch", "2.6"), "P035", "GeForce RTX 5090"),
+    "release before an unlisted blackwell": (
+        facts(gpus=["10de:2f04"]),
+        environment("pytorch", "2.6"),
+        "P035",
+        "unlisted Blackwell",
+    ),
+    "build before an unlisted blackwell": (
+        facts(gpus=["10de:2f04"]),
+        environment("pytorch", "2.9", index="cu126"),
+        "P035",
+        "unlisted Blackwell",
+    ),
     "wheels newer than the driver": (facts(), {**ALLOWED, **environment("pytorch", "2.15")}, "P035", "580.65.06"),
     "python without wheels": (facts(), environment("tensorflow", "2.20", python="3.14"), "P036", "3.9 to 3.13"),
 }
