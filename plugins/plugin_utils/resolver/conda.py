@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
-    """Return {version, url, sha256, architecture, cuda}: cuda is the newest that the planned driver runs in full."""
+    """Return {version, url, sha256, architecture, cuda}: the newest CUDA that driver and GPUs have in full."""
+    levels = [case.catalog.branches[driver["branch"]]["cuda"], *(gpu.last_cuda for gpu in case.gpus if gpu.last_cuda)]
     record = case.catalog.micromamba
     version, platform = record["version"], record["platform"][case.architecture]
     return {
@@ -20,5 +23,5 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         "url": record["url"].format(version=version, platform=platform),
         "sha256": record["sha256"][case.architecture],
         "architecture": case.architecture,
-        "cuda": case.catalog.branches[driver["branch"]]["cuda"],
+        "cuda": min(levels, key=version_key),
     }

@@ -810,6 +810,15 @@ def test_conda_takes_micromamba_for_the_node_and_the_cuda_of_the_planned_driver(
 
 
 @pytest.mark.parametrize(
+    ("gpus", "given", "cuda"),
+    [([V100], {}, "12.9"), ([H100, "10de:1b38"], {}, "12.9"), ([V100], ALLOWED, "12.2"), ([H100], {}, "13.2")],
+    ids=["volta", "an unlisted pascal beside hopper", "an older driver", "hopper"],
+)
+def test_conda_takes_no_cuda_that_has_dropped_a_gpu(gpus, given, cuda):
+    assert plan(facts(gpus=gpus), **given)["conda"]["cuda"] == cuda
+
+
+@pytest.mark.parametrize(
     ("platform", "framework", "version", "python"),
     [
         ("debian-12", "pytorch", "2.9", "3.11"),
