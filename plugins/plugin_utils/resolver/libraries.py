@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.gpus import Gpu
 
 LIBRARIES = ("cudnn", "nccl", "tensorrt")
+NUMBERS = 4  # of a whole version, with its build: 9.10.2.21
 
 
 def plan(case: Case, cuda: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +59,8 @@ def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, An
             raise refuse("P029", library=library, version=version, target=gpu.name, right=right or "none")
     if case.platform["id"] in record["doubts"]:
         case.warnings.append(f"{library}: {record['doubts'][case.platform['id']]}.")
-    pin = record["pin"].format(version=version, cuda=cuda, major=major)
+    build = ".*" if len(version_key(version)) < NUMBERS else "*"  # 9.1 is no 9.10
+    pin = record["pin"].format(version=version, build=build, cuda=cuda, major=major)
     names = _names(case, record, major, _major(version))
     return {"version": version, "cuda": cuda, "packages": [f"{name}={pin}" for name in names]}
 

@@ -591,8 +591,24 @@ def test_libraries_are_tied_to_the_default_toolkit():
     )
     libraries = made["libraries"]
     assert libraries["nccl"]["packages"] == ["libnccl2=2.27.5-1+cuda12.9", "libnccl-dev=2.27.5-1+cuda12.9"]
-    assert libraries["cudnn"]["packages"] == ["libcudnn9-cuda-12=9.10.2*", "libcudnn9-dev-cuda-12=9.10.2*"]
-    assert libraries["tensorrt"]["packages"] == ["libnvinfer10=10.16.1*+cuda12.*"]
+    assert libraries["cudnn"]["packages"] == ["libcudnn9-cuda-12=9.10.2.*", "libcudnn9-dev-cuda-12=9.10.2.*"]
+    assert libraries["tensorrt"]["packages"] == ["libnvinfer10=10.16.1.*+cuda12.*"]
+
+
+@pytest.mark.parametrize(
+    ("given", "right", "wrong"),
+    [
+        ({"cudnn_version": "9.1"}, "9.1.0.70-1", "9.13.0.50-1"),
+        ({"cudnn_version": "9.1.0"}, "9.1.0.70-1", "9.1.1.17-1"),
+        ({"cudnn_version": "9.1.0.70"}, "9.1.0.70-1", "9.1.0.71-1"),
+        ({"tensorrt_version": "10.1"}, "10.1.0.27-1+cuda12.4", "10.14.1.48-1+cuda12.9"),
+        ({"tensorrt_version": "10.1.0.27"}, "10.1.0.27-1+cuda12.4", "10.1.0.27-1+cuda11.8"),
+    ],
+)
+def test_a_short_version_takes_no_release_that_only_begins_with_it(given, right, wrong):
+    (library,) = (part for part in plan(facts(gpus=[V100]), **given)["libraries"].values() if isinstance(part, dict))
+    patterns = {package.partition("=")[2] for package in library["packages"]}
+    assert {(fnmatchcase(right, pattern), fnmatchcase(wrong, pattern)) for pattern in patterns} == {(True, False)}
 
 
 @pytest.mark.parametrize("system", ["rhel-9", "rhel-10"])
