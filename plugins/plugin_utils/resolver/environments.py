@@ -192,4 +192,6 @@ def _python(case: Case, name: str, release: dict[str, Any], wished: str | None) 
             raise refuse("P036", name=name, release=label, python=wished, right=f"{lowest} to {highest or 'newer'}")
         return wished
     own = case.platform["python"]
-    return own if fits(own) else highest or lowest
+    if fits(own):
+        return own
+    return highest if highest and same_or_newer(own, highest) else lowest

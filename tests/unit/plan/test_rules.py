@@ -840,6 +840,9 @@ def test_conda_takes_no_cuda_that_has_dropped_a_gpu(gpus, given, cuda):
         ("debian-12", "pytorch", "2.9", "3.11"),
         ("ubuntu-26.04", "tensorflow", "2.20", "3.13"),
         ("rhel-9", "jax", "0.11", "3.12"),
+        ("rhel-9", "pytorch", "2.15", "3.11"),
+        ("ubuntu-26.04", "jax", "0.6", "3.13"),
+        ("ubuntu-26.04", "jax", "0.7", "3.14"),
     ],
 )
 def test_python_is_the_platforms_own_or_the_nearest_with_wheels(platform, framework, version, python):
@@ -1298,6 +1301,7 @@ REFUSALS = {
     ),
     "wheels newer than the driver": (facts(), {**ALLOWED, **environment("pytorch", "2.15")}, "P035", "580.65.06"),
     "python without wheels": (facts(), environment("tensorflow", "2.20", python="3.14"), "P036", "3.9 to 3.13"),
+    "python younger than the wheels": (facts(), environment("jax", "0.10", python="3.15"), "P036", "3.11 to 3.14"),
 }
 
 
