@@ -81,10 +81,13 @@ def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
     fitting = [
         version
         for version, toolkit in case.catalog.toolkits.items()
-        if same_or_newer(level, version) and _carried(case, version) and _serves_all(case, toolkit)
+        if same_or_newer(level, version)
+        and _carried(case, version)
+        and _seen(case, version)
+        and _serves_all(case, toolkit)
     ]
     if not fitting:
-        return [], ["No toolkit that the repository carries serves the driver and every GPU."]
+        return [], ["No toolkit that the repository is known to carry serves the driver and every GPU."]
     version = newest(fitting)
     return [version], [f"CUDA {version} is the newest that driver branch {driver['branch']} runs in full."]
 
@@ -138,8 +141,18 @@ def _repository(case: Case, driver: dict[str, Any]) -> dict[str, Any] | None:
 def _carried(case: Case, version: str) -> bool:
     if case.wishes["cuda_source"] == "distribution":
         return version in _carried_by_distribution(case)
-    record = case.catalog.repositories[case.platform["driver_sources"]["nvidia"]["repository"]]
+    record = _of_platform(case)
     return case.architecture in record["architectures"] and same_or_newer(version, record.get("first_cuda", "0"))
+
+
+def _seen(case: Case, version: str) -> bool:
+    """Tell whether NVIDIA's repository is known to have a toolkit, and not only not known to lack it."""
+    return same_or_newer(version, _of_platform(case).get("first_cuda_seen", "0"))
+
+
+def _of_platform(case: Case) -> dict[str, Any]:
+    """Return NVIDIA's repository for the platform, as the catalog has it."""
+    return case.catalog.repositories[case.platform["driver_sources"]["nvidia"]["repository"]]
 
 
 def _carried_by_distribution(case: Case) -> list[str]:
@@ -171,6 +184,11 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
         case.warnings.append(
             f"nvcc {version} does not compile C++ against glibc {case.platform['glibc']} of {case.platform['name']}"
             " (cospi, sinpi): take CUDA 13 to compile."
+        )
+    if not _seen(case, version):
+        case.warnings.append(
+            f"No CUDA older than {_of_platform(case)['first_cuda_seen']} has been seen in NVIDIA's repository for"
+            f" {case.platform['name']}: {version} may not be there to be installed."
         )
     too_new = case.platform["gcc"] > record["gcc"]["max"]
     deb = packages.package_format(case) == "deb"

@@ -451,6 +451,8 @@ def test_a_branch_ends_with_its_last_day():
         (facts(), {"cuda_toolkits": ["12.9", "13.0"]}, ["12.9", "13.0"], "13.0"),
         (facts(), {"cuda_toolkits": ["12.9", "13.0"], "cuda_default": "12.9"}, ["12.9", "13.0"], "12.9"),
         (facts(gpus=["10de:1b38"]), {}, ["12.9"], "12.9"),
+        (facts("ubuntu-26.04"), {}, [], None),
+        (facts("ubuntu-26.04"), {"nvidia_driver_branch": "615"}, ["13.4"], "13.4"),
     ],
 )
 def test_cuda(node, given, toolkits, default):
@@ -583,6 +585,15 @@ def test_an_old_toolkit_names_the_host_compiler_it_accepts_and_its_glibc():
     made = plan(facts("ubuntu-26.04"), cuda_toolkits=["12.6"])
     assert made["cuda"]["toolkits"][0]["host_compiler"] == "g++-13"
     assert "glibc 2.43" in made["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("platform", "version", "first"),
+    [("ubuntu-26.04", "13.2", "13.3"), ("rhel-10", "12.9", "13.0"), ("rhel-10", "13.2", None)],
+)
+def test_a_toolkit_that_nobody_has_seen_for_the_system_is_said(platform, version, first):
+    said = [line for line in plan(facts(platform), cuda_toolkits=[version])["warnings"] if "has been seen in" in line]
+    assert [f"No CUDA older than {first}" in line for line in said] == [True] * bool(first)
 
 
 def test_libraries_are_tied_to_the_default_toolkit():
@@ -1171,6 +1182,12 @@ REFUSALS = {
     "CUDA 13 on an unlisted pascal": (facts(gpus=["10de:1b38"]), {"cuda_toolkits": ["13.0"]}, "P024", "12.9"),
     "CUDA 12 on debian 13": (facts("debian-13"), {"cuda_toolkits": ["12.9"]}, "P025", "13.1, 13.2"),
     "CUDA that debian 12 came too late for": (facts(), {"cuda_toolkits": ["12.2"]}, "P025", "Debian 12"),
+    "CUDA that ubuntu 24.04 came too late for": (
+        facts("ubuntu-24.04"),
+        {"cuda_toolkits": ["12.4"]},
+        "P025",
+        "12.5, 12.6",
+    ),
     "CUDA that debian itself has not": (
         facts("debian-13"),
         {**ALLOWED, "cuda_source": "distribution", "cuda_toolkits": ["12.6"]},
