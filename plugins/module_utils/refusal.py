@@ -592,6 +592,10 @@ CODES = {
             " secure_boot_mok_password makes it anew."
         ),
     ),
+    "P048": (
+        "driver {version} is wished for, and {source} gives the version of branch {branch} that it has",
+        "Leave nvidia_driver_version out, or set nvidia_driver_source to another one. Nothing was changed.",
+    ),
     "P050": (
         "tuning_overrides has {name}, which gpulab does not tune",
         "Name a sysctl, as vm.swappiness, or one of: {known}.",

@@ -33,7 +33,7 @@ def plan(case: Case) -> dict[str, Any]:
     planned = {
         "source": origin.name,
         "branch": branch,
-        "version": version if origin.exact(modules) else None,
+        "version": version if origin.exact(case, branch, modules) else None,
         "newest_known": version,
         "kernel_modules": modules,
         **origin.packages(case, branch, version, modules, build_for),

@@ -37,10 +37,19 @@ class Source:
         newest = self._set(branch).get("newest", {}).get(kernel_modules) if self.record else None
         return wished or newest or case.catalog.branches[branch]["latest"]
 
-    def exact(self, kernel_modules: str) -> bool:
-        """Tell whether the version is held: NVIDIA's are; a distribution decides within its branch, unless pinned."""
-        pinned = any("pin" in names and kernel_modules in names["pin"] for names in self.record.get("package_sets", ()))
-        return self.name != "distribution" or pinned
+    def exact(self, case: Case, branch: str, kernel_modules: str) -> bool:
+        """Tell whether the version is held: NVIDIA's are; a distribution decides within its branch, unless pinned.
+
+        Raises Refusal P048 for a wished version where the distribution's packages cannot be held to it.
+        """
+        if self.name != "distribution":
+            return True
+        names, wished = self._set(branch), case.wishes["nvidia_driver_version"]
+        pinned = kernel_modules in names.get("pin", {})
+        held = names.get("exact", False) or (pinned and wished == names["newest"][kernel_modules])
+        if wished and not held and case.wishes["nvidia_driver_state"] == "present":
+            raise refuse("P048", source=self.label, branch=branch, version=wished)
+        return pinned or (held and wished is not None)
 
     def packages(
         self, case: Case, branch: str, version: str, kernel_modules: str, build_for: Sequence[str]
@@ -53,16 +62,16 @@ class Source:
         kernel_package = names["kernel_package"][kernel_modules].format(**values)
         chosen = names["packages_signed" if self.signed else "packages"][kernel_modules]
         packages = [package.format(**values) for package in chosen]
-        if self.signed:
+        pin = names.get("pin_package", "").format(**values)
+        debian = case.platform["family"] == "debian"
+        if pin or not debian or (names.get("exact") and case.wishes["nvidia_driver_version"]):
+            packages = [f"{package}={version}*" for package in packages]
+        if self.signed:  # these have the version of a kernel
             pattern = names["signed_package"][kernel_modules]
             known = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
             packages += [pattern.format(series=series, **values) for series in known]
         installed = {package["name"] for package in case.facts["driver"]["packages"]}
         other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
-        pin = names.get("pin_package", "").format(**values)
-        debian = case.platform["family"] == "debian"
-        if pin or not debian:
-            packages = [f"{package}={version}*" for package in packages]
         if pin:
             other |= {
                 name for name in installed if name.startswith(names["pin_package"].format(branch="", version=""))

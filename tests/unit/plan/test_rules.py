@@ -140,6 +140,37 @@ DRIVERS = {
             ],
         },
     ),
+    "ubuntu's own, of the wished version": (
+        facts("ubuntu-24.04", secure_boot="enabled"),
+        {"nvidia_driver_version": "580.178.04"},
+        {
+            "source": "distribution",
+            "version": "580.178.04",
+            "packages": [
+                "nvidia-headless-no-dkms-580-server-open=580.178.04*",
+                "nvidia-utils-580-server=580.178.04*",
+                "linux-modules-nvidia-580-server-open-generic",
+            ],
+        },
+    ),
+    "ubuntu's own, of the wished version, by DKMS": (
+        facts("ubuntu-24.04", running="6.19.1+custom"),
+        {"nvidia_driver_source": "distribution", "nvidia_driver_version": "595.91.07"},
+        {
+            "version": "595.91.07",
+            "packages": ["nvidia-headless-595-server-open=595.91.07*", "nvidia-utils-595-server=595.91.07*"],
+        },
+    ),
+    "debian's own that is pinned, and wished for": (
+        facts(),
+        {**ALLOWED, "nvidia_driver_kernel_modules": "open", "nvidia_driver_version": "535.261.03"},
+        {"version": "535.261.03"},
+    ),
+    "debian's own that is to go, whatever its version": (
+        facts("debian-13"),
+        {**ALLOWED, "nvidia_driver_version": "550.163.01", "nvidia_driver_state": "absent"},
+        {"version": None},
+    ),
     "ubuntu's own, for a kernel of nobody's": (
         facts("ubuntu-24.04", running="6.19.1+custom"),
         {"nvidia_driver_source": "distribution"},
@@ -1087,6 +1118,18 @@ REFUSALS = {
         {"nvidia_driver_branch": "580"},
         "P013",
         "NVIDIA's repository for Debian 13",
+    ),
+    "a version of debian's own": (
+        facts("debian-13"),
+        {**ALLOWED, "nvidia_driver_version": "550.163.01"},
+        "P048",
+        "Debian 13 gives the version of branch 550 that it has",
+    ),
+    "another version than debian's own is pinned at": (
+        facts(),
+        {**ALLOWED, "nvidia_driver_kernel_modules": "open", "nvidia_driver_version": "535.309.01"},
+        "P048",
+        "535.309.01",
     ),
     "pascal on debian 13": (facts("debian-13", [GTX_1080_TI]), {}, "P014", "runfile (branch 580)"),
     "two wishes that exclude each other": (
