@@ -11,12 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import apt, apt_failure, dkms, files, package_plan
+from ansible_collections.gpulab.node.plugins.module_utils import (
+    apt,
+    apt_failure,
+    apt_sources,
+    dkms,
+    files,
+    package_plan,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
 from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.apt_sources import Source
     from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
 
 LISTS = Path("/var/lib/apt/lists/partial")  # there since the first update, gone with the lists
@@ -26,6 +34,13 @@ SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
 PREFERENCES = Path("/etc/apt/preferences")
+
+
+def read_sources() -> list[Source]:
+    """Return the package sources that APT reads on this node."""
+    main, parts = SOURCES
+    read = [main, *sorted(file for file in parts.glob("*") if apt_sources.is_read(file.name))]
+    return [source for file in read for source in apt_sources.parse(str(file), files.read(file))]
 
 
 class Apt(PackageHost):

@@ -18,6 +18,9 @@ INSTALLER_FILES = (
     "/etc/apt/sources.list.d/ubuntu.sources",
 )
 KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
+# What APT takes for no, and which files of sources.list.d it reads.
+OFF = ("no", "false", "without", "off", "disable", "0")
+_READ = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.(?:list|sources)")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class Source:
     def is_distribution(self) -> bool:
         """Whether this is the distribution's own archive: the installer wrote it, or its own key signs it."""
         return self.file in INSTALLER_FILES or any(name in self.signed_by for name in KEYRINGS)
+
+
+def is_read(name: str) -> bool:
+    """Tell whether APT reads a file of this name in sources.list.d; it passes over editors' and installers' copies."""
+    return _READ.fullmatch(name) is not None
 
 
 def parse(file: str, text: str) -> list[Source]:
@@ -101,7 +109,7 @@ def _parse_deb822(file: str, text: str) -> list[Source]:
                 name, value = line.split(":", 1)
                 name = name.strip().lower()
                 fields[name] = value.strip()
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() == "no":
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in OFF:
             continue
         sources.extend(
             Source(file, uri, suite, tuple(fields.get("components", "").split()), fields.get("signed-by", ""))

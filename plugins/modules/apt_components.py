@@ -55,12 +55,8 @@ path:
   sample: /etc/apt/sources.list.d/gpulab-nvidia-driver.sources
 """
 
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt_sources, files
-
-SOURCES = Path("/etc/apt")
+from ansible_collections.gpulab.node.plugins.module_utils import apt_host, apt_sources, files
 
 
 def main() -> None:
@@ -73,13 +69,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    path = SOURCES / "sources.list.d" / f"gpulab-{module.params['name']}.sources"
+    path = apt_host.SOURCES[1] / f"gpulab-{module.params['name']}.sources"
     before, after = files.read(path), ""
     if module.params["state"] == "present":
-        declared = [SOURCES / "sources.list", *sorted((SOURCES / "sources.list.d").glob("*"))]
-        sources = [
-            source for file in declared if file != path for source in apt_sources.parse(str(file), files.read(file))
-        ]
+        sources = [source for source in apt_host.read_sources() if source.file != str(path)]
         after = apt_sources.render(apt_sources.missing(sources, module.params["components"]))
 
     changed = before != after

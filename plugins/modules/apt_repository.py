@@ -104,11 +104,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, apt_sources, files, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils import apt_host, apt_repository, files, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.apt_repository import Repository
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
-APT = Path("/etc/apt")
 OWN = "gpulab-"
 
 
@@ -161,13 +160,7 @@ def main() -> None:
 
 def wanted(module: AnsibleModule, repository: Repository, key: str) -> tuple[str, dict[str, str]]:
     """Return the file that declares the repository, and the wanted text of each file. Raises Refusal."""
-    declared = [APT / "sources.list", *sorted((APT / "sources.list.d").glob("*"))]
-    sources = [
-        source
-        for file in declared
-        if not file.name.startswith(OWN)
-        for source in apt_sources.parse(str(file), files.read(file))
-    ]
+    sources = [source for source in apt_host.read_sources() if not Path(source.file).name.startswith(OWN)]
     repository.check_host(sources)
     texts = {
         repository.key_path: "",

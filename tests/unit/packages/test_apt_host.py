@@ -408,3 +408,23 @@ def test_lists_that_could_not_be_refreshed_or_were_deleted_are_stale(host, sourc
     (tmp_path / "partial").mkdir()  # apt-get update began
     (tmp_path / "stamp").unlink()  # and never ended well
     assert host.update(3600) is not None
+
+
+def test_only_the_files_that_apt_reads_declare_sources(tmp_path, monkeypatch):
+    main, parts = tmp_path / "sources.list", tmp_path / "sources.list.d"
+    monkeypatch.setattr(apt_host, "SOURCES", (main, parts))
+    assert apt_host.read_sources() == []
+    parts.mkdir()
+    passed_over = (
+        "cuda.list.save",
+        "cuda.sources.distUpgrade",
+        "cuda.list.disabled",
+        "cuda.list~",
+        "my cuda.list",
+        ".a.list",
+    )
+    for name in ("../sources.list", "b.list", *passed_over):
+        (parts / name).write_text("deb http://mirror.example/debian bookworm main\n")
+    (parts / "a_1.2.sources").write_text("Types: deb\nURIs: http://mirror.example/x\nSuites: /\n")
+    found = [source.file for source in apt_host.read_sources()]
+    assert found == [str(main), str(parts / "a_1.2.sources"), str(parts / "b.list")]

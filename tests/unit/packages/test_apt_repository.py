@@ -128,11 +128,18 @@ FREE = {
     "commented out": f"# deb {URL} /",
     "sources only": f"deb-src {URL} /",
 }
+SWITCHED_OFF = ("no", "No", "false", "without", "off", "disable", "0")
 
 
 @pytest.mark.parametrize("text", FREE.values(), ids=FREE)
 def test_what_is_not_this_repository_is_no_conflict(text):
     assert repository().declared_elsewhere(sources("cuda.list", text), read) is None
+
+
+@pytest.mark.parametrize("word", SWITCHED_OFF)
+def test_what_is_switched_off_is_no_conflict(word):
+    text = f"Types: deb\nURIs: {URL}\nSuites: /\nEnabled: {word}\n"
+    assert repository().declared_elsewhere(sources("cuda.sources", text), read) is None
 
 
 DISTRIBUTION = "deb http://mirror.example/debian bookworm main"
