@@ -249,6 +249,17 @@ def test_two_declarations_never_conflict(host, url, pinned, keyring_package):
     assert policy(host, "libc6")[1]["99.0-1"] == 100
 
 
+def test_nor_do_they_where_one_leaves_the_architecture_to_apt(host, url, pinned, keyring_package):
+    """As NVIDIA's guide declares the repository of its container toolkit."""
+    own = host.check_output("dpkg --print-architecture")
+    line = host.file(keyring_package).content_string.strip()
+    host.check_output("echo %s > %s", line.replace(url, f"{url}$(ARCH)"), keyring_package)
+    result = declare(host, f"{url}{own}/", pinned, name="twin")
+    assert result["declared_in"] == keyring_package
+    assert host.run("apt-get --quiet=2 --simulate dist-upgrade").rc == 0
+    task(host, "gpulab.node.apt_repository", name="twin", state="absent")
+
+
 def test_a_declaration_without_a_key_is_refused(host, url, pinned, keyring_package):
     host.check_output("echo %s > %s", f"deb {url} /", keyring_package)
     result = declare(host, url, pinned)

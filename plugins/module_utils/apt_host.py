@@ -36,11 +36,12 @@ ARCHIVES = Path("/var/cache/apt/archives")
 PREFERENCES = Path("/etc/apt/preferences")
 
 
-def read_sources() -> list[Source]:
-    """Return the package sources that APT reads on this node."""
+def read_sources(module: Any) -> list[Source]:
+    """Return the package sources that APT reads on this node (module is an AnsibleModule)."""
+    architecture = module.run_command(["dpkg", "--print-architecture"], check_rc=True)[1].strip()
     main, parts = SOURCES
     read = [main, *sorted(file for file in parts.glob("*") if apt_sources.is_read(file.name))]
-    return [source for file in read for source in apt_sources.parse(str(file), files.read(file))]
+    return [source for file in read for source in apt_sources.parse(str(file), files.read(file), architecture)]
 
 
 class Apt(PackageHost):

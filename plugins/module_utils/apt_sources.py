@@ -44,8 +44,12 @@ def is_read(name: str) -> bool:
     return _READ.fullmatch(name) is not None
 
 
-def parse(file: str, text: str) -> list[Source]:
-    """Read the enabled binary sources of one file; lines that are not sources are passed over."""
+def parse(file: str, text: str, architecture: str) -> list[Source]:
+    """Read the enabled binary sources of one file; lines that are not sources are passed over.
+
+    architecture is dpkg's name for the node's own, which a source may call $(ARCH).
+    """
+    text = text.replace("$(ARCH)", architecture)
     return _parse_deb822(file, text) if file.endswith(".sources") else _parse_one_line(file, text)
 
 

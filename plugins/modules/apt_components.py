@@ -72,7 +72,7 @@ def main() -> None:
     path = apt_host.SOURCES[1] / f"gpulab-{module.params['name']}.sources"
     before, after = files.read(path), ""
     if module.params["state"] == "present":
-        sources = [source for source in apt_host.read_sources() if source.file != str(path)]
+        sources = [source for source in apt_host.read_sources(module) if source.file != str(path)]
         after = apt_sources.render(apt_sources.missing(sources, module.params["components"]))
 
     changed = before != after

@@ -160,7 +160,7 @@ def main() -> None:
 
 def wanted(module: AnsibleModule, repository: Repository, key: str) -> tuple[str, dict[str, str]]:
     """Return the file that declares the repository, and the wanted text of each file. Raises Refusal."""
-    sources = [source for source in apt_host.read_sources() if not Path(source.file).name.startswith(OWN)]
+    sources = [source for source in apt_host.read_sources(module) if not Path(source.file).name.startswith(OWN)]
     repository.check_host(sources)
     texts = {
         repository.key_path: "",

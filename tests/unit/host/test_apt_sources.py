@@ -28,7 +28,7 @@ Enabled: no
 
 
 def test_one_line_sources():
-    assert parse("/etc/apt/sources.list", ONE_LINE) == [
+    assert parse("/etc/apt/sources.list", ONE_LINE, "amd64") == [
         Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("main", "contrib"), ""),
         Source(
             "/etc/apt/sources.list",
@@ -41,13 +41,13 @@ def test_one_line_sources():
 
 
 def test_deb822_sources():
-    found = parse("/etc/apt/sources.list.d/debian.sources", DEB822)
+    found = parse("/etc/apt/sources.list.d/debian.sources", DEB822, "amd64")
     assert [source.suite for source in found] == ["trixie", "trixie-updates"]
     assert {source.signed_by for source in found} == {"/usr/share/keyrings/debian-archive-keyring.gpg"}
 
 
 def test_what_each_suite_lacks():
-    sources = parse("/etc/apt/sources.list.d/debian.sources", DEB822)
+    sources = parse("/etc/apt/sources.list.d/debian.sources", DEB822, "amd64")
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
     assert missing(sources, ["main", "contrib"]) == {
         ("http://mirror.example/debian", "trixie", keyring): ["contrib"],
@@ -88,7 +88,7 @@ def test_a_vendors_repository_is_left_alone(file, signed_by):
 
 def test_render():
     lacks = {("http://mirror.example/debian", "bookworm", "/k.gpg"): ["contrib", "non-free"]}
-    assert parse("x.sources", render(lacks)) == [
+    assert parse("x.sources", render(lacks), "amd64") == [
         Source("x.sources", "http://mirror.example/debian", "bookworm", ("contrib", "non-free"), "/k.gpg")
     ]
     assert render({}) == ""

@@ -413,7 +413,8 @@ def test_lists_that_could_not_be_refreshed_or_were_deleted_are_stale(host, sourc
 def test_only_the_files_that_apt_reads_declare_sources(tmp_path, monkeypatch):
     main, parts = tmp_path / "sources.list", tmp_path / "sources.list.d"
     monkeypatch.setattr(apt_host, "SOURCES", (main, parts))
-    assert apt_host.read_sources() == []
+    module = SimpleNamespace(run_command=lambda *_args, **_options: (0, "arm64\n", ""))
+    assert apt_host.read_sources(module) == []
     parts.mkdir()
     passed_over = (
         "cuda.list.save",
@@ -425,6 +426,7 @@ def test_only_the_files_that_apt_reads_declare_sources(tmp_path, monkeypatch):
     )
     for name in ("../sources.list", "b.list", *passed_over):
         (parts / name).write_text("deb http://mirror.example/debian bookworm main\n")
-    (parts / "a_1.2.sources").write_text("Types: deb\nURIs: http://mirror.example/x\nSuites: /\n")
-    found = [source.file for source in apt_host.read_sources()]
-    assert found == [str(main), str(parts / "a_1.2.sources"), str(parts / "b.list")]
+    (parts / "a_1.2.sources").write_text("Types: deb\nURIs: http://mirror.example/$(ARCH)\nSuites: /\n")
+    found = apt_host.read_sources(module)
+    assert [source.file for source in found] == [str(main), str(parts / "a_1.2.sources"), str(parts / "b.list")]
+    assert found[1].uri == "http://mirror.example/arm64"

@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from openpgp_keys import VERSION_6, VERSION_6_FINGERPRINT
 
 URL = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
+TOOLKIT = "https://nvidia.github.io/libnvidia-container/stable/deb/"
 OTHER = "EB693B3035CD5710E231E123A4B469963BF863CC"
 KEYRING = "/usr/share/keyrings/cuda-archive-keyring.gpg"
 KEYRINGS = {KEYRING: VERSION_6.encode(), "/etc/apt/trusted.asc": VERSION_6.encode(), "/broken.gpg": b"<html>"}
@@ -29,7 +30,7 @@ def read(path):
 
 
 def sources(file, text):
-    return apt_sources.parse(f"/etc/apt/sources.list.d/{file}", text)
+    return apt_sources.parse(f"/etc/apt/sources.list.d/{file}", text, "amd64")
 
 
 def test_a_flat_repository_has_no_components():
@@ -103,6 +104,22 @@ def test_who_declares_it_with_the_same_key_is_left_alone(file, text):
     assert repository().declared_elsewhere(sources(file, text), read) == f"/etc/apt/sources.list.d/{file}"
 
 
+# As NVIDIA's guide declares it, and as gpulab does.
+BY_ARCHITECTURE = {
+    "in the address": (f"{TOOLKIT}$(ARCH)", "/", f"{TOOLKIT}amd64", "/"),
+    "in the suite": (TOOLKIT, "$(ARCH)/", TOOLKIT, "amd64/"),
+}
+
+
+@pytest.mark.parametrize(("uri", "suite", "url", "wanted"), BY_ARCHITECTURE.values(), ids=BY_ARCHITECTURE)
+def test_who_declares_it_for_every_architecture_declares_it(uri, suite, url, wanted):
+    toolkit = repository(name="nvidia-container-toolkit", url=url, suite=wanted)
+    adopted = sources("nvidia.list", f"deb [signed-by={KEYRING}] {uri} {suite}")
+    assert toolkit.declared_elsewhere(adopted, read) == "/etc/apt/sources.list.d/nvidia.list"
+    with pytest.raises(Refusal, match="H062"):
+        toolkit.declared_elsewhere(sources("nvidia.list", f"deb [signed-by={OTHER}] {uri} {suite}"), read)
+
+
 CONFLICTS = {
     "any key": ("cuda.list", f"deb {URL} /", "any key that the node trusts"),
     "trusted without a key": ("cuda.list", f"deb [trusted=yes] {URL} /", "any key that the node trusts"),
@@ -147,7 +164,7 @@ DISTRIBUTION = "deb http://mirror.example/debian bookworm main"
 
 def test_a_host_that_serves_the_distribution_too_is_refused():
     """Priorities go by host: the distribution would fall to 100 with the rest."""
-    declared = apt_sources.parse("/etc/apt/sources.list", DISTRIBUTION)
+    declared = apt_sources.parse("/etc/apt/sources.list", DISTRIBUTION, "amd64")
     with pytest.raises(Refusal) as caught:
         repository(url="http://mirror.example:8080/cuda/").check_host(declared)
     assert caught.value.code == "H063"
