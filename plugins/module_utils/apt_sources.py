@@ -9,7 +9,7 @@ Both forms are read: one-line (``sources.list``) and deb822 (``*.sources``); see
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
 INSTALLER_FILES = (
@@ -20,18 +20,27 @@ INSTALLER_FILES = (
 KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
 # What APT takes for no, and which files of sources.list.d it reads.
 OFF = ("no", "false", "without", "off", "disable", "0")
+# What a one-line source calls otherwise than deb822 does, where a list has spaces between its words and no commas.
+_LISTS = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
+_CHANGES = {"+": "-Add", "-": "-Remove"}
+_NO_OPTIONS = {"Types", "Uris", "Suites", "Components", "Enabled"}
 _READ = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.(?:list|sources)")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One suite of one repository, as one file declares it."""
+    """One suite of one repository, as one file declares it; options has the other fields, by their names in deb822."""
 
     file: str
     uri: str
     suite: str
     components: tuple[str, ...]
-    signed_by: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def signed_by(self) -> str:
+        """Return who may sign it: keyrings, fingerprints or the key itself; empty for any key that the node trusts."""
+        return dict(self.options).get("Signed-By", "")
 
     @property
     def is_distribution(self) -> bool:
@@ -45,44 +54,46 @@ def is_read(name: str) -> bool:
 
 
 def parse(file: str, text: str, architecture: str) -> list[Source]:
-    """Read the enabled binary sources of one file; lines that are not sources are passed over.
+    """Read the enabled binary sources of one file; lines that are not sources, and discs, are passed over.
 
     architecture is dpkg's name for the node's own, which a source may call $(ARCH).
     """
     text = text.replace("$(ARCH)", architecture)
-    return _parse_deb822(file, text) if file.endswith(".sources") else _parse_one_line(file, text)
+    found = _parse_deb822(file, text) if file.endswith(".sources") else _parse_one_line(file, text)
+    return [source for source in found if not source.uri.startswith("cdrom:")]
 
 
-def missing(sources: list[Source], components: list[str]) -> dict[tuple[str, str, str], list[str]]:
-    """Return, per (uri, suite, signed_by) of the distribution's archive, the wanted components that no source has."""
+def missing(sources: list[Source], components: list[str]) -> list[Source]:
+    """Return the distribution's archive with the wanted components that no source has, as it is to be declared.
+
+    Each suite keeps the options that it has: two declarations with different ones stop apt.
+    """
     enabled: dict[tuple[str, str], set[str]] = {}
-    signed_by: dict[tuple[str, str], str] = {}
+    archive: dict[tuple[str, str], Source] = {}
     for source in sources:
         key = (source.uri.rstrip("/"), source.suite)
         enabled.setdefault(key, set()).update(source.components)  # whoever declares them: twice makes apt complain
         if source.is_distribution:
-            signed_by.setdefault(key, source.signed_by)
-    lacks = {
-        (*key, signed_by[key]): [name for name in components if name not in have]
-        for key, have in enabled.items()
-        if key in signed_by
-    }
-    return {key: names for key, names in lacks.items() if names}
+            archive.setdefault(key, source)
+    lacks = {key: tuple(name for name in components if name not in enabled[key]) for key in archive}
+    return [replace(source, components=lacks[key]) for key, source in archive.items() if lacks[key]]
 
 
-def render(lacks: dict[tuple[str, str, str], list[str]]) -> str:
+def render(sources: list[Source]) -> str:
     """Render what is missing as a deb822 file; empty when nothing is."""
-    stanzas = []
-    for (uri, suite, signed_by), components in lacks.items():
-        fields = ["Types: deb", f"URIs: {uri}", f"Suites: {suite}", f"Components: {' '.join(components)}"]
-        if signed_by:
-            fields.append(f"Signed-By: {signed_by}")
-        stanzas.append("\n".join(fields) + "\n")
-    return (
-        "# Written by gpulab; the archive's other components are declared elsewhere.\n" + "\n".join(stanzas)
-        if stanzas
-        else ""
-    )
+    header = "# Written by gpulab; the archive's other components are declared elsewhere.\n"
+    return header + "\n".join(map(_stanza, sources)) if sources else ""
+
+
+def _stanza(source: Source) -> str:
+    fields = {
+        "Types": "deb",
+        "URIs": source.uri,
+        "Suites": source.suite,
+        "Components": " ".join(source.components),
+        **dict(source.options),
+    }
+    return "".join(f"{name}: {value}".replace("\n", "\n ") + "\n" for name, value in fields.items())
 
 
 def _parse_one_line(file: str, text: str) -> list[Source]:
@@ -90,13 +101,19 @@ def _parse_one_line(file: str, text: str) -> list[Source]:
     for line in text.splitlines():
         match = ONE_LINE.match(line.split("#")[0].strip())
         if match and match.group(1) == "deb":
-            options = dict(pair.split("=", 1) for pair in (match.group(2) or "").split() if "=" in pair)
-            sources.append(
-                Source(
-                    file, match.group(3), match.group(4), tuple(match.group(5).split()), options.get("signed-by", "")
-                )
-            )
+            options = dict(_option(pair) for pair in (match.group(2) or "").split() if "=" in pair)
+            components = tuple(match.group(5).split())
+            sources.append(Source(file, match.group(3), match.group(4), components, tuple(options.items())))
     return sources
+
+
+def _option(pair: str) -> tuple[str, str]:
+    """Return an option of a one-line source as deb822 has it."""
+    name, value = pair.split("=", 1)
+    base = name.rstrip("+-")
+    if base not in _LISTS:
+        return name.title(), value
+    return _LISTS[base] + _CHANGES.get(name[-1], ""), value.replace(",", " ")
 
 
 def _parse_deb822(file: str, text: str) -> list[Source]:
@@ -111,13 +128,14 @@ def _parse_deb822(file: str, text: str) -> list[Source]:
                 fields[name] += "\n" + line.strip()
             elif ":" in line:
                 name, value = line.split(":", 1)
-                name = name.strip().lower()
+                name = name.strip().title()
                 fields[name] = value.strip()
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in OFF:
+        if "deb" not in fields.get("Types", "").split() or fields.get("Enabled", "yes").lower() in OFF:
             continue
+        options = tuple((name, value) for name, value in fields.items() if name not in _NO_OPTIONS)
         sources.extend(
-            Source(file, uri, suite, tuple(fields.get("components", "").split()), fields.get("signed-by", ""))
-            for uri in fields.get("uris", "").split()
-            for suite in fields.get("suites", "").split()
+            Source(file, uri, suite, tuple(fields.get("Components", "").split()), options)
+            for uri in fields.get("Uris", "").split()
+            for suite in fields.get("Suites", "").split()
         )
     return sources

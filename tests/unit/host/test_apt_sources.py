@@ -27,15 +27,19 @@ Enabled: no
 """
 
 
+def signed_by(keyring):
+    return (("Signed-By", keyring),)
+
+
 def test_one_line_sources():
     assert parse("/etc/apt/sources.list", ONE_LINE, "amd64") == [
-        Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("main", "contrib"), ""),
+        Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("main", "contrib")),
         Source(
             "/etc/apt/sources.list",
             "https://vendor.example/debian",
             "bookworm",
             ("main",),
-            "/usr/share/keyrings/vendor.gpg",
+            (("Architectures", "amd64"), *signed_by("/usr/share/keyrings/vendor.gpg")),
         ),
     ]
 
@@ -47,48 +51,87 @@ def test_deb822_sources():
 
 
 def test_what_each_suite_lacks():
-    sources = parse("/etc/apt/sources.list.d/debian.sources", DEB822, "amd64")
-    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    assert missing(sources, ["main", "contrib"]) == {
-        ("http://mirror.example/debian", "trixie", keyring): ["contrib"],
-        ("http://mirror.example/debian", "trixie-updates", keyring): ["contrib"],
-    }
+    file, keyring = "/etc/apt/sources.list.d/debian.sources", "/usr/share/keyrings/debian-archive-keyring.gpg"
+    assert missing(parse(file, DEB822, "amd64"), ["main", "contrib"]) == [
+        Source(file, "http://mirror.example/debian", suite, ("contrib",), signed_by(keyring))
+        for suite in ("trixie", "trixie-updates")
+    ]
 
 
 def test_components_that_gpulab_declares_for_another_role_count():
     """Without Signed-By, a file of gpulab's own does not look like the distribution's; twice makes apt complain."""
     sources = [
-        Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("main",), ""),
-        Source(
-            "/etc/apt/sources.list.d/gpulab-x.sources", "http://mirror.example/debian/", "bookworm", ("contrib",), ""
-        ),
+        Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("main",)),
+        Source("/etc/apt/sources.list.d/gpulab-x.sources", "http://mirror.example/debian/", "bookworm", ("contrib",)),
     ]
-    assert missing(sources, ["contrib", "non-free"]) == {("http://mirror.example/debian", "bookworm", ""): ["non-free"]}
+    assert [source.components for source in missing(sources, ["contrib", "non-free"])] == [("non-free",)]
 
 
 def test_components_may_stand_in_several_files():
     sources = [
-        Source("/etc/apt/sources.list", "http://mirror.example/debian/", "bookworm", ("main",), ""),
-        Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("contrib",), ""),
+        Source("/etc/apt/sources.list", "http://mirror.example/debian/", "bookworm", ("main",)),
+        Source("/etc/apt/sources.list", "http://mirror.example/debian", "bookworm", ("contrib",)),
     ]
-    assert missing(sources, ["main", "contrib"]) == {}
+    assert missing(sources, ["main", "contrib"]) == []
 
 
 @pytest.mark.parametrize(
-    ("file", "signed_by"),
+    ("file", "options"),
     [
-        pytest.param("/etc/apt/sources.list.d/vendor.list", "", id="another-file"),
-        pytest.param("/etc/apt/sources.list.d/vendor.sources", "/usr/share/keyrings/vendor.gpg", id="another-key"),
+        pytest.param("/etc/apt/sources.list.d/vendor.list", (), id="another-file"),
+        pytest.param(
+            "/etc/apt/sources.list.d/vendor.sources", signed_by("/usr/share/keyrings/vendor.gpg"), id="another-key"
+        ),
     ],
 )
-def test_a_vendors_repository_is_left_alone(file, signed_by):
-    vendor = Source(file, "https://vendor.example/debian", "bookworm", ("main",), signed_by)
-    assert missing([vendor], ["non-free"]) == {}
+def test_a_vendors_repository_is_left_alone(file, options):
+    vendor = Source(file, "https://vendor.example/debian", "bookworm", ("main",), options)
+    assert missing([vendor], ["non-free"]) == []
 
 
-def test_render():
-    lacks = {("http://mirror.example/debian", "bookworm", "/k.gpg"): ["contrib", "non-free"]}
-    assert parse("x.sources", render(lacks), "amd64") == [
-        Source("x.sources", "http://mirror.example/debian", "bookworm", ("contrib", "non-free"), "/k.gpg")
-    ]
-    assert render({}) == ""
+MIRROR = "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\n"
+KEY = ("-----BEGIN PGP PUBLIC KEY BLOCK-----", ".", "mDMEZ", "-----END PGP PUBLIC KEY BLOCK-----")
+OPTIONS = {
+    "none": ("sources.list", "deb http://mirror.example/debian bookworm main", {}),
+    "a snapshot": (
+        "sources.list",
+        "deb [ check-valid-until=no trusted=yes ] http://mirror.example/debian bookworm main",
+        {"Check-Valid-Until": "no", "Trusted": "yes"},
+    ),
+    "lists": (
+        "sources.list",
+        "deb [arch=amd64,i386 lang+=de,fr target-=DEP-11] http://mirror.example/debian bookworm main",
+        {"Architectures": "amd64 i386", "Languages-Add": "de fr", "Targets-Remove": "DEP-11"},
+    ),
+    "deb822": (
+        "sources.list.d/debian.sources",
+        f"{MIRROR}Trusted: yes\nby-hash: no\n",
+        {"Trusted": "yes", "By-Hash": "no"},
+    ),
+    "the key inside": (
+        "sources.list.d/debian.sources",
+        "\n ".join([f"{MIRROR}Signed-By:", *KEY]),
+        {"Signed-By": "\n".join(["", *KEY])},
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "text", "options"), OPTIONS.values(), ids=OPTIONS)
+def test_what_is_missing_keeps_the_options_of_the_archive(file, text, options):
+    written = render(missing(parse(f"/etc/apt/{file}", text, "amd64"), ["contrib", "non-free"]))
+    (read,) = parse("x.sources", written, "amd64")
+    assert (read.uri, read.suite, read.components) == (
+        "http://mirror.example/debian",
+        "bookworm",
+        ("contrib", "non-free"),
+    )
+    assert dict(read.options) == options
+
+
+def test_a_disc_is_no_archive():
+    disc = "deb cdrom:[Debian GNU/Linux 12.5.0 _Bookworm_ - Official amd64 NETINST]/ bookworm main"
+    assert parse("/etc/apt/sources.list", disc, "amd64") == []
+
+
+def test_nothing_is_written_where_nothing_is_missing():
+    assert render([]) == ""
