@@ -12,12 +12,13 @@ import re
 from dataclasses import dataclass, replace
 
 ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
+SOURCES_LIST = "/etc/apt/sources.list"
 INSTALLER_FILES = (
-    "/etc/apt/sources.list",
+    SOURCES_LIST,
     "/etc/apt/sources.list.d/debian.sources",
     "/etc/apt/sources.list.d/ubuntu.sources",
 )
-KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
+KEYRINGS = ("debian-archive-", "ubuntu-archive-")  # Debian has one for each release, too
 # What APT takes for no, and which files of sources.list.d it reads.
 OFF = ("no", "false", "without", "off", "disable", "0")
 # What a one-line source calls otherwise than deb822 does, where a list has spaces between its words and no commas.
@@ -44,8 +45,15 @@ class Source:
 
     @property
     def is_distribution(self) -> bool:
-        """Whether this is the distribution's own archive: the installer wrote it, or its own key signs it."""
-        return self.file in INSTALLER_FILES or any(name in self.signed_by for name in KEYRINGS)
+        """Whether this is the distribution's own archive: the installer wrote it, or its own key signs it.
+
+        Vendors are declared in the installer's files, too: theirs are flat or have no main, and in sources.list, where
+        the installer names no keyring, they have one of their own.
+        """
+        own_key = any(name in self.signed_by for name in KEYRINGS)
+        installed = self.file in INSTALLER_FILES and "main" in self.components
+        foreign_key = self.file == SOURCES_LIST and self.signed_by
+        return not self.suite.endswith("/") and (own_key or (installed and not foreign_key))
 
 
 def is_read(name: str) -> bool:

@@ -78,6 +78,7 @@ def test_components_may_stand_in_several_files():
 @pytest.mark.parametrize(
     ("file", "options"),
     [
+        pytest.param("/etc/apt/sources.list", signed_by("/etc/apt/keyrings/vendor.asc"), id="the-installers-file"),
         pytest.param("/etc/apt/sources.list.d/vendor.list", (), id="another-file"),
         pytest.param(
             "/etc/apt/sources.list.d/vendor.sources", signed_by("/usr/share/keyrings/vendor.gpg"), id="another-key"
@@ -89,7 +90,43 @@ def test_a_vendors_repository_is_left_alone(file, options):
     assert missing([vendor], ["non-free"]) == []
 
 
+RING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+VENDORS = {
+    "flat": "deb [trusted=yes] file:/srv/updates ./",
+    "flat, with the distribution's key": f"deb [signed-by={RING}] file:/srv/updates ./",
+    "flat, at the top": "deb https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /",
+    "components of its own": "deb https://download.docker.com/linux/debian bookworm stable",
+}
+
+
+@pytest.mark.parametrize("line", VENDORS.values(), ids=VENDORS)
+def test_a_vendors_line_in_the_installers_file_is_left_alone(line):
+    assert missing(parse("/etc/apt/sources.list", line, "amd64"), ["contrib"]) == []
+
+
 MIRROR = "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\n"
+ARCHIVES = {
+    "the keyring of one release": (
+        "sources.list",
+        f"deb [signed-by={RING.replace('keyring.', 'bookworm-stable.')}] http://mirror.example/debian bookworm main",
+    ),
+    "a mirror that signs anew": (
+        "sources.list.d/debian.sources",
+        f"{MIRROR}Signed-By: /etc/apt/keyrings/mirror.asc\n",
+    ),
+    "components that stand alone": (
+        "sources.list",
+        "deb http://mirror.example/debian bookworm main\ndeb http://mirror.example/debian bookworm non-free",
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "text"), ARCHIVES.values(), ids=ARCHIVES)
+def test_the_archive_is_known(file, text):
+    (lack,) = missing(parse(f"/etc/apt/{file}", text, "amd64"), ["contrib"])
+    assert (lack.uri, lack.components) == ("http://mirror.example/debian", ("contrib",))
+
+
 KEY = ("-----BEGIN PGP PUBLIC KEY BLOCK-----", ".", "mDMEZ", "-----END PGP PUBLIC KEY BLOCK-----")
 OPTIONS = {
     "none": ("sources.list", "deb http://mirror.example/debian bookworm main", {}),

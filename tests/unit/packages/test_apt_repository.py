@@ -176,6 +176,12 @@ def test_a_host_that_serves_another_vendors_packages_is_taken():
     repository().check_host(sources("nvhpc.list", other))
 
 
+def test_the_repository_itself_in_the_installers_file_is_no_distribution():
+    declared = apt_sources.parse("/etc/apt/sources.list", f"deb [signed-by={KEYRING}] {URL} /", "amd64")
+    repository().check_host(declared)
+    assert repository().declared_elsewhere(declared, read) == "/etc/apt/sources.list"
+
+
 def test_ubuntu_is_a_distribution_too():
     text = "Types: deb\nURIs: http://mirror.example/ubuntu\nSuites: noble\nComponents: main\n"
     with pytest.raises(Refusal, match="H063"):
