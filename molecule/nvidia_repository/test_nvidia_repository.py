@@ -228,12 +228,14 @@ def test_a_package_altered_on_its_way_is_refused(host):
 
 @pytest.fixture
 def keyring_package(host, url, pinned):
-    """Leave what cuda-keyring does: a list file of its own for the same repository, with a key file of its own."""
+    """Leave what cuda-keyring does: a list file for the same repository, a key file and a priority for all it has."""
     keyring, file = "/usr/share/keyrings/cuda-archive-keyring.asc", "/etc/apt/sources.list.d/cuda-x86_64.list"
     host.check_output("cp %s %s", KEY, keyring)
     host.check_output("echo %s > %s", f"deb [signed-by={keyring}] {url} /", file)
+    preferences = "/etc/apt/preferences.d/cuda-repository-pin-600"
+    host.check_output("printf %s > %s", "Package: *\\nPin: release l=NVIDIA CUDA\\nPin-Priority: 600\\n", preferences)
     yield file
-    host.check_output("rm --force %s %s", keyring, file)
+    host.check_output("rm --force %s %s %s", keyring, file, preferences)
     declare(host, url, pinned)
     again = declare(host, url, pinned)
     assert (again["changed"], again["declared_in"]) == (False, SOURCES)

@@ -34,6 +34,7 @@ SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
 PREFERENCES = Path("/etc/apt/preferences")
+PREFERENCES_PARTS = Path("/etc/apt/preferences.d")
 
 
 def read_sources(module: Any) -> list[Source]:
@@ -42,6 +43,12 @@ def read_sources(module: Any) -> list[Source]:
     main, parts = SOURCES
     read = [main, *sorted(file for file in parts.glob("*") if apt_sources.is_read(file.name))]
     return [source for file in read for source in apt_sources.parse(str(file), files.read(file), architecture)]
+
+
+def read_preferences() -> str:
+    """Return the preferences of this node that gpulab has not written."""
+    parts = sorted(file for file in PREFERENCES_PARTS.glob("*") if "gpulab-" not in file.name)
+    return "\n".join(files.read(file) for file in (PREFERENCES, *parts))
 
 
 class Apt(PackageHost):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 HEADER = "# Written by gpulab; changes made by hand are lost.\n"
 WANTED, UNWANTED = 600, 100  # above the distribution's 500; below it, and not above what is installed
+_EVERY_PACKAGE = re.compile(r"^Package:[ \t]*\*[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _FINGERPRINT = re.compile(r"(?:[0-9A-F]{40}|[0-9A-F]{64})(?=!?\Z)", re.IGNORECASE)
 
 
@@ -76,14 +77,14 @@ class Repository:
         }
         return HEADER + "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
 
-    def preferences(self, *, declared_elsewhere: bool = False) -> str:
+    def preferences(self, others: str) -> str:
         """Return the priorities: the packages before the distribution's, what else it has too after the distribution's.
 
-        Who declares the repository elsewhere may have a record for "*", as cuda-keyring has, which would come first; a
-        pattern overrules it, at some cost for every apt command.
+        others are all other preferences of the node. A record for "*" among them, such as cuda-keyring brings, would
+        come first, and may outlive what it came with; a pattern overrules it, at some cost for every apt command.
         """
         records = [(" ".join(self.packages), WANTED)] if self.packages else []
-        records.append(("?*" if declared_elsewhere else "*", UNWANTED))
+        records.append(("?*" if _EVERY_PACKAGE.search(others) else "*", UNWANTED))
         return HEADER + "\n".join(
             f'Package: {names}\nPin: origin "{self.host}"\nPin-Priority: {priority}\n' for names, priority in records
         )

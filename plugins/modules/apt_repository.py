@@ -165,7 +165,7 @@ def wanted(module: AnsibleModule, repository: Repository, key: str) -> tuple[str
     texts = {
         repository.key_path: "",
         repository.sources_path: "",
-        repository.preferences_path: repository.preferences(),
+        repository.preferences_path: repository.preferences(apt_host.read_preferences()),
     }
     elsewhere = repository.declared_elsewhere(sources, read_keyring)
     if elsewhere is None:

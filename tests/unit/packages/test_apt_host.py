@@ -430,3 +430,13 @@ def test_only_the_files_that_apt_reads_declare_sources(tmp_path, monkeypatch):
     found = apt_host.read_sources(module)
     assert [source.file for source in found] == [str(main), str(parts / "a_1.2.sources"), str(parts / "b.list")]
     assert found[1].uri == "http://mirror.example/arm64"
+
+
+def test_gpulabs_own_preferences_are_not_those_of_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(apt_host, "PREFERENCES", tmp_path / "preferences")
+    monkeypatch.setattr(apt_host, "PREFERENCES_PARTS", tmp_path / "preferences.d")
+    assert apt_host.read_preferences() == ""
+    (tmp_path / "preferences.d").mkdir()
+    for name in ("preferences", "preferences.d/cuda-repository-pin-600", "preferences.d/zz-gpulab-nvidia-cuda.pref"):
+        (tmp_path / name).write_text(f"{name}\n")
+    assert apt_host.read_preferences().split() == ["preferences", "preferences.d/cuda-repository-pin-600"]

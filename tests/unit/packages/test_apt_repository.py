@@ -48,16 +48,32 @@ def test_what_is_written_reads_back():
 
 
 def test_only_the_named_packages_come_before_the_distribution():
-    assert repository().preferences().split("\n", 1)[1] == (
+    assert repository().preferences("").split("\n", 1)[1] == (
         'Package: nvidia-* libcuda1\nPin: origin "developer.download.nvidia.com"\nPin-Priority: 600\n\n'
         'Package: *\nPin: origin "developer.download.nvidia.com"\nPin-Priority: 100\n'
     )
-    assert "600" not in repository(packages=()).preferences()
-    assert "Package: ?*\n" in repository().preferences(declared_elsewhere=True)
+    assert "600" not in repository(packages=()).preferences("")
+
+
+PIN_600 = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
+PREFERENCES = {
+    "none": ("", "*"),
+    "of cuda-keyring": (PIN_600, "?*"),
+    "of cuda-keyring among others": (f"Package: sl\nPin: version 1\nPin-Priority: 9\n\n\n{PIN_600}", "?*"),
+    "of some packages": (PIN_600.replace("*", "cuda-*"), "*"),
+    "a comment": (PIN_600.replace("Package", "# Package"), "*"),
+}
+
+
+@pytest.mark.parametrize(("others", "everything"), PREFERENCES.values(), ids=PREFERENCES)
+def test_a_record_for_all_packages_is_overruled(others, everything):
+    records = repository().preferences(others).split("\n\n")
+    assert records[-1].startswith(f"Package: {everything}\n")
+    assert records[-1].endswith("Pin-Priority: 100\n")
 
 
 def test_a_port_is_no_part_of_the_host():
-    assert 'origin "mirror.example"' in repository(url="http://mirror.example:8080/cuda/").preferences()
+    assert 'origin "mirror.example"' in repository(url="http://mirror.example:8080/cuda/").preferences("")
 
 
 def test_priorities_come_after_those_of_a_pinning_package():
