@@ -29,6 +29,7 @@ EXTENDED_STATES = "/var/lib/apt/extended_states"
 ENVIRONMENT = {
     "APT_LISTCHANGES_FRONTEND": "none",
     "DEBIAN_FRONTEND": "noninteractive",
+    "LANGUAGE": "",  # would go before LC_ALL, with glibc older than 2.39 and in Python, of which dnf is made
     "LC_ALL": "C.UTF-8",
     "NEEDRESTART_MODE": "l",
     "UCF_FORCE_CONFFOLD": "1",

@@ -151,6 +151,7 @@ class Condas(Builds):
         if bundle and "SSL_CERT_FILE" not in of_pip:
             trust["PIP_CERT"] = bundle
         return {
+            "LANGUAGE": "",  # would go before LC_ALL
             "LC_ALL": "C.UTF-8",
             "HOME": str(self._work(wanted.name)),  # no settings of root's, and no line in root's list for each build
             "MAMBA_ROOT_PREFIX": str(self.root),

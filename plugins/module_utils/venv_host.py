@@ -104,6 +104,7 @@ class Venvs(Builds):
         self, name: str, commands: list[list[str]], undo: Path | None = None, index: str | None = None
     ) -> list[str]:
         settings = {
+            "LANGUAGE": "",  # would go before LC_ALL
             "LC_ALL": "C.UTF-8",
             "UV_CACHE_DIR": str(self.cache),
             "UV_PYTHON_INSTALL_DIR": str(self.directory / ".python"),

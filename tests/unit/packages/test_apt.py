@@ -212,3 +212,8 @@ def test_headers_go_with_what_they_came_for_and_a_kernel_never_does():
 
 def test_a_hold_makes_nothing_needed():
     assert "--option=APT::Ignore-Hold=true" in apt.autoremove_command(apt.Wishes(), "/states")
+
+
+def test_messages_are_those_that_are_read_here_whatever_language_the_operator_reads():
+    """LANGUAGE goes before LC_ALL, in glibc even where that is C.UTF-8, and in Python's gettext even where it is C."""
+    assert (apt.ENVIRONMENT["LANGUAGE"], apt.ENVIRONMENT["LC_ALL"]) == ("", "C.UTF-8")
