@@ -126,6 +126,6 @@ def test_white_space_in_a_place_and_in_a_source_is_meant():
     line = r"41 1 0:52 / /mnt/my\040disk rw,noatime - nfs server:/a\040b\134c rw,vers=4.2"
     (found,) = facts_host.mounts(line)
     assert (found["mount"], found["source"], found["read_only"]) == ("/mnt/my disk", r"server:/a b\c", False)
-    (mount,) = storage_devices.mounts(line)
+    (mount,) = storage_devices.mounts(line, str)
     assert (mount.place, mount.source, mount.type, mount.number) == ("/mnt/my disk", r"server:/a b\c", "nfs", "0:52")
     assert {"noatime", "vers=4.2"} <= mount.options
