@@ -97,7 +97,7 @@ def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
             moved = [name for one in found for name in one.names if name not in _LOCAL]
             lines += [Line(one.address, kept) for one in found if (kept := tuple(n for n in one.names if n in _LOCAL))]
             line = Line(line.address, tuple(dict.fromkeys([*moved, *line.names])))
-        lines.append(line)
+        lines.append(Line(line.address, _whole_first(line.names)))
     kept_lines = [each for each in others.splitlines() if each not in aside]
     _refuse_others(kept_lines, lines)
     rest = "".join(
@@ -115,6 +115,14 @@ def _line(node: dict[str, Any], former: list[Line]) -> Line | None:
     more = there.names if there and node["hostname"] is None else ()
     names = tuple(dict.fromkeys([*told, *more]))
     return Line(address, names) if address and names else None
+
+
+def _whole_first(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names with those first that are another one's whole name, for the first is what the node is called.
+
+    Kerberos' principals and NFSv4's domain are made of it.
+    """
+    return tuple(sorted(names, key=lambda name: not any(name.startswith(f"{other}.") for other in names)))
 
 
 def _is_own_loopback(text: str, own: Line) -> bool:

@@ -76,6 +76,18 @@ def test_a_line_of_somebody_elses_is_not_contradicted():
     assert merged(agreeing, NODES, "node1").text.startswith(agreeing[:20])
 
 
+@pytest.mark.parametrize("text", ["", "127.0.1.1 node1\n", "127.0.1.1 node1.example.com node1\n"])
+def test_a_nodes_whole_name_is_what_it_is_called(text):
+    nodes = [{**ONE, "hostname": "node1.example.com"}, {**TWO, "name": "node2.example.com", "hostname": "node2"}]
+    once = merged(text, nodes, "node1").text
+    assert says(once)[-2:] == [
+        ["10.0.0.1", "node1.example.com", "node1"],
+        ["10.0.0.2", "node2.example.com", "node2"],
+    ]
+    unread = [{**ONE, "hostname": None}, {**TWO, "hostname": None}]
+    assert merged(once, unread, "node1").text == once
+
+
 def test_localhost_and_addresses_are_no_names():
     nodes = [
         {"name": "localhost", "address": "10.0.0.1", "hostname": "node1"},
