@@ -21,7 +21,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 PATH = "/etc/hosts"
 OWNER = "network"  # the role that keeps the block
 SET_ASIDE = "# Set aside by gpulab (role network): "
-_LOCAL = ("localhost", "ip6-localhost", "ip6-loopback")
+# What the stock files of Debian, RHEL and SUSE give to the loopback and to groups of addresses: no node's own names.
+_LOCAL = re.compile(
+    r"localhost[46]?(\.localdomain[46]?)?"
+    r"|ip(v6|6)-(localhost|loopback|localnet|mcastprefix|allnodes|allrouters|allhosts)"
+)
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,8 @@ def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
         if node["name"] == own:
             aside = [each for each in others.splitlines() if _is_own_loopback(each, line)]
             found = [parsed for each in aside if (parsed := parse(each))]
-            moved = [name for one in found for name in one.names if name not in _LOCAL]
-            lines += [Line(one.address, kept) for one in found if (kept := tuple(n for n in one.names if n in _LOCAL))]
+            moved = [name for one in found for name in one.names if not _is_local(name)]
+            lines += [Line(one.address, kept) for one in found if (kept := tuple(filter(_is_local, one.names)))]
             line = Line(line.address, tuple(dict.fromkeys([*moved, *line.names])))
         lines.append(Line(line.address, _whole_first(line.names)))
     kept_lines = [each for each in others.splitlines() if each not in aside]
@@ -109,12 +113,16 @@ def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
 
 def _line(node: dict[str, Any], former: list[Line]) -> Line | None:
     """Return a node's line; None where nobody knows its address."""
-    told = [name for name in (node["name"], node["hostname"]) if name and name not in _LOCAL and not is_address(name)]
+    told = [name for name in (node["name"], node["hostname"]) if name and not _is_local(name) and not is_address(name)]
     there = next((line for line in former if set(told) & set(line.names)), None)
     address = node["address"] or (there.address if there else None)
     more = there.names if there and node["hostname"] is None else ()
     names = tuple(dict.fromkeys([*told, *more]))
     return Line(address, names) if address and names else None
+
+
+def _is_local(name: str) -> bool:
+    return bool(_LOCAL.fullmatch(name))
 
 
 def _whole_first(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,6 +142,6 @@ def _refuse_others(theirs: list[str], ours: list[Line]) -> None:
     """Refuse a name that leads elsewhere, in the same family of addresses: the first line would win."""
     for told in filter(None, map(parse, theirs)):
         for line in ours:
-            names = sorted(set(told.names) & set(line.names) - set(_LOCAL))
+            names = sorted(name for name in set(told.names) & set(line.names) if not _is_local(name))
             if names and told.address != line.address and (":" in told.address) == (":" in line.address):
                 raise refuse("H140", name=names[0], told=told.address, address=line.address)

@@ -48,6 +48,23 @@ def test_localhost_stays_where_the_own_name_shared_its_line():
     assert found[:2] == [["127.0.0.1", "localhost"], ["10.0.0.1", "node1", "alias"]]
 
 
+@pytest.mark.parametrize("own", ["", " node1"])
+def test_what_the_stock_files_call_local_stays(own):
+    ipv4 = "127.0.0.1   localhost localhost.localdomain localhost4 localhost4.localdomain4"
+    ipv6 = "::1         localhost localhost.localdomain localhost6 localhost6.localdomain6 ip6-loopback ipv6-localhost"
+    nodes = [{**node, "hostname": "localhost.localdomain"} for node in NODES]
+    found = says(merged(f"{ipv4}{own}\n{ipv6}{own}\nff02::1 ip6-allnodes ipv6-allnodes\n", nodes, "node1").text)
+    assert sorted(found) == sorted(
+        [
+            ipv4.split(),
+            ipv6.split(),
+            ["ff02::1", "ip6-allnodes", "ipv6-allnodes"],
+            ["10.0.0.1", "node1"],
+            ["10.0.0.2", "node2"],
+        ]
+    )
+
+
 def test_only_the_own_name_is_taken_from_the_loopback():
     with pytest.raises(Refusal, match="GPULAB-H140"):
         merged("127.0.0.1 localhost node2\n", NODES, "node1")
