@@ -10,7 +10,7 @@ import socket, sys
 for name in sys.argv[1:]:
     print(name, socket.getaddrinfo(name, 1, type=socket.SOCK_STREAM)[0][4][0], socket.gethostbyname(name))
 """
-GROUPS, OWN, OTHER = (23456, 23457, 45000), 8080, 9999  # 45000 is an ephemeral port, 8080 the owner's
+GROUPS, OWN, OTHER = (23456, 23457, 45000, 61000), 8080, 9999  # 45000 is an ephemeral port, 8080 the owner's
 PORTS = (*GROUPS, OWN, OTHER)
 SERVE = f"""
 for port in {" ".join(map(str, PORTS))}; do

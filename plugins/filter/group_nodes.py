@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import is_address, is_loopback
@@ -17,7 +18,7 @@ def group_nodes(
 
     The inventory comes first, so that a run on some nodes says the same as one on all of them; what it does not tell is
     taken from the facts of nodes that are part of the run, and else from what the node at work knows, the hosts of its
-    facts ``group``. A null is not known.
+    facts ``group``. A null is not known. IPv6 addresses are in their shortest form, as name services tell them.
     """
     former = {name: line["address"] for line in known or [] for name in line["names"]}
     nodes = [_node(name, variables[name]) for name in names]
@@ -28,7 +29,8 @@ def _node(name: str, variables: dict[str, Any]) -> dict[str, str | None]:
     facts = (variables.get("ansible_facts") or {}).get("gpulab") or {}
     told = [variables.get(variable) for variable in ("network_address", "nccl_address", "ansible_host")]
     told += [name, facts.get("monitoring", {}).get("routed_address")]
-    address = next((str(one) for one in told if one and is_address(str(one)) and not is_loopback(str(one))), None)
+    found = next((str(one) for one in told if one and is_address(str(one)) and not is_loopback(str(one))), None)
+    address = str(ipaddress.ip_address(found)) if found else None
     return {"name": name, "address": address, "hostname": facts.get("system", {}).get("hostname") or None}
 
 

@@ -9,6 +9,7 @@ rules of the node's owner, which therefore win.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -43,9 +44,9 @@ def ufw_rules(added: str) -> list[str]:
 
 
 def ufw_steps(current: list[str], wish: Wish) -> list[Step]:
-    """Return what has to change in ufw."""
-    ports = ",".join(str(first) if first == last else f"{first}:{last}" for first, last in wish.ports)
-    wanted = [f"allow from {peer} to any port {ports} proto tcp" for peer in wish.peers]
+    """Return what has to change in ufw, which keeps ports in rising order and addresses in their shortest form."""
+    ports = ",".join(str(first) if first == last else f"{first}:{last}" for first, last in sorted(wish.ports))
+    wanted = [f"allow from {ipaddress.ip_address(peer)} to any port {ports} proto tcp" for peer in wish.peers]
     return [
         *(Step(("ufw", "delete", *rule.split()), rule, adds=False) for rule in current if rule not in wanted),
         *(Step(("ufw", *rule.split(), "comment", COMMENT), rule, adds=True) for rule in wanted if rule not in current),

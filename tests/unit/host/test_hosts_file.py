@@ -132,6 +132,7 @@ FACTS = {"gpulab": {"system": {"hostname": "host"}, "monitoring": {"routed_addre
         ("node1", {"ansible_host": "node1.lab", "ansible_facts": FACTS}, "10.0.0.7", "host"),
         ("localhost", {"ansible_host": "127.0.0.1", "ansible_facts": FACTS}, "10.0.0.7", "host"),
         ("192.0.2.7", {}, "192.0.2.7", None),
+        ("node1", {"ansible_host": "FD00:0:0::0:07"}, "fd00::7", None),
         ("node1", {}, None, None),
         ("node1", {"ansible_facts": {}}, None, None),
     ],

@@ -40,6 +40,14 @@ def test_ufw():
     ]
 
 
+def test_ufw_keeps_ports_in_rising_order_and_addresses_in_their_shortest_form():
+    wish = Wish(("10.0.0.2", "FD00:0:0::2"), ((61000, 61000), (23456, 23456), (32768, 60999)))
+    assert [step.rule for step in ufw_steps([], wish)] == [
+        "allow from 10.0.0.2 to any port 23456,32768:60999,61000 proto tcp",
+        "allow from fd00::2 to any port 23456,32768:60999,61000 proto tcp",
+    ]
+
+
 def test_all_of_ufws_that_are_gpulabs_go():
     assert [step.adds for step in ufw_steps(ufw_rules(ADDED), NOBODY)] == [False, False]
     assert all("10.0.0.8" not in step.argv for step in ufw_steps(ufw_rules(ADDED), NOBODY))
