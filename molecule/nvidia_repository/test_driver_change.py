@@ -1,6 +1,7 @@
 """Another driver in the place of one that works: it proves itself, or the former one is back; by site.yml."""
 
 import re
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -32,10 +33,9 @@ def look(host):
     )
 
 
-def site(version, *arguments):
+def site(version, *arguments, tags="nouveau,nvidia_driver,reboot", **variables):
     """Run what of site.yml has to do with the driver; the whole of it runs in the lab."""
-    roles = "--tags=nouveau,nvidia_driver,reboot"
-    return playbook("site.yml", roles, *arguments, look=look, nvidia_driver_version=version)
+    return playbook("site.yml", f"--tags={tags}", *arguments, look=look, nvidia_driver_version=version, **variables)
 
 
 def hide(version, *, back=False):
@@ -52,17 +52,27 @@ def story():
     """
     runs = {"first": site(FIRST)}
     assert runs["first"].status == 0, runs["first"].output
-    everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
-    runs["busy"] = site(BETTER)
-    everywhere("gpulab-simulate heal")
     runs["foreseen"] = site(BETTER, "--check", "--diff")
+    everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
+    start = time.monotonic()
+    runs["busy"] = site(BETTER)
+    # A run that waits takes as long to get there; the user goes away some time after.
+    then = f"--on-active={time.monotonic() - start + 20:.0f} --timer-property=AccuracySec=1s"
+    everywhere(f"systemd-run {then} /usr/local/sbin/gpulab-simulate heal")
+    # What is given as key=value is text.
+    waiting = {"nvidia_driver_change": "wait", "nvidia_driver_change_timeout": "900"}
+    runs["waited"] = site(BETTER, tags="nvidia_driver", **waiting)
+    runs["unbooted"] = site(BETTER, tags="nvidia_driver")
     runs["better"] = site(BETTER)
     runs["again"] = site(BETTER)
     runs["lossy"] = site(LOSSY)
     hide(BETTER)
     runs["uncompilable"] = site(UNCOMPILABLE)
     hide(BETTER, back=True)
-    runs["back"] = site(FIRST)
+    everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
+    own = "{{ inventory_hostname }}"
+    runs["back"] = site(FIRST, nvidia_driver_change_force=own, reboot_force=own)
+    everywhere("gpulab-simulate heal")
     return runs
 
 
@@ -97,6 +107,18 @@ def test_check_mode_foresees_the_change_and_changes_nothing(story, seen):
     assert seen("foreseen") == seen("first")
 
 
+def test_a_change_waits_until_nobody_uses_the_gpus(story, seen):
+    assert story["waited"].status == 0, story["waited"].output
+    assert re.search(r"not yet, \d+ more tries", story["waited"].output)
+    assert versions(seen("waited")) == {BETTER}
+
+
+def test_a_driver_is_not_judged_before_the_reboot(story, seen):
+    assert story["unbooted"].status == 0, story["unbooted"].output
+    assert (seen("unbooted").loaded, seen("unbooted").kept) == (FIRST, "nvidia-driver\n")
+    assert seen("unbooted") == seen("waited")
+
+
 def test_a_driver_that_proves_itself_stays(story, seen):
     assert story["better"].status == 0
     assert versions(seen("better")) == {BETTER}
@@ -122,6 +144,6 @@ def test_a_driver_that_does_not_build_is_rolled_back_without_any_package_source(
     assert seen("uncompilable") == seen("better")
 
 
-def test_a_downgrade_is_a_change_like_any_other(story, seen):
-    assert story["back"].status == 0
+def test_a_downgrade_is_a_change_like_any_other_and_can_be_forced_on_a_node_in_use(story, seen):
+    assert story["back"].status == 0, story["back"].output
     assert seen("back") == seen("first")
