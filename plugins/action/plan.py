@@ -36,8 +36,9 @@ class ActionModule(ActionBase):
         today = datetime.now(tz=timezone.utc).date()
         groups = variables.get("group_names", ())
         host_type = next((group for group in HOST_TYPES if group in groups), None)
+        alone = len(variables.get("groups", {}).get(host_type or "gpu-nodes", ())) == 1
         try:
-            plan = resolve(facts, wishes.complete(given), catalog.load(), today, host_type)
+            plan = resolve(facts, wishes.complete(given), catalog.load(), today, host_type, alone=alone)
         except Refusal as refusal:
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
         return {**result, "plan": plan, "because": reasons(plan), "ansible_facts": {"gpulab_plan": plan}}

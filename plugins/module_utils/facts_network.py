@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 INTERFACES = "/sys/class/net"
-ARPHRD_LOOPBACK, ARPHRD_INFINIBAND = 772, 32  # include/uapi/linux/if_arp.h
+ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772  # include/uapi/linux/if_arp.h
 _RTF_UP, _RTF_REJECT = 0x1, 0x200
 _IPV4_FIELDS, _IPV6_FIELDS = 8, 10
 
@@ -21,8 +21,9 @@ _IPV4_FIELDS, _IPV6_FIELDS = 8, 10
 def read(node: Node) -> list[dict[str, Any]]:
     """Return the facts ``network``: name, kind, link_layer, driver, speed_gbps, up, default_route and ipv4 of each.
 
-    kind is physical, bond, bridge, vlan or virtual; speed_gbps is None where the interface has or tells none. At most
-    one interface has the default route: that of IPv4 with the lowest metric, else that of IPv6. Loopback is left out.
+    kind is physical, wireless, bond, bridge, vlan, tunnel or virtual; speed_gbps is None where the interface has or
+    tells none. At most one interface has the default route: that of IPv4 with the lowest metric, else that of IPv6.
+    Loopback is left out.
     """
     routed = default_interface(node.text("/proc/net/route"), node.text("/proc/net/ipv6_route"))
     return [
@@ -74,6 +75,12 @@ def _kind(node: Node, home: str) -> str:
         return "bond"
     if node.is_dir(f"{home}/bridge"):
         return "bridge"
-    if "DEVTYPE=vlan" in node.text(f"{home}/uevent").split():
+    uevent = node.text(f"{home}/uevent").split()
+    if "DEVTYPE=vlan" in uevent:
         return "vlan"
-    return "physical" if node.exists(f"{home}/device") else "virtual"
+    if "DEVTYPE=wlan" in uevent:
+        return "wireless"
+    if node.exists(f"{home}/device"):
+        return "physical"
+    framed = node.number(f"{home}/type") in (ARPHRD_ETHERNET, ARPHRD_INFINIBAND)
+    return "virtual" if framed and not node.exists(f"{home}/tun_flags") else "tunnel"

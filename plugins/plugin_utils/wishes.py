@@ -251,7 +251,8 @@ WISHES = (
     Wish(
         "nccl_interface",
         "str",
-        "Network interface over which NCCL's processes meet; unset takes the one with the default route.",
+        "Network interface over which NCCL's processes meet; unset takes the one with the default route, and leaves it"
+        " to NCCL where no other node is of the host's type, or where that one is wireless or a tunnel.",
     ),
     Wish(
         "nccl_overrides",

@@ -11,9 +11,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband impo
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
 
 NCCL_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 LOOPBACK = "lo"  # which NCCL takes where it is told to
@@ -22,18 +22,22 @@ SOCKETS, ADAPTERS = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"), ("NCCL_IB_HCA
 
 @check("nccl-interfaces", proves="NCCL's settings name interfaces and adapters that this node has", source=NCCL_GUIDE)
 def nccl_interfaces(node: Node) -> Iterator[Result]:
-    """Match each pattern with the names that are there; what is excluded need not be."""
-    names = [interface["name"] for interface in node.facts["network"]]
+    """Match each pattern with the names that are there, of which one must be up; what is excluded need not be."""
+    interfaces = {interface["name"]: interface for interface in node.facts["network"]}
     chosen = [setting for setting in node.facts["nccl"] if setting["name"] in SOCKETS + ADAPTERS]
     found = False
     for setting in chosen:
         name, value, adapters = setting["name"], setting["value"], setting["name"] in ADAPTERS
-        present = [port["device"] for port in node.facts["infiniband"]] if adapters else [LOOPBACK, *names]
+        present = [port["device"] for port in node.facts["infiniband"]] if adapters else [LOOPBACK, *interfaces]
         vain = unmatched(value, present)
         seen = {"observed": f"{name}={value}", "expected": ", ".join(sorted(set(present))), "reason": setting["file"]}
         if vain and not adapters and len(vain) == len(_patterns(value)):
             found = True
             yield fail(f"{name}={value} names no interface of this node: NCCL does not start", "configure", **seen)
+        elif not adapters and (gone := _gone(value, interfaces)):
+            found = True
+            told = f"{', '.join(gone)}, down and without an address: NCCL does not start"
+            yield warn(f"{name} names {told}", "check_network", **seen)
         elif vain and adapters:
             found = True
             yield warn(f"{name} names adapters that are not there: {', '.join(vain)}", "configure", **seen)
@@ -50,12 +54,26 @@ def unmatched(value: str, present: list[str]) -> list[str]:
     """
     if value.startswith("^"):
         return []
+    return [pattern for pattern in _patterns(value) if not _matching(value, pattern, present)]
+
+
+def _matching(value: str, pattern: str, present: Iterable[str]) -> list[str]:
     exact = value.startswith("=")
-    return [
-        pattern
-        for pattern in _patterns(value)
-        if not any(name == pattern if exact else name.startswith(pattern) for name in present)
-    ]
+    return [name for name in present if (name == pattern if exact else name.startswith(pattern))]
+
+
+def _gone(value: str, interfaces: dict[str, Facts]) -> list[str]:
+    """Return the interfaces that are named, where none of them is up or has an address."""
+    if value.startswith("^"):
+        return []
+    patterns = _patterns(value)
+    named = {name for pattern in patterns for name in _matching(value, pattern, [LOOPBACK, *interfaces])}
+    gone = sorted(name for name in named & {*interfaces} if _is_gone(interfaces[name]))
+    return gone if len(gone) == len(named) else []
+
+
+def _is_gone(interface: Facts) -> bool:
+    return not interface.get("up", True) and not interface.get("ipv4")
 
 
 def _patterns(value: str) -> list[str]:

@@ -39,16 +39,23 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-def resolve(
-    facts: dict[str, Any], wishes: dict[str, Any], catalog: Catalog, today: date, host_type: str | None = None
+def resolve(  # noqa: PLR0913
+    facts: dict[str, Any],
+    wishes: dict[str, Any],
+    catalog: Catalog,
+    today: date,
+    host_type: str | None = None,
+    *,
+    alone: bool = False,
 ) -> dict[str, Any]:
     """Return the plan for one node.
 
     facts are those of the module gpu_facts, wishes a complete set (wishes.complete), today decides what has reached its
-    end of life, host_type is the node's group below gpu-nodes. Raises Refusal where no plan can work.
+    end of life, host_type is the node's group below gpu-nodes, and alone tells that no other node is in it. Raises
+    Refusal where no plan can work.
     """
     recipes.check(wishes, catalog)
-    case = Case.of(facts, wishes, catalog, today, host_type)
+    case = Case.of(facts, wishes, catalog, today, host_type, alone=alone)
     plan: dict[str, Any] = {"schema": SCHEMA}
     plan["driver"] = driver.plan(case)
     plan["secure_boot"] = secure_boot.plan(case, plan["driver"])

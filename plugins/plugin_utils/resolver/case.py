@@ -28,16 +28,19 @@ class Case:
     platform: dict[str, Any]
     gpus: list[gpus.Gpu]
     host_type: str | None = None
+    alone: bool = False  # no other node is of its type
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913
         cls,
         facts: dict[str, Any],
         wishes: dict[str, Any],
         catalog: Catalog,
         today: date,
         host_type: str | None = None,
+        *,
+        alone: bool = False,
     ) -> Case:
         """Read platform and GPUs off the facts. Raises Refusal for a system or a GPU there is no plan for."""
         system = facts["system"]
@@ -49,7 +52,7 @@ class Case:
         found, warnings = gpus.identify(facts["pci"]["gpus"], catalog)
         if not found and not wishes["gpulab_without_gpu"]:
             raise refuse("P002")
-        return cls(facts, wishes, catalog, today, platform, found, host_type, warnings)
+        return cls(facts, wishes, catalog, today, platform, found, host_type, alone, warnings)
 
     @property
     def container(self) -> bool:

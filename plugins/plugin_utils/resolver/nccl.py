@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TESTS = "/opt/gpulab-nccl-tests"
 PEERMEM = "nvidia-peermem"
+PASSING = ("wireless", "tunnel")  # interfaces that come and go; NCCL does not start with one that is gone
 FASTER = 2  # an interface that is this many times as fast as the one chosen is worth a word
 _NAME = re.compile(r"NCCL_[A-Z0-9_]+")
 
@@ -104,9 +105,14 @@ def _interface(case: Case) -> dict[str, Any]:
         if wished not in interfaces:
             raise refuse("P052", name=wished, known=", ".join(interfaces) or "none")
         return _part(_setting("NCCL_SOCKET_IFNAME", f"={wished}", "nccl_interface names this one."))
+    if case.alone:
+        return _part(because="No other node is of this host's type: the interface is left to NCCL.")
     routed = next((interface for interface in interfaces.values() if interface.get("default_route")), None)
     if routed is None:
         return _part(because="No interface has the default route: which one NCCL meets over is left to NCCL.")
+    if routed["kind"] in PASSING:
+        told = f"{routed['name']}, with the default route, is a {routed['kind']} interface, which comes and goes"
+        return _part(because=f"{told}: which one NCCL meets over is left to NCCL.")
     _tell_of_faster(case, routed)
     name = f"={routed['name']}"
     return _part(_setting("NCCL_SOCKET_IFNAME", name, "The one with the default route, by which peers are reached."))

@@ -193,6 +193,15 @@ NCCL = [
         says="eth0",
     ),
     Fault(
+        "NCCL is told an interface that is down",
+        "l40s",
+        put("network", [{"name": "enp1s0f0np0", "up": False, "ipv4": None}]),
+        "nccl-interfaces",
+        "check_network",
+        "warn",
+        says="enp1s0f0np0, down",
+    ),
+    Fault(
         "NCCL is told whole names that are prefixes",
         "rtx4090x2",
         nccl("NCCL_SOCKET_IFNAME", "=enp1s0,enp2s0"),

@@ -29,6 +29,14 @@ MIG_ON = put("nvml.gpus.0.mig", {"enabled": True, "pending": True})
 HALVES = {"mig_instances": ["3g.20gb", "1g.5gb"]}
 NO_FABRIC = every_gpu("fabric.state", "not_started")
 HIDDEN = put("nvml.gpus.0.mig_instances", {"error": "NO_PERMISSION", "code": 4})
+ONE_IS_UP = put(
+    "network",
+    [
+        {"name": "enp1s0", "up": False, "ipv4": None},
+        {"name": "eth0", "up": True, "ipv4": None},
+        {"name": "wg0", "up": False, "ipv4": "10.9.0.1"},
+    ],
+)
 CASES = [
     ("gpu-settings", "skipped", "l40s", lambda _: None, gpu_plan()),
     ("gpu-settings", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
@@ -55,6 +63,9 @@ CASES = [
     ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "eth,enp,ib"), None),
     ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "=lo"), None),
     ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "^docker,lo"), None),
+    ("nccl-interfaces", "ok", "l40s", all_of(ONE_IS_UP, nccl("NCCL_SOCKET_IFNAME", "eth,enp")), None),
+    ("nccl-interfaces", "ok", "l40s", all_of(ONE_IS_UP, nccl("NCCL_SOCKET_IFNAME", "=wg0")), None),
+    ("nccl-interfaces", "ok", "l40s", all_of(ONE_IS_UP, nccl("NCCL_SOCKET_IFNAME", "^enp")), None),
     ("nccl-interfaces", "ok", "h100x8", nccl("NCCL_IB_HCA", "mlx5"), None),
     ("nccl-interfaces", "skipped", "h100x8", put("nccl", []), None),
     ("nccl-transports", "ok", "h100x8", nccl("NCCL_P2P_DISABLE", "0"), None),

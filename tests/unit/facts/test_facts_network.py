@@ -52,6 +52,11 @@ def test_interfaces(tree):
     interface(tree, "bond0.42", uevent="DEVTYPE=vlan\nINTERFACE=bond0.42")
     interface(tree, "ib0", 32)
     interface(tree, "veth1")
+    wireless = interface(tree, "wlp2s0", uevent="DEVTYPE=wlan\nINTERFACE=wlp2s0")
+    tree.link(f"{wireless}/device/driver", "/sys/bus/pci/drivers/iwlwifi")
+    interface(tree, "wg0", 65534, operstate="unknown", uevent="DEVTYPE=wireguard\nINTERFACE=wg0")
+    interface(tree, "ppp0", 512, operstate="unknown")
+    interface(tree, "tap0", operstate="unknown", tun_flags="0x1002")
     found = {one["name"]: one for one in facts_network.read(tree.node())}
     assert "lo" not in found
     assert {name: one["kind"] for name, one in found.items()} == {
@@ -61,6 +66,10 @@ def test_interfaces(tree):
         "enp1s0f0np0": "physical",
         "ib0": "virtual",
         "veth1": "virtual",
+        "wlp2s0": "wireless",
+        "wg0": "tunnel",
+        "ppp0": "tunnel",
+        "tap0": "tunnel",
     }
     assert found["enp1s0f0np0"] == {
         "name": "enp1s0f0np0",

@@ -47,6 +47,7 @@ class Topology:
     modules: list[str] = field(default_factory=list)
     warned: str | None = None
     host_type: str = "training_servers"
+    alone: bool = False
 
     def plan(self):
         """Return the whole plan."""
@@ -54,7 +55,7 @@ class Topology:
         for gpu in node["pci"]["gpus"]:
             gpu.update(redirecting_bridges=self.acs, iommu=self.iommu)
         node.update(network=self.network, infiniband=self.ports, nccl_own=self.own)
-        return resolve(node, wishes.complete(self.wishes), catalog.load(), TODAY, self.host_type)
+        return resolve(node, wishes.complete(self.wishes), catalog.load(), TODAY, self.host_type, alone=self.alone)
 
 
 SWITCH = ["0000:02:08.0"]
@@ -119,6 +120,31 @@ TOPOLOGIES = {
         {**WARN, "NCCL_SOCKET_IFNAME": "=bond0"},
         "default route",
         network=[nic("bond0", 50.0, route=True, kind="bond"), nic("eno1", 25.0), nic("eno2", 25.0)],
+    ),
+    "no other node": Topology(
+        [RTX_4090], WARN, "left to NCCL", network=[nic("eno1", route=True), nic("ens1", 100.0)], alone=True
+    ),
+    "no other node, and an interface that was named": Topology(
+        [RTX_4090], {**WARN, **ENO1}, "nccl_interface", wishes={"nccl_interface": "eno1"}, alone=True
+    ),
+    "wireless": Topology(
+        [RTX_4090],
+        WARN,
+        "wlp2s0, with the default route, is a wireless interface",
+        network=[nic("eno1", up=False), nic("wlp2s0", None, route=True, kind="wireless")],
+    ),
+    "a tunnel": Topology(
+        [RTX_4090],
+        WARN,
+        "left to NCCL",
+        network=[nic("eno1"), nic("wg0", None, route=True, up=False, kind="tunnel")],
+    ),
+    "a container's own": Topology(
+        [RTX_4090],
+        {**WARN, "NCCL_SOCKET_IFNAME": "=eth0"},
+        "default route",
+        network=[nic("eth0", 10.0, route=True, kind="virtual")],
+        system={"container": True},
     ),
     "no network": Topology([RTX_4090], WARN, "left to NCCL", network=[]),
     "a fast network beside the default route": Topology(

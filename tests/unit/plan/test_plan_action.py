@@ -53,6 +53,16 @@ def test_a_refusal_is_data_and_text():
     assert "ansible_facts" not in result
 
 
+@pytest.mark.parametrize(("nodes", "pinned"), [(["one"], False), (["one", "two"], True)])
+def test_a_node_is_alone_where_the_inventory_has_no_other_of_its_type(nodes, pinned):
+    node = make.facts()
+    node["network"] = [{"name": "eno1", "kind": "physical", "up": True, "speed_gbps": 1.0, "default_route": True}]
+    groups = {"gpu-nodes": ["one", "two", "three"], "workstations": nodes}
+    result = run(of(node, groups=groups, group_names=["gpu-nodes", "workstations"]))
+    names = [setting["name"] for setting in result["plan"]["nccl"]["settings"]]
+    assert ("NCCL_SOCKET_IFNAME" in names) == pinned
+
+
 def test_facts_have_to_be_read_first():
     with pytest.raises(AnsibleActionFail, match=r"gpulab\.node\.gpu_facts"):
         run({"ansible_facts": {}})
