@@ -106,11 +106,16 @@ def test_the_own_table_closes_nothing_else(nodes, connections):
 
 
 def test_the_rules_outlive_their_firewall(nodes, connections):
-    """As after a boot: what runs is forgotten, and read again from what is kept."""
+    """As after a boot: what runs is forgotten, and read again from what is kept.
+
+    Debian's own service empties all tables when it starts, and again when it reloads.
+    """
+    own = "systemctl start nftables; systemctl restart gpulab-peers; systemctl reload nftables"
+    loaded = "until nft list table inet gpulab_network; do sleep 0.2; done"
     again = {
         "node1": "ufw reload",
         "node2": "firewall-cmd --complete-reload",
-        "node3": "nft flush ruleset; systemctl restart gpulab-peers",
+        "node3": f"{own}; timeout 10 sh -c '{loaded}'",
     }
     for name, command in again.items():
         nodes[name][0].check_output(command)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node knows of the other nodes of its group: gpulab's lines of /etc/hosts, and where the names really lead."""
+"""What a node knows of the other nodes of its group, where their names really lead, and what keeps others out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 UFW, UFW_SETTINGS = "/usr/sbin/ufw", "/etc/ufw/ufw.conf"
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
-
+OWN_UNIT, OWN_TABLE = "/etc/systemd/system/gpulab-peers.service", "table inet gpulab_network"
 
 # A socket that systemd holds may be that of SSH.
 _LISTENS = re.compile(r"^\S+\s+\S+\s+\S+\s+\S+:(\d+)\s.*\(\(\"(?:sshd|dropbear|systemd)\"", re.MULTILINE)
@@ -41,6 +41,8 @@ class GroupQuery:
         self._lines = hosts_file.block(node.text(hosts_file.PATH))
         self._listening = node.start(["ss", "--no-header", "--listening", "--tcp", "--numeric", "--processes"])
         self._firewalld = node.start(["systemctl", "is-active", "firewalld.service"])
+        self._closes = node.exists(OWN_UNIT)
+        self._tables = node.start(["nft", "list", "tables"]) if self._closes else None
         self._child = None
         names = [name for line in self._lines for name in line.names]
         if names and (node.root == Path("/") or look_up is not first_address):
@@ -52,11 +54,12 @@ class GroupQuery:
             self._child = Child(ask, seconds)
 
     def facts(self) -> dict[str, Any]:
-        """Return {"hosts", "ephemeral_ports", "ssh_ports", "firewall"}.
+        """Return {"hosts", "ephemeral_ports", "ssh_ports", "firewall", "own_firewall"}.
 
         hosts are {"address", "own", "names", "leads"}: own marks the line of the node itself; leads maps each name to
         the address it leads to, and one is missing where there was no answer in time. ephemeral_ports are the first
         and the last one, ssh_ports those where SSH may listen; firewall is ufw, firewalld or None.
+        own_firewall is {"wanted", "loaded"} of gpulab's own table; loaded is None where it is not wanted or not known.
         """
         if self._child:
             self._child.wait()
@@ -77,7 +80,13 @@ class GroupQuery:
             "ephemeral_ports": [int(port) for port in ports] if all(map(str.isdigit, ports)) else [],
             "ssh_ports": sorted({int(port) for port in _LISTENS.findall(self._listening.output() or "")}),
             "firewall": self._firewall(),
+            "own_firewall": {"wanted": self._closes, "loaded": self._loaded()},
         }
+
+    def _loaded(self) -> bool | None:
+        """Tell whether gpulab's table is in the kernel, whatever its unit says: others can empty all tables."""
+        listed = self._tables.output() if self._tables else None
+        return None if listed is None else OWN_TABLE in listed.splitlines()
 
     def _firewall(self) -> str | None:
         """Name the firewall that is switched on."""

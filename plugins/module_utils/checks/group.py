@@ -1,13 +1,13 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check that the nodes of a group find each other by name."""
+"""Check that the nodes of a group find each other by name, and that their own firewall stands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
 
 SOURCE = "https://www.debian.org/doc/manuals/debian-reference/ch05.en.html#_the_hostname_resolution"
+NFT = "https://wiki.nftables.org/wiki-nftables/index.php/Operations_at_ruleset_level"
 
 
 @check("group-names", proves="the names of the group's nodes lead to the nodes, the own name not back", source=SOURCE)
@@ -46,3 +47,19 @@ def group_names(node: Node) -> Iterator[Result]:
         yield warn(f"the name service gives no answer for {', '.join(silent)}", "check_network")
     if not wrong and not foreign and not silent:
         yield ok(f"{len(hosts)} nodes of the group are known by name", len(hosts))
+
+
+@check("group-firewall", proves="the ports that gpulab closes to others are closed", source=NFT)
+def group_firewall(node: Node) -> Iterator[Result]:
+    """Look for the table in the kernel: its unit stays active when somebody empties all tables."""
+    own = node.facts["group.own_firewall"]
+    if not own["wanted"]:
+        yield skipped("gpulab closes no ports here (network_firewall)")
+    elif own["loaded"]:
+        yield ok("the table that closes the group's ports to others is loaded")
+    else:
+        yield fail(
+            "the table that closes the group's ports to others is not loaded: they are open",
+            "configure",
+            reason="whatever loads rules anew may empty all tables; systemctl restart gpulab-peers loads this one",
+        )

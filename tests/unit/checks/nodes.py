@@ -334,6 +334,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "ephemeral_ports": [32768, 60999],
                 "ssh_ports": [22],
                 "firewall": None,
+                "own_firewall": {"wanted": True, "loaded": True},
             },
             "monitoring": {
                 "addresses": ["10.1.2.3", "127.0.0.1"],

@@ -137,6 +137,14 @@ MONITORING = [
 
 GROUP = [
     Fault(
+        "somebody emptied all tables of nftables",
+        "t4",
+        put("group.own_firewall.loaded", value=False),
+        "group-firewall",
+        "configure",
+        says="they are open",
+    ),
+    Fault(
         "the node's own name leads back to itself",
         "h100x8",
         put("group.hosts.0.leads.node1", "127.0.1.1"),

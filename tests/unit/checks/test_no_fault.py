@@ -94,6 +94,8 @@ CASES = [
     ("cdi-specification", "skipped", "t4", put("containers.cdi", []), None),
     ("gpu-metrics", "skipped", "t4", put("monitoring.collector", None), None),
     ("gpu-metrics", "ok", "t4", put("monitoring.collector.age_seconds", 119), None),
+    ("group-firewall", "skipped", "t4", put("group.own_firewall", {"wanted": False, "loaded": None}), None),
+    ("group-firewall", "unknown", "t4", put("group.own_firewall.loaded", None), None),
     ("group-names", "skipped", "t4", put("group.hosts", []), None),
     ("group-names", "ok", "t4", put("group.hosts.1.leads", {"node2": "10.1.2.4", "node2.lab": "10.1.2.4"}), None),
     ("node-exporter", "skipped", "t4", put("monitoring.exporter.listen", None), None),

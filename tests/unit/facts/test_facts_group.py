@@ -35,6 +35,7 @@ def test_where_the_names_lead(machine):
         "ephemeral_ports": [32768, 60999],
         "ssh_ports": [],
         "firewall": None,
+        "own_firewall": {"wanted": False, "loaded": None},
     }
 
 
@@ -72,6 +73,22 @@ def test_the_firewall_that_is_switched_on(tree, settings, firewalld, expected):
     tree.file("/etc/ufw/ufw.conf", f"# ENABLED=yes\n{settings}\nLOGLEVEL=low\n").file("/usr/sbin/ufw")
     tree.prints("systemctl is-active firewalld", f"{firewalld}\n")
     assert GroupQuery(tree.node(), 5).facts()["firewall"] == expected
+
+
+@pytest.mark.parametrize(
+    ("tables", "loaded"),
+    [
+        ("table inet filter\ntable inet gpulab_network\n", True),
+        ("table inet filter\ntable ip gpulab_network\n", False),
+        ("", False),
+        (None, None),
+    ],
+)
+def test_whether_the_own_table_is_loaded(tree, tables, loaded):
+    tree.prints("nft list tables", tables)
+    assert GroupQuery(tree.node(), 5).facts()["own_firewall"] == {"wanted": False, "loaded": None}
+    tree.file("/etc/systemd/system/gpulab-peers.service", "[Unit]\n")
+    assert GroupQuery(tree.node(), 5).facts()["own_firewall"] == {"wanted": True, "loaded": loaded}
 
 
 def test_clock_services(tree):
