@@ -24,6 +24,7 @@ ARGUMENTS = {
     "power_budget_watts": {"type": "int"},
     "profile": {"type": "dict", "default": {}},
     "across_nodes": {"type": "bool", "default": False},
+    "group_names": {"type": "bool", "default": False},
     "mounts": {
         "type": "list",
         "elements": "dict",
@@ -63,6 +64,7 @@ class ActionModule(ActionBase):
             "power_budget_watts": arguments["power_budget_watts"],
             "profile": arguments["profile"],
             "across_nodes": arguments["across_nodes"],
+            "group_names": arguments["group_names"],
         }
         results = judge(facts, known.get("gpulab_plan"), declared, arguments["subjects"])
         return {**outcome(host, results, arguments["fail_on"]), "declared": declared}

@@ -6,6 +6,8 @@
 Debian's installer gives a node's own name to 127.0.1.1. Of two addresses, glibc puts that one first wherever the lines
 stand, and a job's processes would tell their peers to meet there. Such a line is set aside, as a comment, and comes
 back.
+
+Where cloud-init writes the file anew at every boot, the block stands in its template, too.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ _LOCAL = re.compile(
     r"localhost[46]?(\.localdomain[46]?)?"
     r"|ip(v6|6)-(localhost|loopback|localnet|mcastprefix|allnodes|allrouters|allhosts)"
 )
+# What cloud-init's templates begin with, which name themselves so. A value that it puts in is the node's own name.
+_TEMPLATE = re.compile(
+    r"^# Your system has configured 'manage_etc_hosts' as True\.$[^/]+(/etc/cloud/templates/\S+)", re.MULTILINE
+)
+_PLACEHOLDER = re.compile(r"\{\{|\$")
 
 
 @dataclass(frozen=True)
@@ -104,11 +111,34 @@ def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
         lines.append(Line(line.address, _whole_first(line.names)))
     kept_lines = [each for each in others.splitlines() if each not in aside]
     _refuse_others(kept_lines, lines)
-    rest = "".join(
-        SET_ASIDE + each if each.rstrip("\r\n") in aside else each for each in others.splitlines(keepends=True)
-    )
+    rest = _set_aside(others, aside)
     content = "\n".join(map(str, lines))
     return Wanted(owned_block.merged(rest if text is not None else None, content, OWNER), tuple(unknown))
+
+
+def template(text: str) -> str | None:
+    """Return the file from which cloud-init writes this text anew at every boot; None where it says nothing of that."""
+    found = _TEMPLATE.search(text)
+    return found[1] if found else None
+
+
+def into_template(text: str, hosts: str | None) -> str | None:
+    """Return what the template becomes; hosts is what /etc/hosts becomes, of which it gets the block."""
+    content, others = owned_block.inside(hosts or "", OWNER), without(text)
+    names = {name for line in block(hosts or "") for name in line.names if not _is_local(name)}
+    aside = [each for each in others.splitlines() if content and _is_own_in_template(each, names)]
+    return owned_block.merged(_set_aside(others, aside), content, OWNER)
+
+
+def _is_own_in_template(text: str, names: set[str]) -> bool:
+    line = parse(text)
+    own = line and is_loopback(line.address) and (names & set(line.names) or _PLACEHOLDER.search(text))
+    return bool(own)
+
+
+def _set_aside(text: str, aside: list[str]) -> str:
+    lines = text.splitlines(keepends=True)
+    return "".join(SET_ASIDE + line if line.rstrip("\r\n") in aside else line for line in lines)
 
 
 def _line(node: dict[str, Any], former: list[Line]) -> Line | None:

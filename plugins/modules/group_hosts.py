@@ -14,6 +14,8 @@ description:
   - Keeps one block in C(/etc/hosts), with a line for each node of a group. Every other line stays, but for those that
     give the node's own name to a loopback address (C(127.0.1.1) on Debian), which a job's processes would tell their
     peers. These become comments, and come back with O(nodes) empty.
+  - Where cloud-init writes C(/etc/hosts) anew at every boot, as the head of the file says, the same is done to the
+    template that is named there.
   - A node whose address is not known in this run keeps the line that it has. One that has none is left out, with a
     warning.
   - A name that another line gives to another address is refused (GPULAB-H140), and so is an address of the node itself
@@ -86,6 +88,24 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 NODE = {"name": {"type": "str", "required": True}, "address": {"type": "str"}, "hostname": {"type": "str"}}
 
 
+def template(module: AnsibleModule, hosts: str | None, wanted: str | None) -> list[dict[str, str]]:
+    """Let cloud-init write the names, too, where it writes the file; return how its template changes."""
+    named = hosts_file.template(hosts or "")
+    if not named:
+        return []
+    path = Path(named)
+    if not path.is_file():
+        module.warn(f"cloud-init writes {hosts_file.PATH} anew at every boot, from {path}, which is not there.")
+        return []
+    before = files.read(path)
+    after = hosts_file.into_template(before, wanted)
+    if before == after:
+        return []
+    if not module.check_mode:
+        files.put(module, path, after)
+    return [files.diff(str(path), before, after)]
+
+
 def main() -> None:
     """Read, merge, write."""
     module = AnsibleModule(
@@ -106,15 +126,16 @@ def main() -> None:
         wanted = hosts_file.merged(before, nodes, own)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    templated = template(module, before, wanted.text)
     if wanted.unknown:
         module.warn(f"{hosts_file.PATH} leaves out, as their addresses are not known: {', '.join(wanted.unknown)}")
     if before != wanted.text and not module.check_mode:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
         files.put(module, path, wanted.text, mode, mounted=True)
     module.exit_json(
-        changed=before != wanted.text,
+        changed=before != wanted.text or bool(templated),
         unknown=list(wanted.unknown),
-        diff=[files.diff(str(path), before, wanted.text)],
+        diff=[files.diff(str(path), before, wanted.text), *templated],
     )
 
 

@@ -80,6 +80,10 @@ options:
     description: Whether M(gpulab.node.nodes_all_reduce) ran in this run, and is to be judged.
     type: bool
     default: false
+  group_names:
+    description: Whether the node is declared to know the other nodes of its group by name.
+    type: bool
+    default: false
   mounts:
     description: Directories of data that M(gpulab.node.gpu_tests) reads, and what is expected of each.
     type: list

@@ -189,7 +189,7 @@ class Node:
     "container_toolkit" (its record).
     declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts",
     "level" (of the proof), "across_nodes" (whether all nodes ran one all_reduce), "mounts" (directories of data:
-    "path", "least_mbs", "most_ms").
+    "path", "least_mbs", "most_ms"), "group_names" (whether the nodes of the group shall know each other).
     """
 
     facts: Facts

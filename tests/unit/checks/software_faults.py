@@ -181,6 +181,15 @@ GROUP = [
         says="10.1.2.3",
     ),
     Fault(
+        "cloud-init wrote /etc/hosts anew",
+        "t4",
+        put("group.hosts", []),
+        "group-names",
+        "configure",
+        declared={"group_names": True},
+        says="not in /etc/hosts",
+    ),
+    Fault(
         "the name service hangs",
         "t4",
         put("group.hosts.1.leads", {}),

@@ -1,9 +1,15 @@
 """The nodes of a group in /etc/hosts: what was there comes back, and no name leads elsewhere."""
 
+import re
+import shutil
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.gpulab.node.plugins.filter.group_nodes import group_nodes
-from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import merged, without
+from ansible_collections.gpulab.node.plugins.module_utils import hosts_file
+from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import into_template, merged, template, without
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.modules import group_hosts
 
 INSTALLED = """127.0.0.1\tlocalhost
 127.0.1.1\tnode1.lab\tnode1  # by the installer
@@ -117,6 +123,81 @@ def test_localhost_and_addresses_are_no_names():
 
 def test_what_was_set_aside_is_told_from_other_comments():
     assert without("# 127.0.1.1 node1\n") == "# 127.0.1.1 node1\n"
+
+
+HEAD = """\
+# Your system has configured 'manage_etc_hosts' as True.
+# As a result, if you wish for changes to this file to persist
+# then you will need to either
+# a.) make changes to the master file in /etc/cloud/templates/hosts.debian.tmpl
+# b.) change or remove the value of 'manage_etc_hosts' in
+#     /etc/cloud/cloud.cfg or cloud-config from user-data
+#
+"""
+TEMPLATE = f"""\
+## template:jinja
+{{#
+This file (/etc/cloud/templates/hosts.debian.tmpl) is only utilized
+-#}}
+{HEAD}127.0.1.1 {{{{fqdn}}}} {{{{hostname}}}}
+127.0.0.1 localhost
+::1 {{{{fqdn}}}} {{{{hostname}}}}
+::1 localhost ip6-localhost
+
+"""
+
+
+def rendered(text):
+    """Return what cloud-init makes of a template at a boot."""
+    text = re.sub(r"\A## template:jinja\n|\{#.*?-#\}\s*", "", text, flags=re.DOTALL)
+    return text.replace("{{fqdn}}", "node1.lab").replace("{{hostname}}", "node1")
+
+
+def test_what_cloud_init_writes_at_a_boot_is_what_was_there():
+    assert template(INSTALLED) is None
+    assert template(rendered(TEMPLATE)) == "/etc/cloud/templates/hosts.debian.tmpl"
+    hosts = merged(rendered(TEMPLATE), NODES, "node1").text
+    assert ["10.0.0.1", "node1.lab", "node1"] in says(hosts)
+    kept = into_template(TEMPLATE, hosts)
+    assert rendered(kept) == hosts
+    assert into_template(kept, hosts) == kept
+    assert into_template(kept, merged(hosts, [], "node1").text) == TEMPLATE
+
+
+def test_a_template_that_somebody_wrote_is_kept_as_it_is_where_it_does_not_contradict():
+    hosts = merged(rendered(TEMPLATE), NODES, "node1").text
+    own = "127.0.1.1 node1\n127.0.0.1 localhost\n192.0.2.80 printer ${hostname}-printer\n"
+    assert says(into_template(own, hosts))[:2] == [
+        ["127.0.0.1", "localhost"],
+        ["192.0.2.80", "printer", "${hostname}-printer"],
+    ]
+
+
+@pytest.fixture
+def module(tmp_path):
+    def move(draft, path, **_):
+        shutil.copyfile(draft, path)
+
+    said = []
+    return SimpleNamespace(tmpdir=str(tmp_path), check_mode=False, warn=said.append, warnings=said, atomic_move=move)
+
+
+def test_the_template_is_written_once(module, monkeypatch, tmp_path):
+    path = tmp_path / "hosts.debian.tmpl"
+    monkeypatch.setattr(hosts_file, "template", lambda text: str(path) if text else None)
+    before = rendered(TEMPLATE)
+    wanted = merged(before, NODES, "node1").text
+    assert group_hosts.template(module, before, wanted) == []
+    assert str(path) in module.warnings[0]
+    path.write_text(TEMPLATE)
+    module.check_mode = True
+    assert group_hosts.template(module, before, wanted)[0]["after_header"] == str(path)
+    assert path.read_text() == TEMPLATE
+    module.check_mode = False
+    assert len(group_hosts.template(module, before, wanted)) == 1
+    assert rendered(path.read_text()) == wanted
+    assert group_hosts.template(module, before, wanted) == []
+    assert group_hosts.template(module, "", None) == []
 
 
 FACTS = {"gpulab": {"system": {"hostname": "host"}, "monitoring": {"routed_address": "10.0.0.7"}}}

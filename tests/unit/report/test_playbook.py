@@ -211,6 +211,11 @@ def test_baseline_is_compared_with(play, tmp_path):
     assert "Since 2026-11-21 01:00:00 UTC" in (tmp_path / "report/report.html").read_text(encoding="utf-8")
 
 
+def test_names_of_the_group_are_missed_where_they_are_wished_for(play):
+    _status, output, _ = play({"here": LOCAL}, network_state="present")
+    assert "fail group-names" in output
+
+
 def test_level_standard_loads_the_gpus_and_reports(play, monkeypatch, tmp_path):
     libraries = build(tmp_path / "simulated")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
