@@ -12,8 +12,8 @@ short_description: Enable components of Debian's own archive
 version_added: 0.1.0
 description:
   - Makes sure that Debian's archive is read with the wanted components, such as V(contrib) and V(non-free).
-  - The mirror, the suites and the key are those that the node already uses. No existing file is edited; what is missing
-    is declared in a file of its own, C(/etc/apt/sources.list.d/gpulab-NAME.sources).
+  - The mirror, the suites, the key and all other options are those that the node already uses. No existing file is
+    edited; what is missing is declared in a file of its own, C(/etc/apt/sources.list.d/gpulab-NAME.sources).
 author:
   - The gpulab founders (@gpulab)
 attributes:
