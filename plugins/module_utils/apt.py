@@ -155,6 +155,14 @@ def pins(wishes: Wishes) -> str:
     return "\n".join(records)
 
 
+def last(wishes: Wishes, origin: str) -> str:
+    """Return the preferences under which of what is to be held nothing comes from this origin that another one has.
+
+    They are for one transaction: each pattern makes apt slower, and what is on hold stays where it is anyway.
+    """
+    return f"Package: {' '.join(wishes.hold)}\nPin: release o={origin}\nPin-Priority: 100\n" if wishes.hold else ""
+
+
 def autoremove_command(todo: Wishes, states: str) -> list[str]:
     """Return the call that says what nothing would need any more beside the wishes, and changes nothing.
 

@@ -110,13 +110,14 @@ class Apt(PackageHost):
         than asked).
         """
         todo, known, left = self.todo(), self.packages(), self._read_transaction()
-        rc, out, errors = self._call(self._install(todo, "--simulate"))
+        preferences = self._keep_preferences()
+        rc, out, errors = self._call(self._install(todo, preferences, "--simulate"))
         if rc != 0:
             raise apt_failure.classify(out + errors, str(self._step.log))
         plan = apt.parse_plan(out)
         foreign = apt.foreign_holds(plan, self._given_up(todo), known)
         self._check_asked(plan, (*self._wishes.absent, *todo.retire), foreign)
-        download, growth = apt.parse_sizes(self._call(self._install(todo, "--print-uris"))[1])
+        download, growth = apt.parse_sizes(self._call(self._install(todo, preferences, "--print-uris"))[1])
         self._check_space(download, ARCHIVES, growth)
         new = {name for name in plan.install if not apt.is_on_disk(known, name)}
         # What a former run brought and left broken, cut off before it could undo it.
@@ -124,7 +125,7 @@ class Apt(PackageHost):
         if self._former:
             self._former.add(plan, known)
         transaction = {
-            "argv": self._install(todo),
+            "argv": self._install(todo, preferences),
             "diff": self.diff(plan, todo),
             "new": sorted(new),
             "residual": sorted(name for name in plan.install if name in known),
@@ -216,19 +217,33 @@ class Apt(PackageHost):
 
     def _foresee(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
         with tempfile.NamedTemporaryFile("w") as file:
-            file.write(f"{files.read(PREFERENCES)}\n{apt.pins(self._wishes)}")
+            file.write(self._preferences(apt.pins(self._wishes)))
             file.flush()
-            program, *arguments = self._install(todo, simulate)
-            return self._call([program, f"--option=Dir::Etc::preferences={file.name}", *arguments])
+            return self._call(self._install(todo, file.name, simulate))
 
-    def _install(self, todo: Wishes, simulate: str = "") -> list[str]:
-        return apt.install_command(
+    def _keep_preferences(self) -> str:
+        """Return the file with the preferences of the transaction, which will read it; empty for the node's own."""
+        if not self._last_origin:
+            return ""
+        self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._step.directory / "preferences"
+        file.write_text(self._preferences())
+        return str(file)
+
+    def _preferences(self, pins: str = "") -> str:
+        """Return the node's preferences, and after them those of the transaction."""
+        last = apt.last(self._wishes, self._last_origin) if self._last_origin else ""
+        return "\n".join([files.read(PREFERENCES), *filter(None, (last, pins))])
+
+    def _install(self, todo: Wishes, preferences: str, simulate: str = "") -> list[str]:
+        program, *arguments = apt.install_command(
             replace(todo, present=tuple(map(self._exact, todo.present))),
             recommends=self._recommends,
             lock_timeout=self._lock_timeout,
             changes_held=bool(self._wishes.hold or self._wishes.unhold or todo.retire),
             simulate=simulate,
         )
+        return [program, *([f"--option=Dir::Etc::preferences={preferences}"] if preferences else []), *arguments]
 
     def _exact(self, wish: str) -> str:
         """Return a wish in a form that apt-get reads."""

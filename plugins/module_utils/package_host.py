@@ -40,14 +40,16 @@ class PackageHost:
         recommends: bool,
         lock_timeout: int,
         former: FormerPackages | None = None,
+        last_origin: str = "",
     ) -> None:
-        """Remember what is wanted, how to call the package manager, and where former packages are kept."""
+        """Remember what is wanted, how to call the package manager, where former packages are kept, who comes last."""
         self._call = call
         self._step = step
         self._wishes = wishes
         self._recommends = recommends
         self._lock_timeout = lock_timeout
         self._former = former
+        self._last_origin = last_origin
 
     def interrupted_transaction(self) -> dict[str, Any] | None:
         """Return the transaction of these wishes that a former run left running or unheard; None when there is none.

@@ -59,6 +59,11 @@ options:
         those of earlier transactions of the same name.
       - They are put back when the transaction fails, or later by M(gpulab.node.former_packages). APT only.
     type: str
+  last_origin:
+    description:
+      - Origin whose packages are taken only where no other has them, of those that O(hold) names; APT has it from the
+        repository's Release file and shows it in C(apt-cache policy) as C(o=). APT only.
+    type: str
   recommends:
     description: Whether to install what the packages recommend, too.
     type: bool
@@ -244,6 +249,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         recommends=params["recommends"],
         lock_timeout=params["lock_timeout"],
         former=FormerPackages(params["former"]) if params["former"] else None,
+        last_origin=params["last_origin"] or "",
     )
     if params["operation"] == "wait":
         return wait_for_lock(host)
@@ -274,6 +280,7 @@ def main() -> None:
             "unhold": names,
             "retire": names,
             "former": {"type": "str"},
+            "last_origin": {"type": "str"},
             "recommends": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},
             "cache_valid_time": {"type": "int", "default": 3600},
