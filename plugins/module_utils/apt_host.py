@@ -223,7 +223,7 @@ class Apt(PackageHost):
 
     def _keep_preferences(self) -> str:
         """Return the file with the preferences of the transaction, which will read it; empty for the node's own."""
-        if not self._last_origin:
+        if not self._last():
             return ""
         self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._step.directory / "preferences"
@@ -232,8 +232,13 @@ class Apt(PackageHost):
 
     def _preferences(self, pins: str = "") -> str:
         """Return the node's preferences, and after them those of the transaction."""
-        last = apt.last(self._wishes, self._last_origin) if self._last_origin else ""
-        return "\n".join([files.read(PREFERENCES), *filter(None, (last, pins))])
+        return "\n".join([files.read(PREFERENCES), *filter(None, (self._last(), pins))])
+
+    def _last(self) -> str:
+        """Return the preferences for what comes last; none where the lists have nothing of it, for they take time."""
+        told = f"Origin: {self._last_origin}\n"
+        known = self._last_origin and any(told in files.read(file) for file in LISTS.parent.glob("*Release"))
+        return apt.last(self._wishes, self._last_origin) if known else ""
 
     def _install(self, todo: Wishes, preferences: str, simulate: str = "") -> list[str]:
         program, *arguments = apt.install_command(

@@ -97,11 +97,18 @@ def test_a_version_is_named_as_apt_get_reads_it(make):
     assert make("x=2.*+b", "y=2.*").prepare()["argv"][-2:] == ["x=2.4-1+b", "y=2.*"]
 
 
-def test_what_is_to_come_last_does_so_until_the_transaction_has_run(node, step, tmp_path, monkeypatch):
+@pytest.fixture
+def driver(node, step, tmp_path, monkeypatch):
     monkeypatch.setattr(apt_host, "PREFERENCES", tmp_path / "preferences")
-    (tmp_path / "preferences").write_text("Package: sl\nPin: version 1\nPin-Priority: 900\n")
+    monkeypatch.setattr(apt_host, "LISTS", tmp_path / "partial")
+    (tmp_path / "debian_InRelease").write_text("Hash: SHA512\n\nOrigin: Debian\nLabel: Debian\n")
     wishes = Wishes(("nvidia-driver",), hold=("nvidia-*", "libcuda1"))
-    driver = Apt(node, step, wishes, recommends=False, lock_timeout=1, last_origin="NVIDIA")
+    return Apt(node, step, wishes, recommends=False, lock_timeout=1, last_origin="NVIDIA")
+
+
+def test_what_is_to_come_last_does_so_until_the_transaction_has_run(driver, node, tmp_path):
+    (tmp_path / "preferences").write_text("Package: sl\nPin: version 1\nPin-Priority: 900\n")
+    (tmp_path / "nvidia_Release").write_text("Origin: NVIDIA\nLabel: NVIDIA CUDA\n")
     argv = driver.prepare()["argv"]
     (file,) = (word.rpartition("=")[2] for word in argv if "Dir::Etc::preferences=" in word)
     assert Path(file).read_text() == (
@@ -113,8 +120,9 @@ def test_what_is_to_come_last_does_so_until_the_transaction_has_run(node, step, 
     assert all(f"--option=Dir::Etc::preferences={file}" in call for call in simulated)
 
 
-def test_preferences_are_the_nodes_where_nothing_comes_last(host):
-    assert not any("preferences" in word for word in host.prepare()["argv"])
+def test_preferences_are_the_nodes_where_nobody_has_what_comes_last(driver, host):
+    for one in (driver, host):
+        assert not any("preferences" in word for word in one.prepare()["argv"])
 
 
 def test_what_nobody_asked_to_remove_stays(make, node):
