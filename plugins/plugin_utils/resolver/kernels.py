@@ -53,12 +53,22 @@ def facts_of(case: Case, kernel: str) -> dict[str, Any]:
 
 def series(case: Case, kernel: str) -> str | None:
     """Return the series of a kernel release, such as cloud-amd64 or generic-hwe-24.04; None for one of nobody's."""
-    names = case.platform["kernel"]
-    match = re.match(names["flavour"], kernel)
+    names, release = _names(case, kernel)
+    match = re.match(names["flavour"], release)
     if match is None:
         return None
-    hwe = "hwe" in names and version_key(kernel)[:2] > version_key(names["ga"])
-    return match.group(1) + (names["hwe"] if hwe else "")
+    flavour = match.group(1)
+    hwe = flavour in names.get("hwe_flavours", ()) and version_key(kernel)[:2] > version_key(names["ga"])
+    return flavour + (names["hwe"] if hwe else "")
+
+
+def _names(case: Case, kernel: str) -> tuple[dict[str, Any], str]:
+    """Return what the packages of a kernel are called, and its release as they have it."""
+    names = case.platform["kernel"]
+    for ending, own in names.get("variants", {}).items():
+        if kernel.endswith(ending):
+            return {**names, **own}, kernel[: -len(ending)]
+    return names, kernel
 
 
 def _headers_known(case: Case, kernel: str) -> bool:
@@ -66,9 +76,11 @@ def _headers_known(case: Case, kernel: str) -> bool:
 
 
 def _headers_package(case: Case, kernel: str) -> str:
-    return case.platform["kernel"]["headers"].format(kernel=kernel)
+    names, release = _names(case, kernel)
+    return names["headers"].format(kernel=release)
 
 
 def _meta_package(case: Case, kernel: str) -> str | None:
+    names, _release = _names(case, kernel)
     found = series(case, kernel)
-    return None if found is None else case.platform["kernel"]["headers_meta"].format(series=found)
+    return None if found is None else names["headers_meta"].format(series=found)

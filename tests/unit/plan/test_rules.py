@@ -171,6 +171,18 @@ DRIVERS = {
         {**ALLOWED, "nvidia_driver_version": "550.163.01", "nvidia_driver_state": "absent"},
         {"version": None},
     ),
+    "ubuntu's own, signed for a cloud's kernel newer than the release": (
+        facts("ubuntu-22.04", running="6.8.0-1021-aws"),
+        {"nvidia_driver_source": "distribution"},
+        {
+            "packages": [
+                "nvidia-headless-no-dkms-595-server-open",
+                "nvidia-utils-595-server",
+                "linux-modules-nvidia-595-server-open-aws",
+            ],
+            "hold": [*catalog.load().driver_packages, "linux-aws", "linux-image-aws", "linux-headers-aws"],
+        },
+    ),
     "ubuntu's own, for a kernel of nobody's": (
         facts("ubuntu-24.04", running="6.19.1+custom"),
         {"nvidia_driver_source": "distribution"},
@@ -296,7 +308,20 @@ def test_rocky_is_planned_as_rhel():
             facts("ubuntu-24.04", running="6.11.0-21-generic"),
             ["linux-headers-6.11.0-21-generic", "linux-headers-generic-hwe-24.04"],
         ),
+        (
+            facts("ubuntu-24.04", [GH200], architecture="aarch64", running="6.17.0-1013-nvidia-64k"),
+            ["linux-headers-6.17.0-1013-nvidia-64k", "linux-headers-nvidia-64k-hwe-24.04"],
+        ),
+        (
+            facts("ubuntu-24.04", running="6.14.0-1010-azure"),
+            ["linux-headers-6.14.0-1010-azure", "linux-headers-azure"],
+        ),
+        (facts("ubuntu-24.04", running="6.17.0-1010-oem"), ["linux-headers-6.17.0-1010-oem"]),
         (facts("rhel-9"), ["kernel-devel-5.14.0-503.14.1.el9_5.x86_64", "kernel-devel-matched"]),
+        (
+            facts("rhel-9", [GH200], architecture="aarch64", running="5.14.0-503.14.1.el9_5.aarch64+64k"),
+            ["kernel-64k-devel-5.14.0-503.14.1.el9_5.aarch64", "kernel-64k-devel-matched"],
+        ),
     ],
 )
 def test_header_packages(node, expected):
