@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 # What has the version of a driver is a part of one; a library such as libnvidia-egl-wayland1 has a version of its own.
-_VERSION = re.compile(r"(?:\d+:)?\d{3}\.\d+")
-_BRANCH = re.compile(r"-(\d{3})(?=-|\Z)")
+_VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d+")
+# What has a branch in its name: Ubuntu has each twice, and the servers' cannot stay beside the desktops'.
+_SERIES = re.compile(r"-((\d{3})(?:-server)?)(?=-|\Z)")
+# But these once, for both
+_OF_EVERY_SERIES = ("libnvidia-nscq-", "libnvsdm-", "nvidia-fabricmanager-", "nvidia-imex-")
+# They serve a driver of any version.
+_TOOLS = ("libxnvctrl", "nvidia-modprobe", "nvidia-settings")
 _PINNING = "nvidia-driver-pinning-"
 # They have the version of a kernel.
 _SIGNED_MODULES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
@@ -23,12 +28,13 @@ _SIGNED_MODULES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-sign
 _METAPACKAGES = ("cuda-drivers", "nvidia-open")
 
 
-def find(case: Case, source: str, branch: str, version: str) -> list[str]:
-    """Return the packages to remove first. Raises Refusal P038 where that is not allowed."""
+def find(case: Case, source: str, branch: str, version: str, planned: list[str]) -> list[str]:
+    """Return the packages to remove before the planned ones. Raises Refusal P038 where that is not allowed."""
+    series = next((named.group(1) for name in planned if (named := _SERIES.search(name))), None)
     names = sorted(
         package["name"]
         for package in case.facts["driver"]["packages"]
-        if _is_of_a_driver(package) and (package["source"] != source or _is_other(package, branch, version))
+        if _is_of_a_driver(package) and (package["source"] != source or _is_other(package, branch, version, series))
     )
     if names and not case.wishes["nvidia_driver_remove_conflicting"]:
         raise refuse("P038", names=", ".join(names), source=source, branch=branch)
@@ -37,13 +43,29 @@ def find(case: Case, source: str, branch: str, version: str) -> list[str]:
 
 def _is_of_a_driver(package: dict[str, str]) -> bool:
     named = package["name"].startswith((_PINNING, *_SIGNED_MODULES))
-    return named or _VERSION.match(package["version"]) is not None
+    return named or _branch_of(package) is not None
 
 
-def _is_other(package: dict[str, str], branch: str, version: str) -> bool:
-    """Tell whether a package of the planned source is of another branch, or keeps others at another version."""
+def _branch_of(package: dict[str, str]) -> str | None:
+    found = _VERSION.match(package["version"])
+    return found.group(1) if found else None
+
+
+def _is_other(package: dict[str, str], branch: str, version: str, series: str | None) -> bool:
+    """Tell whether a package of the planned source is of another driver, or keeps others at another version.
+
+    series is what the names of the planned packages have of branch and -server; None where they have no branch.
+    """
     name = package["name"]
-    named = None if name.startswith(_PINNING) else _BRANCH.search(name)
-    if named:
-        return named.group(1) != branch
-    return name in _METAPACKAGES and not package["version"].startswith(version)
+    if name.startswith(_PINNING):
+        return False
+    named = _SERIES.search(name)
+    if named is None:
+        if name in _METAPACKAGES:
+            return not package["version"].startswith(version)
+        # NVIDIA's names have had no branch since 590; Ubuntu's without one are tools.
+        unnumbered = series is not None and package["source"] == "nvidia" and not name.startswith(_TOOLS)
+        return unnumbered and _branch_of(package) != branch
+    if series is None or name.startswith(_OF_EVERY_SERIES):
+        return named.group(2) != branch
+    return named.group(1) != series

@@ -28,7 +28,9 @@ def plan(case: Case) -> dict[str, Any]:
     modules, version, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
     why_version = source.check_version(case, branch, version)
     absent = case.wishes["nvidia_driver_state"] == "absent"
-    conflicting = conflicts.find(case, origin.name, branch, version) if origin.record and not absent else []
+    packages = origin.packages(case, branch, version, modules, build_for)
+    takes_room = origin.record and not absent
+    conflicting = conflicts.find(case, origin.name, branch, version, packages["packages"]) if takes_room else []
     held, why_held = _hold(case, origin, build_for)
     planned = {
         "source": origin.name,
@@ -36,7 +38,7 @@ def plan(case: Case) -> dict[str, Any]:
         "version": version if origin.exact(case, branch, modules) else None,
         "newest_known": version,
         "kernel_modules": modules,
-        **origin.packages(case, branch, version, modules, build_for),
+        **packages,
         "conflicting_packages": conflicting,
         "hold": held,
         "kernels": build_for,

@@ -205,12 +205,30 @@ DRIVERS = {
 
 NVIDIA_595 = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "595"}
 UBUNTU_595 = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "595"}
+NVIDIA_580 = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "580"}
 PINNED_580 = ("nvidia-driver-pinning-580.178.04", "1.0-1", "nvidia")
 CONFLICTS = {
     "another branch": (NVIDIA_595, [("nvidia-dkms-580-open", "580.178.04-1ubuntu1", "nvidia")]),
     "another branch of the distribution": (
         UBUNTU_595,
         [("nvidia-utils-580-server", "580.95.05-0ubuntu1", "distribution")],
+    ),
+    "the desktops' driver of the same branch": (
+        UBUNTU_595,
+        [
+            ("libnvidia-compute-595", "595.91.07-0ubuntu0.24.04.1", "distribution"),
+            ("linux-modules-nvidia-595-open-generic", "6.8.0-51.52", "distribution"),
+            ("nvidia-driver-595-open", "595.91.07-0ubuntu0.24.04.1", "distribution"),
+            ("nvidia-firmware-595-595.91.07", "595.91.07-0ubuntu0.24.04.1", "distribution"),
+        ],
+    ),
+    "names without a branch beside one of names with it": (
+        NVIDIA_580,
+        [
+            ("libnvidia-compute", "595.91.07-1ubuntu1", "nvidia"),
+            ("nvidia-dkms-open", "595.91.07-1ubuntu1", "nvidia"),
+            ("nvidia-persistenced", "595.91.07-1ubuntu1", "nvidia"),
+        ],
     ),
     "signed modules": (NVIDIA_595, [("linux-modules-nvidia-595-server-generic", "6.8.0-51.52", "distribution")]),
     "a PPA": (UBUNTU_595, [("nvidia-utils-595", "595.71.05-0ubuntu0~gpu24.04.1", "other")]),
@@ -224,6 +242,14 @@ NO_CONFLICTS = {
     "a metapackage of the planned version": (NVIDIA_595, ("cuda-drivers", "595.91.07-1", "nvidia")),
     "another pin, which is exchanged": (NVIDIA_595, PINNED_580),
     "a library with a version of its own": (NVIDIA_595, ("libnvidia-egl-wayland1", "1:1.1.13-1build1", "distribution")),
+    "the servers' own": (UBUNTU_595, ("nvidia-firmware-595-server-595.91.07", "595.91.07-0ubuntu1", "distribution")),
+    "what Ubuntu has once for servers and desktops": (
+        UBUNTU_595,
+        ("nvidia-fabricmanager-595", "595.91.07-0ubuntu1", "distribution"),
+    ),
+    "a tool of Ubuntu's": (UBUNTU_595, ("nvidia-settings", "510.47.03-0ubuntu1", "distribution")),
+    "a tool of NVIDIA's": (NVIDIA_580, ("nvidia-modprobe", "610.43.02-1ubuntu1", "nvidia")),
+    "the Fabric Manager, whose name has no branch": (NVIDIA_580, ("nvidia-fabricmanager", "580.178.04-1", "nvidia")),
     "firmware of nouveau": (NVIDIA_595, ("firmware-nvidia-graphics", "20250410-2", "distribution")),
 }
 
@@ -435,6 +461,13 @@ def test_another_drivers_place_is_taken_knowingly(node, given, change):
     assert driver["change"] == change
     keeps = change is not None and driver["source"] != "runfile"  # which has no packages to go back to
     assert ("dpkg-repack" in driver["build_packages"]) is keeps
+
+
+def test_the_desktops_driver_of_the_same_version_is_another_one():
+    node = installed(("nvidia-utils-595", "595.91.07-0ubuntu0.24.04.1", "distribution"))
+    node["driver"]["module_on_disk"] = "595.91.07"
+    driver = plan(node, nvidia_driver_remove_conflicting=True, **UBUNTU_595)["driver"]
+    assert driver["change"] == {"from": "595.91.07 (distribution)", "to": "branch 595 (distribution, open modules)"}
 
 
 def test_a_driver_that_is_to_go_is_a_change_and_no_package_stands_in_its_way():
