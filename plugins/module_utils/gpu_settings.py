@@ -110,15 +110,9 @@ def wanted(settings: Settings, gpus: list[Gpu]) -> dict[str, dict[str, Any]]:
 
     Raises Refusal for a GPU that is not there, and for a power budget that cannot be kept.
     """
-    named = _named(settings)
-    for name in _absent(named, gpus):
+    for name in _absent(_named(settings), gpus):
         raise _nobody(name, gpus)
-    chosen = {}
-    for gpu in gpus:
-        chosen[gpu["bus_id"]] = whole(settings.get("all") or {})
-        for name, values in named.items():
-            if _is(gpu, name):
-                chosen[gpu["bus_id"]].update(whole(values))
+    chosen = {gpu["bus_id"]: declared(settings, gpu) for gpu in gpus}
     if settings.get("power_budget_watts") is not None:
         for address, watts in _shares(settings["power_budget_watts"], gpus, chosen).items():
             chosen[address][POWER] = watts
@@ -149,6 +143,15 @@ def _absent(names: Iterable[str], gpus: list[Gpu]) -> list[str]:
 
 def _nobody(name: str, gpus: list[Gpu]) -> Refusal:
     return refuse("H120", name=name, known=", ".join(f"{gpu['bus_id']} ({key(gpu)})" for gpu in gpus) or "none")
+
+
+def declared(settings: Settings, gpu: Gpu) -> dict[str, Any]:
+    """Return what is declared for one GPU, which its bus_id, index and uuid tell, by name; its own comes first."""
+    values = whole(settings.get("all") or {})
+    for name, own in _named(settings).items():
+        if _is(gpu, name):
+            values.update(whole(own))
+    return values
 
 
 def whole(values: dict[str, Any]) -> dict[str, Any]:

@@ -147,7 +147,7 @@ CODES = {
     ),
     "H077": (
         "GPUs and CPUs may draw {drawn} W, with {headroom} % in reserve {need} W; the power supply has {supply} W",
-        "Lower the GPUs' power limits, or use a larger power supply; preflight_psu_watts declares it.",
+        "Set power_limit_watts in gpu_settings_values, or use a larger power supply; preflight_psu_watts declares it.",
     ),
     "H078": (
         "the power budget cannot be added up: nobody knows the limit of {gpus}",

@@ -225,6 +225,13 @@ WISHES = (
         {},
     ),
     Wish(
+        "gpu_settings_state",
+        "str",
+        "Whether the GPUs are set as declared; absent gives them back what they had.",
+        "present",
+        ("present", "absent"),
+    ),
+    Wish(
         "gpu_settings_values",
         "dict",
         "Settings of every GPU by name, such as {power_limit_watts: 300}; null leaves one alone.",

@@ -39,7 +39,7 @@ def examine(facts: dict[str, Any], plan: dict[str, Any], limits: dict[str, Any],
     # Of a node that has its driver the plan wants less than it says; what packages still need, they check themselves.
     found += [Finding(severity, refusal) for refusal in guards.short_of_space(facts, plan, limits)]
     for name, check in hardware.checks(facts).items():
-        for short, refusal in check(hardware.Node(facts, limits, catalog)):
+        for short, refusal in check(hardware.Node(facts, plan, limits, catalog)):
             finding = Finding(WARN if short else ADVICE, refusal)
             found.append(replace(finding, severity=FAIL) if short and name in limits["required"] else finding)
     return sorted(found, key=lambda finding: (FAIL, WARN, ADVICE).index(finding.severity))

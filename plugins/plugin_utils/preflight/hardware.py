@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import POWER, declared
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Board:
     name: str
     memory_mib: int | None
     power_watts: float | None
+    declared_watts: int | None  # what the run will limit it to
     pcie_width: int | None
 
 
@@ -43,6 +45,7 @@ class Node:
     """What the checks look at."""
 
     facts: dict[str, Any]
+    plan: dict[str, Any]
     limits: dict[str, Any]
     catalog: Catalog
 
@@ -50,9 +53,19 @@ class Node:
     def boards(self) -> list[Board]:
         """The GPUs on the PCI bus."""
         answers = {gpu["bus_id"]: gpu for gpu in self.facts.get("nvml", {}).get("gpus", ())}
-        return [self._board(device, answers.get(device["address"], {})) for device in self.facts["pci"]["gpus"]]
+        return [
+            self._board(device, {"index": index, "uuid": None, **answers.get(device["address"], {})})
+            for index, device in enumerate(self.facts["pci"]["gpus"])
+        ]
+
+    @property
+    def gpu_settings(self) -> dict[str, Any]:
+        """What is planned for the GPUs, which holds at the end of the run."""
+        settings: dict[str, Any] = self.plan["gpu_settings"]["settings"]
+        return settings
 
     def _board(self, device: dict[str, Any], answer: dict[str, Any]) -> Board:
+        settings = declared(self.gpu_settings, {**answer, "bus_id": device["address"]})
         record = self.catalog.gpus.get(device["device"], {})
         gib, milliwatts = record.get("vram_gib"), _number(answer.get("power_mw", {}).get("enforced_limit"))
         return Board(
@@ -60,6 +73,7 @@ class Node:
             name=record.get("name", device["device"]),
             memory_mib=_number(answer.get("memory_mib", {}).get("total")) or (gib and int(gib * MIB_PER_GIB)),
             power_watts=milliwatts / 1000 if milliwatts else record.get("power_w"),
+            declared_watts=settings.get(POWER),
             pcie_width=device.get("link", {}).get("width"),
         )
 
@@ -127,19 +141,26 @@ def pcie_width(node: Node) -> Iterator[Found]:
 
 
 def power(node: Node) -> Iterator[Found]:
-    """Add up what GPUs and processors may draw, where the power supply is declared."""
-    supply, watts = node.limits["psu_watts"], [board.power_watts for board in node.boards]
+    """Add up what GPUs and processors may draw after the run, where the power supply is declared."""
+    supply, boards = node.limits["psu_watts"], node.boards
     if not supply:
         return
+    watts = [board.declared_watts or board.power_watts for board in boards]
     if not all(watts):
-        unknown = ", ".join(board.name for board in node.boards if not board.power_watts)
+        unknown = ", ".join(board.name for board, one in zip(boards, watts) if not one)
         yield False, refuse("H078", gpus=unknown)
         return
-    headroom = node.limits["power_headroom_percent"]
-    drawn = sum(one for one in watts if one) + node.limits["cpu_watts"]
+    headroom, cpus = node.limits["power_headroom_percent"], node.limits["cpu_watts"]
+    drawn = sum(one for one in watts if one) + cpus
     need = round(drawn * (100 + headroom) / 100)
-    if need > supply:
+    if need > supply and not _shared(node, boards):
         yield True, refuse("H077", need=need, drawn=round(drawn), headroom=headroom, supply=supply)
+
+
+def _shared(node: Node, boards: list[Board]) -> bool:
+    """Tell whether the run limits GPUs without a limit of their own to what the power supply leaves them."""
+    budget, taken = node.gpu_settings.get("power_budget_watts"), [board.declared_watts for board in boards]
+    return budget is not None and not all(taken) and sum(one for one in taken if one) < budget
 
 
 def clock(node: Node) -> Iterator[Found]:

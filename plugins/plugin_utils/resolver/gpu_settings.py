@@ -22,6 +22,8 @@ def plan(case: Case) -> dict[str, Any]:
     What a limit in watts comes to on each GPU, the node says: its GPUs know their defaults and ranges.
     Raises Refusal for a wish that is no setting.
     """
+    if case.wishes["gpu_settings_state"] == "absent":
+        return {"settings": {}, "because": ["gpu_settings_state is absent: the GPUs have what they had before."]}
     values, single = case.wishes[ALL], case.wishes[SINGLE]
     gpu_settings.check(ALL, values)
     for gpu, own in single.items():

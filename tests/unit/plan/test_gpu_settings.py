@@ -41,3 +41,8 @@ def test_the_power_supply_leaves_the_gpus_what_preflight_asks_of_it(given, budge
 def test_an_image_without_a_gpu_sets_none():
     made = facts(gpus=[])
     assert planned(made, gpulab_without_gpu=True, gpu_settings_values={"ecc": True})["settings"] == {}
+
+
+def test_nothing_is_planned_where_the_settings_are_to_go():
+    given = {"gpu_settings_values": {"power_limit": 300}, "preflight_psu_watts": 1600}
+    assert planned(gpu_settings_state="absent", **given)["settings"] == {}

@@ -10,7 +10,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import exami
 
 GIB = 1024
 LIMITS = {name: spec.get("default") for name, spec in ARGUMENTS.items()}
-PLAN = {"disk": {"/": 2500, "/boot": 150}}
+PLAN = {"disk": {"/": 2500, "/boot": 150}, "gpu_settings": {"settings": {}}}
 ROOT_DISK = {
     "mount": "/",
     "type": "ext4",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import hardware
 
-from .make import GIB, answering, found, node, told
+from .make import GIB, PLAN, answering, found, node, told
 
 UNLISTED = {"device": "10de:ffff"}
 
@@ -112,6 +112,33 @@ def test_power_is_that_of_gpus_and_processors_and_a_reserve(psu, findings):
 def test_power_limits_are_nvmls_before_the_catalogs():
     assert found(answering(node(), watts=300), psu_watts=937) == [("warn", "H077")]  # (600 + 150) + 25 % = 938
     assert found(answering(node(), watts=300), psu_watts=938) == []
+
+
+SUPPLY = 1000  # leaves the GPUs 650 W; they would draw 900 W
+PLANNED = {
+    "one limit for all": ({"all": {"power_limit_watts": 325}}, []),
+    "one limit that is too high": ({"all": {"power_limit_watts": 330}}, [("fail", "H077")]),
+    "limits of each": ({"gpus": {0: {"power_limit_watts": 400}, "0000:02:00.0": {"power_limit_watts": 250}}}, []),
+    "a limit of one alone": ({"gpus": {0: {"power_limit_watts": 250}}}, [("fail", "H077")]),
+    "shares of what is left": ({"power_budget_watts": 650}, []),
+    "a share beside a limit": ({"gpus": {0: {"power_limit_watts": 400}}, "power_budget_watts": 650}, []),
+    "limits that leave nothing to share": (
+        {"gpus": {0: {"power_limit_watts": 650}}, "power_budget_watts": 650},
+        [("fail", "H077")],
+    ),
+    "limits that no share helps": (
+        {"all": {"power_limit_watts": 400}, "power_budget_watts": 650},
+        [("fail", "H077")],
+    ),
+    "a limit left alone": ({"all": {"power_limit_watts": None}}, [("fail", "H077")]),
+}
+
+
+@pytest.mark.parametrize(("settings", "findings"), PLANNED.values(), ids=PLANNED)
+@pytest.mark.parametrize("made", [node(), answering(node(), watts=450)], ids=["without a driver", "with one"])
+def test_power_is_what_the_run_leaves_the_gpus(made, settings, findings):
+    plan = {**PLAN, "gpu_settings": {"settings": settings}}
+    assert found(made, plan=plan, psu_watts=SUPPLY, required=["power"]) == findings
 
 
 def test_power_of_an_unknown_board_cannot_be_added_up():
