@@ -12,28 +12,54 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
-# NVLink 5 has its switches managed by a subnet manager of its own
-NVLINK_5 = ("nvlsm", "libnvsdm")
+# NVLink 5 has its switches managed by a subnet manager, which has a version of its own and goes through InfiniBand ...
+NVLINK_5, NVLINK_5_MODULE = "nvlsm", "ib_umad"
+# ... and a library to read them, of which there is none for aarch64
+NVLINK_5_LIBRARY = "libnvsdm"
 
 
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
-    """Return {needed, packages, version, service, because}. Raises Refusal where the driver's source lacks it."""
+    """Return {needed, packages, version, service, modules, because}; modules are those that it does not start without.
+
+    Raises Refusal where the driver's source lacks it.
+    """
     switches = case.facts["pci"]["nvswitches"]
-    boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager]
+    boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager == "always"]
     if not switches and not boards:
-        return {"needed": False, "packages": [], "version": None, "because": ["The node has no NVSwitch."]}
+        none = {"needed": False, "packages": [], "version": None, "modules": []}
+        return {**none, "because": [_of_rack(case, driver) or "The node has no NVSwitch."]}
     names = _names(case, driver)
     if not names:
         raise refuse("P031", source=driver["source"], system=case.platform["name"])
+    if boards and case.architecture == "x86_64" and driver["source"] == "nvidia":
+        names.append(NVLINK_5_LIBRARY)
+    if boards and driver["source"] != "nvidia":
+        case.warnings.append(
+            f"{', '.join(boards)}: the Fabric Manager needs {NVLINK_5}, which NVIDIA's repository has"
+            f" (nvidia_driver_source: nvidia), and {case.platform['name']} itself may not."
+        )
     if driver["version"]:
         names = [f"{name}={driver['version']}*" for name in names]
     return {
         "needed": True,
-        "packages": [*names, *(NVLINK_5 if boards else ())],
+        "packages": [*names, NVLINK_5] if boards else names,
         "version": driver["version"],
         "service": "nvidia-fabricmanager",
+        "modules": [NVLINK_5_MODULE] if boards else [],
         "because": [f"{', '.join(boards) or f'{len(switches)} NVSwitches'}: it has to have the driver's version."],
     }
+
+
+def _of_rack(case: Case, driver: dict[str, Any]) -> str | None:
+    """Say what runs elsewhere for GPUs whose NVSwitches are in the rack, and warn of what gpulab does not set up."""
+    boards = ", ".join(gpu.name for gpu in case.gpus if gpu.fabric_manager == "rack")
+    if not boards:
+        return None
+    case.warnings.append(
+        f"{boards}: memory over NVLink between nodes takes nvidia-imex {driver['version'] or driver['branch']}, with"
+        " the nodes in /etc/nvidia-imex/nodes_config.cfg, which gpulab does not set up."
+    )
+    return f"{boards}: the switches of the rack run the Fabric Manager."
 
 
 def _names(case: Case, driver: dict[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ class Gpu:
     first_driver: dict[str, str]
     first_cuda: str
     last_cuda: str | None
-    fabric_manager: bool
+    fabric_manager: str | None  # always: the node runs one; rack: the switches of its rack do
     data_center: bool
 
     @property
@@ -93,7 +93,7 @@ def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]
         first_driver=record.get("first_driver", {}),
         first_cuda=architecture["first_cuda"],
         last_cuda=architecture["last_cuda"],
-        fabric_manager=record.get("fabric_manager") == "always",
+        fabric_manager=record.get("fabric_manager"),
         data_center=record["class"] == "data-center",
     )
 
@@ -113,7 +113,7 @@ def _by_range(pci_id: str, catalog: Catalog) -> Gpu:
                 first_driver={},
                 first_cuda=architecture["first_cuda"],
                 last_cuda=architecture["last_cuda"],
-                fabric_manager=False,
+                fabric_manager=None,
                 data_center=False,
             )
     raise refuse("P003", pci_id=pci_id)

@@ -55,6 +55,15 @@ def test_pci_ids_are_unique():
     assert len(listed) == len(set(listed)) >= 49
 
 
+def test_boards_with_switches_of_nvlink_5_have_a_fabric_manager():
+    """Earlier switches are PCI devices, and seen there."""
+    for profile in CATALOG.read("profiles")["profiles"]:
+        for pci_id in profile["devices"]:
+            gpu = CATALOG.gpus[pci_id]
+            if profile["fabric"] == "nvswitch" and gpu["nvlink"]["generation"] == 5:
+                assert gpu.get("fabric_manager") == "always", pci_id
+
+
 def test_gpus_agree_with_their_architecture():
     for pci_id, gpu in CATALOG.gpus.items():
         architecture = CATALOG.architectures[gpu["architecture"]]

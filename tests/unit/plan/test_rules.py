@@ -12,8 +12,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reason
 
 from .make import TODAY, facts, kernel
 
-GTX_1080_TI, V100, T4, H100, RTX_5090, GH200, B200 = (
-    f"10de:{device}" for device in ("1b06", "1db6", "1eb8", "2330", "2b85", "2342", "2901")
+GTX_1080_TI, V100, T4, H100, RTX_5090, GH200, B200, B300 = (
+    f"10de:{device}" for device in ("1b06", "1db6", "1eb8", "2330", "2b85", "2342", "2901", "3182")
 )
 SHA256 = "a" * 64
 OF_RUNFILE = {"nvidia_driver_source": "runfile", "nvidia_driver_runfile_sha256": SHA256}
@@ -960,7 +960,34 @@ def test_fabric_manager_has_exactly_the_drivers_version():
     part = plan(node)["fabric_manager"]
     assert part["version"] == "595.91.07"
     assert part["packages"] == ["nvidia-fabricmanager=595.91.07*", "libnvidia-nscq=595.91.07*"]
-    assert "nvlsm" in plan(facts("ubuntu-24.04", [B200]))["fabric_manager"]["packages"]
+    assert part["modules"] == []
+
+
+@pytest.mark.parametrize("board", [B200, B300])
+def test_nvlink_5_has_its_subnet_manager_and_what_that_goes_through(board):
+    made = plan(facts("ubuntu-24.04", [board]))
+    assert made["fabric_manager"]["packages"] == [
+        "nvidia-fabricmanager=595.91.07*",
+        "libnvidia-nscq=595.91.07*",
+        "libnvsdm=595.91.07*",
+        "nvlsm",
+    ]
+    assert made["fabric_manager"]["modules"] == ["ib_umad"]
+    assert made["warnings"] == []
+
+
+def test_nvlink_5_with_ubuntus_driver_warns_of_the_subnet_manager():
+    made = plan(facts("ubuntu-24.04", [B200]), **UBUNTU_595)
+    assert made["fabric_manager"]["packages"] == ["nvidia-fabricmanager-595", "libnvidia-nscq-595", "nvlsm"]
+    assert "nvlsm" in made["warnings"][0]
+
+
+@pytest.mark.parametrize("board", ["10de:2941", "10de:31c2"])
+def test_switches_of_the_rack_are_said_and_what_they_take_between_nodes(board):
+    made = plan(facts("ubuntu-24.04", [board], architecture="aarch64"))
+    assert made["fabric_manager"]["needed"] is False
+    assert "switches of the rack" in made["fabric_manager"]["because"][0]
+    assert "nvidia-imex 595.91.07" in made["warnings"][0]
 
 
 @pytest.mark.parametrize(
