@@ -78,7 +78,8 @@ def _gpus(names: list[str]) -> str:
 
 
 def _planned(driver: dict[str, Any]) -> str:
-    return f"{driver['version'] or driver['branch']} {driver['kernel_modules']}"
+    """Say which driver the node gets; one that is to go has no kernel modules."""
+    return f"{driver['version'] or driver['branch']} {driver['kernel_modules']}" if driver["kernel_modules"] else "none"
 
 
 def _download(host: dict[str, Any]) -> str:

@@ -49,8 +49,11 @@ class Case:
         if platform is None or system["architecture"] not in platform["architectures"]:
             supported = sorted({record["name"] for record in catalog.platforms.values()})
             raise refuse("P001", system=f"{system['name']} on {system['architecture']}", supported=", ".join(supported))
-        found, warnings = gpus.identify(facts["pci"]["gpus"], catalog)
-        if not found and not wishes["gpulab_without_gpu"]:
+        devices, drives = facts["pci"]["gpus"], wishes["nvidia_driver_state"] == "present"
+        if not drives:  # nothing has to serve a GPU that nobody knows
+            devices = [device for device in devices if device["device"] in catalog.gpus]
+        found, warnings = gpus.identify(devices, catalog)
+        if drives and not found and not wishes["gpulab_without_gpu"]:
             raise refuse("P002")
         return cls(facts, wishes, catalog, today, platform, found, host_type, alone, warnings)
 

@@ -23,7 +23,7 @@ _OF_EVERY_SERIES = ("libnvidia-nscq-", "libnvsdm-", "nvidia-fabricmanager-", "nv
 _TOOLS = ("libxnvctrl", "nvidia-modprobe", "nvidia-settings")
 _PINNING = "nvidia-driver-pinning-"
 # They have the version of a kernel.
-_SIGNED_MODULES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
+SIGNED_MODULES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
 # They depend on every package of a driver in their own version.
 _METAPACKAGES = ("cuda-drivers", "nvidia-open")
 
@@ -42,7 +42,7 @@ def find(case: Case, source: str, branch: str, version: str, planned: list[str])
 
 
 def _is_of_a_driver(package: dict[str, str]) -> bool:
-    named = package["name"].startswith((_PINNING, *_SIGNED_MODULES))
+    named = package["name"].startswith((_PINNING, *SIGNED_MODULES))
     return named or _branch_of(package) is not None
 
 

@@ -41,8 +41,6 @@ def plan(case: Case) -> dict[str, Any]:
     record = case.catalog.container_toolkit
     floor = record["security_floors"][-1]
     version = case.wishes["container_toolkit_version"] or record["newest"]
-    if not same_or_newer(version, floor["version"]):
-        raise refuse("P030", version=version, floor=floor["version"], cves=", ".join(floor["cves"]))
     nothing = {
         **NOTHING,
         "floor": floor["version"],
@@ -53,6 +51,8 @@ def plan(case: Case) -> dict[str, Any]:
         because = ["The container toolkit is wished away."]
         gone = {"retire_packages": record["packages"], "packages_change": present is not None}
         return {**nothing, **gone, "because": because}
+    if not same_or_newer(version, floor["version"]):
+        raise refuse("P030", version=version, floor=floor["version"], cves=", ".join(floor["cves"]))
     wished = case.wishes["container_toolkit_engines"]
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
     engines = found if wished is None else list(wished)

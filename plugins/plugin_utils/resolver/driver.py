@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.kernel_module
     choose_kernel_modules,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.packages import package_format
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -21,17 +22,19 @@ if TYPE_CHECKING:
 
 def plan(case: Case) -> dict[str, Any]:
     """Return the driver part. Raises Refusal where no driver of the wished kind serves the node."""
+    return _absent(case) if case.wishes["nvidia_driver_state"] == "absent" else _present(case)
+
+
+def _present(case: Case) -> dict[str, Any]:
     flavours = allowed_by_gpus(case)
     origin, why_source = source.choose(case)
     branch, why_branch = choose_branch(case, origin, flavours)
     build_for, why_kernels = kernels.to_build_for(case)
     modules, version, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
     why_version = source.check_version(case, branch, version)
-    absent = case.wishes["nvidia_driver_state"] == "absent"
     packages = origin.packages(case, branch, version, modules, build_for)
-    takes_room = origin.record and not absent
-    conflicting = conflicts.find(case, origin.name, branch, version, packages["packages"]) if takes_room else []
-    held, why_held = _hold(case, origin, build_for)
+    conflicting = conflicts.find(case, origin.name, branch, version, packages["packages"]) if origin.record else []
+    held, why_held = _hold(case, build_for, signed=origin.signed)
     planned = {
         "source": origin.name,
         "branch": branch,
@@ -47,10 +50,48 @@ def plan(case: Case) -> dict[str, Any]:
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
     change = _change(case, planned)
-    if change and not absent and origin.record and package_format(case) == "deb":
+    if change and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
     return {**planned, "change": change}
+
+
+def _absent(case: Case) -> dict[str, Any]:
+    """Return the part of a driver that is to go: what the node has, and no driver that would have to serve it."""
+    driver, nvidia = case.facts["driver"], case.platform["driver_sources"]["nvidia"]
+    names = [package["name"] for package in driver["packages"]]
+    sources = ["runfile"] if driver["runfile"] else sorted({package["source"] for package in driver["packages"]})
+    known = [kernel["version"] for kernel in case.facts["kernels"]]
+    branch = branch_of(driver.get("module_on_disk") or driver.get("library") or driver["runfile"] or "")
+    if branch not in case.catalog.branches:
+        branch = newest(list(case.catalog.branches))
+    debian = package_format(case) == "deb"
+    served = case.architecture in case.catalog.repositories[nvidia["repository"]]["architectures"]
+    origin = nvidia["repository"] if served and "nvidia" in sources else None
+    return {
+        "source": sources[0] if sources else "nvidia",
+        "branch": branch,
+        "version": None,
+        "newest_known": case.catalog.branches[branch]["latest"],
+        "kernel_modules": None,
+        "packages": [],
+        "kernel_package": None,
+        "dkms_module": None,
+        "build_packages": ["dkms", "gcc", "make"] if driver["runfile"] else ["dkms"],
+        "remove_packages": [],
+        "pin_package": None,
+        "module_stream": None,
+        "apt_components": [],
+        "release_packages": [] if debian else [*nvidia["components"], nvidia["package_sets"][0]["lock_package"]],
+        "repository": source.repository(case, origin, driver=True),
+        "conflicting_packages": [],
+        "hold": _hold(case, known, signed=any(name.startswith(conflicts.SIGNED_MODULES) for name in names))[0],
+        "kernels": [],
+        "header_packages": kernels.header_packages(case, known),
+        "persistence": False,
+        "because": ["nvidia_driver_state is absent: no driver is planned, and what gpulab brought of one goes."],
+        "change": _change(case, {}),
+    }
 
 
 def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
@@ -86,12 +127,12 @@ def _other_modules(case: Case, planned: dict[str, Any]) -> bool:
     return any(flavour not in (None, planned["kernel_modules"]) for flavour in flavours)
 
 
-def _hold(case: Case, origin: source.Source, build_for: list[str]) -> tuple[list[str], list[str]]:
+def _hold(case: Case, build_for: list[str], *, signed: bool) -> tuple[list[str], list[str]]:
     """Return names and globs of the packages that only gpulab upgrades, and what is to be said about it."""
-    if not origin.signed:
+    if not signed:
         return case.catalog.driver_packages, []
     # A kernel that comes without modules of the held driver would boot without a driver.
-    series = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
+    series = dict.fromkeys(one for kernel in build_for if (one := kernels.series(case, kernel)))
     metapackages = [f"{prefix}-{one}" for one in series for prefix in ("linux", "linux-image", "linux-headers")]
     because = "Its modules fit one kernel: that is held with the driver, and upgraded with it by gpulab."
     return [*case.catalog.driver_packages, *metapackages], [because]

@@ -23,6 +23,9 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
 
     Raises Refusal where the driver's source lacks it.
     """
+    if case.wishes["nvidia_driver_state"] == "absent":
+        gone = {"needed": False, "packages": [NVLINK_5, NVLINK_5_LIBRARY], "version": None, "modules": []}
+        return {**gone, "because": ["The Fabric Manager goes with the driver."]}
     switches = case.facts["pci"]["nvswitches"]
     boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager == "always"]
     if not switches and not boards:

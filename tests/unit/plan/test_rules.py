@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import date
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
 
 from .make import TODAY, facts, kernel
 
+ROOT = Path(__file__).parents[3]
 GTX_1080_TI, V100, T4, H100, RTX_5090, GH200, B200, B300 = (
     f"10de:{device}" for device in ("1b06", "1db6", "1eb8", "2330", "2b85", "2342", "2901", "3182")
 )
@@ -487,6 +490,57 @@ def test_a_run_file_that_is_to_go_is_a_change_where_gpulab_brought_it():
 
 def test_no_driver_that_is_to_go_is_no_change():
     assert plan(facts(), nvidia_driver_state="absent")["driver"]["change"] is None
+
+
+TO_REMOVE = yaml.safe_load((ROOT / "playbooks" / "remove.yml").read_text())[0]["vars"]
+NOT_TO_INSTALL = {
+    "no GPU any more": (facts(gpus=[]), {}),
+    "a GPU that nobody knows": (facts(gpus=["10de:fff0"]), {}),
+    "GPUs that exclude each other": (facts(gpus=[GTX_1080_TI, RTX_5090]), {}),
+    "a kernel that is gone": (facts(running="6.1.0-49-amd64", kernels=[kernel("6.1.0-50-amd64")]), {}),
+    "no kernel": (facts(kernels=[], container=True), {}),
+    "a branch past its end": (facts(), {"nvidia_driver_branch": "535"}),
+    "a source that the system has not": (facts("rhel-9"), {"nvidia_driver_source": "distribution"}),
+    "a kernel that it does not build for": (facts(running="6.1.0-50-rt-amd64"), {}),
+    "a version below the floor": (facts(), {"nvidia_driver_version": "580.126.09"}),
+    "a container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}),
+    "an environment that is none": (facts(), environment("pytorch", "2.99")),
+    "settings that are none": (facts(), {"gpu_settings_values": {"power_limit": 300}}),
+    "an override of nothing": (facts(), {"tuning_overrides": {"swappiness": 1}}),
+    "an interface that is gone": (facts(), {"nccl_interface": "eth0"}),
+    "measurements without NCCL": (
+        facts(),
+        {"nccl_tests_url": "https://mirror.example/nccl-tests.tar.gz", "nccl_tests_sha256": "0" * 64},
+    ),
+    "aarch64 without NVIDIA's repository": (facts("debian-13", [GH200], architecture="aarch64"), {}),
+    "NVSwitches and Debian's driver": (
+        {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}},
+        ALLOWED,
+    ),
+}
+
+
+@pytest.mark.parametrize(("node", "given"), NOT_TO_INSTALL.values(), ids=NOT_TO_INSTALL)
+def test_what_is_to_go_need_not_be_what_could_be_installed(node, given):
+    packages = [{"name": "nvidia-smi", "version": "535.309.01-1", "source": "distribution"}]
+    node = {**node, "driver": {"packages": packages, "runfile": None, "module_on_disk": "535.309.01"}}
+    driver = plan(node, **{**given, **{name: TO_REMOVE[name] for name in TO_REMOVE if name in wishes.NAMES}})["driver"]
+    assert driver["change"] == {"from": "535.309.01 (distribution)", "to": "none"}
+    assert driver["packages"] == []
+
+
+def test_what_came_for_a_driver_is_named_where_it_goes():
+    node = installed(("linux-modules-nvidia-595-server-open-generic", "6.8.0-51.52", "distribution"))
+    made = plan(node, nvidia_driver_state="absent")
+    assert {"linux-headers-6.8.0-51-generic", "linux-headers-generic"} <= set(made["driver"]["header_packages"])
+    assert made["driver"]["hold"][-3:] == ["linux-generic", "linux-image-generic", "linux-headers-generic"]
+    assert made["driver"]["build_packages"] == ["dkms"]
+    assert made["driver"]["repository"] is None
+    assert made["fabric_manager"]["packages"] == ["nvlsm", "libnvsdm"]
+    assert plan(with_driver("580.178.04"), nvidia_driver_state="absent")["driver"]["repository"] is not None
+    runfile = plan(with_runfile("580.178.04"), nvidia_driver_state="absent")["driver"]
+    assert runfile["build_packages"] == ["dkms", "gcc", "make"]
+    assert "epel-release" in plan(facts("rhel-9"), nvidia_driver_state="absent")["driver"]["release_packages"]
 
 
 def test_a_repository_for_apt_names_what_comes_from_it():
