@@ -16,23 +16,21 @@ if TYPE_CHECKING:
 
 
 def check(wishes: dict[str, Any], catalog: Catalog) -> None:
-    """Raise Refusal for the first wrong recipe in any text of the wishes."""
+    """Raise Refusal for the first wrong recipe in a wish that it may stand in."""
     for name, value in wishes.items():
-        for text in _texts(value):
+        for place, text in _texts(name, value):
             for recipe in catalog.recipes:
-                concerns = recipe.get("conda") or name != "conda_environments"
-                if concerns and recipe["pattern"].search(text):
+                if place in recipe["in"] and recipe["pattern"].search(text):
                     raise refuse("P021", variable=name, text=text, wrong=recipe["wrong"], right=recipe["right"])
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Walk through every text of a wish, names of fields included."""
+def _texts(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Walk through every text of a wish, each with the wish or field that it stands in."""
     if isinstance(value, str):
-        yield value
+        yield place, value
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield str(key)
-            yield from _texts(inner)
+            yield from _texts(f"{place}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _texts(inner)
+            yield from _texts(place, inner)

@@ -57,6 +57,18 @@ GOOD = {
         "verify_mounts": [{"path": "/data", "least_mbs": 800, "most_ms": 20}, {"path": "/scratch"}],
     },
     "hosts-as-a-list": {"verify_hosts": ["node1", "node2"]},
+    "names-and-paths-like-outdated-recipes": {
+        "gpulab_environments": [
+            {"name": "cuda", "pytorch": "2.9", "group": "cuda"},
+            {"name": "quantised", "pytorch": "2.9", "packages": ["gptq @ https://mirror.example/cu122/gptq-0.7.1.whl"]},
+        ],
+        "conda_environments": [{"name": "cuda", "packages": ["cuda", "tensorflow-gpu"]}],
+        "storage_tiers": [{"name": "cuda", "purpose": "scratch", "mount": "/cuda", "devices": ["S7KGNX0W100001"]}],
+        "base_ca_certificates": ["files/apt-key.pem"],
+        "container_toolkit_docker_data_root": "/data/nvidia-docker",
+        "verify_container_image": "lmsysorg/sglang:v0.4.7-cu125",
+        "verify_python": "/opt/envs/cu122/bin/python",
+    },
     "of-ansible": {"ansible_host": "10.0.0.1", "ansible_user": "admin", "ansible_ssh_common_args": "-o X=y"},
     "of-others": {
         "ntp_server": "10.0.0.1",

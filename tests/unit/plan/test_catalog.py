@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 ROOT = Path(__file__).parents[3] / "catalog"
@@ -142,6 +143,13 @@ def test_the_newest_container_toolkit_is_not_below_its_floor():
     floors = [version_key(floor["version"]) for floor in record["security_floors"]]
     assert floors == sorted(floors)
     assert version_key(record["newest"]) >= floors[-1]
+
+
+def test_recipes_name_wishes_and_their_fields():
+    known = options.load().options
+    fields = {f"{name}.{field.name}" for name, option in known.items() for field in option.fields}
+    for recipe in CATALOG.recipes:
+        assert set(recipe["in"]) <= {*known, *fields}, recipe["id"]
 
 
 def test_recipes_catch_no_right_recipe():
