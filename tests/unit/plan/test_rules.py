@@ -128,6 +128,18 @@ DRIVERS = {
             ],
         },
     ),
+    "secure boot on ubuntu 26.04": (
+        facts("ubuntu-26.04", secure_boot="enabled", mok_enrolled=False),
+        {},
+        {
+            "source": "distribution",
+            "packages": [
+                "nvidia-headless-no-dkms-595-server-open",
+                "nvidia-utils-595-server",
+                "linux-modules-nvidia-595-server-open-generic",
+            ],
+        },
+    ),
     "ubuntu's own, signed for every kernel": (
         facts("ubuntu-24.04", kernels=[kernel("6.8.0-51-generic"), kernel("6.8.0-1021-aws")], running="6.8.0-1021-aws"),
         {"nvidia_driver_source": "distribution"},
