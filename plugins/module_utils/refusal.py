@@ -725,11 +725,14 @@ CODES = {
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),
     "I003": (
         "{variable} is the number {value}, and it takes text: of a number, YAML drops the last zero of 580.10",
-        'Quote it, with every digit: "{value}".',
+        'Quote it, with every digit: "{value}"; on a host line of an INI inventory, which loses quotes, \'"{value}"\'.',
     ),
     "I004": (
         "{variable} is the text {value}, and it takes true or false",
-        "Write true or false without quotes; on the command line: -e '{{\"{variable}\": true}}'.",
+        (
+            "Write true or false without quotes; in an INI inventory True; on the command line:"
+            " -e '{{\"{variable}\": true}}'."
+        ),
     ),
     "I005": ("{variable} is {value}, and it takes {expected}", "{advice}"),
     "I006": ("{variable} is {value}, which is none of {choices}", "{advice}"),

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
 
 from .make import check_hosts, check_variables
 
@@ -28,6 +30,22 @@ def test_bad_input_is_refused_with_its_message(case):
 def test_what_the_catalog_does_not_know_is_refused_with_what_it_knows(variables, code, starts):
     (message,) = check_variables(**variables)
     assert message.startswith(f"GPULAB-{code} {starts} Remedy: Use one of: ")
+
+
+def test_the_remedies_hold_in_an_ini_inventory_too(tmp_path):
+    """Its host lines take quotes away and make numbers of digits, and its booleans are Python's."""
+
+    def wrong(line):
+        inventory = tmp_path / "hosts.ini"
+        inventory.write_text(f"[workstations]\nnode1 {line}\n", encoding="utf-8")
+        host = InventoryManager(DataLoader(), sources=[str(inventory)]).get_host("node1")
+        names = ("nvidia_driver_branch", "gpulab_without_gpu")
+        return check_variables(**{name: host.vars[name] for name in names if name in host.vars})
+
+    (number,), (word,) = wrong('nvidia_driver_branch="580"'), wrong("gpulab_without_gpu=true")
+    assert """INI inventory, which loses quotes, '"580"'.""" in number
+    assert "in an INI inventory True;" in word
+    assert wrong("""nvidia_driver_branch='"580"' gpulab_without_gpu=True""") == []
 
 
 def test_all_errors_come_at_once_in_the_order_of_the_variables():
