@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import role_readmes
 import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import NAMES_A_HOST
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import WISHES
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,10 @@ def test_wishes_are_declared_alike(role, options):
             unset_list = wish.type == "list" and wish.default is None
             assert tuple(option.get("choices", ())) == (() if unset_list else wish.choices)
             assert (option.get("default") or None) == (wish.default or None)
+
+
+def test_who_forces_something_is_held_to_a_host_of_the_run(options):
+    assert {name for name in options if name.endswith("_force")} <= set(NAMES_A_HOST)
 
 
 def test_a_scenario_shows_the_role(role):

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
     from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import Options
 
-NAMES_A_HOST = ("reboot_force", "container_toolkit_restart_force", "monitoring_restart_force")
+NAMES_A_HOST = (
+    "reboot_force",
+    "nvidia_driver_change_force",
+    "container_toolkit_restart_force",
+    "monitoring_restart_force",
+)
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection", "ansible_ssh_common_args")
 
 
