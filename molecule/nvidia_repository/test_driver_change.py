@@ -56,8 +56,13 @@ def story():
     everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
     start = time.monotonic()
     runs["busy"] = site(BETTER)
-    # A run that waits takes as long to get there; the user goes away some time after.
-    then = f"--on-active={time.monotonic() - start + 20:.0f} --timer-property=AccuracySec=1s"
+    took = time.monotonic() - start
+    everywhere("gpulab-simulate heal")
+    runs["busy meanwhile"] = playbook(
+        "molecule/nvidia_repository/busy_meanwhile.yml", look=look, nvidia_driver_version=BETTER
+    )
+    # A run that waits takes as long to get there; the user, who is still there, goes away some time after.
+    then = f"--on-active={took + 20:.0f} --timer-property=AccuracySec=1s"
     everywhere(f"systemd-run {then} /usr/local/sbin/gpulab-simulate heal")
     # What is given as key=value is text.
     waiting = {"nvidia_driver_change": "wait", "nvidia_driver_change_timeout": "900"}
@@ -99,6 +104,12 @@ def test_a_node_in_use_keeps_its_driver(story, seen):
     assert story["busy"].status == 2
     assert "GPULAB-D021" in story["busy"].output
     assert seen("busy") == seen("first")
+
+
+def test_a_node_that_came_into_use_after_the_plan_keeps_its_driver(story, seen):
+    assert story["busy meanwhile"].status == 2
+    assert "GPULAB-D021" in story["busy meanwhile"].output
+    assert seen("busy meanwhile") == seen("first")
 
 
 def test_check_mode_foresees_the_change_and_changes_nothing(story, seen):
