@@ -5,9 +5,19 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from scenario import LAB, everywhere, playbook
+from scenario import LAB, each, everywhere, playbook
 
-FIRST, BETTER, LOSSY, UNCOMPILABLE = "595.91.07", "595.95.01", "595.96.01", "595.97.01"
+FIRST, BETTER, LOSSY, UNCOMPILABLE, CHOOSY = "595.91.07", "595.95.01", "595.96.01", "595.97.01", "595.98.01"
+# The headers of one more kernel, those of the node's under another name: no package's script builds for it.
+OWN_HEADERS = r"""set -e
+kernel=$(ls /lib/modules) root=/srv/own-headers
+mkdir -p $root/DEBIAN $root/lib/modules/$kernel-own
+ln -s $(readlink -f /lib/modules/$kernel/build) $root/lib/modules/$kernel-own/build
+printf '%s\n' "Package: linux-headers-$kernel-own" 'Version: 1' 'Architecture: all' \
+    'Maintainer: Stub <stub@example.org>' 'Description: Stub' > $root/DEBIAN/control
+dpkg-deb --build $root /srv/own-headers.deb
+dpkg --install /srv/own-headers.deb"""
+NO_OWN_HEADERS = "dpkg --purge $(dpkg-query -W -f '${Package}' 'linux-headers-*-own') && rm -r /srv/own-headers*"
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,11 @@ def story():
     hide(BETTER)
     runs["uncompilable"] = site(UNCOMPILABLE)
     hide(BETTER, back=True)
+    everywhere(OWN_HEADERS)
+    kernels = each(lambda host: host.check_output("ls /lib/modules").split())
+    wish = {"nvidia_driver_kernels": "{{ kernels[inventory_hostname] }}", "kernels": kernels}
+    runs["choosy"] = site(CHOOSY, **wish)
+    everywhere(NO_OWN_HEADERS)
     everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
     own = "{{ inventory_hostname }}"
     runs["back"] = site(FIRST, nvidia_driver_change_force=own, reboot_force=own)
@@ -153,6 +168,13 @@ def test_a_driver_that_does_not_build_is_rolled_back_without_any_package_source(
     assert "GPULAB-D001" in story["uncompilable"].output
     assert "The packages as they were before are put back." in " ".join(story["uncompilable"].output.split())
     assert seen("uncompilable") == seen("better")
+
+
+def test_a_driver_that_does_not_build_for_one_of_the_kernels_is_rolled_back(story, seen):
+    assert story["choosy"].status == 2
+    assert re.search(r"GPULAB-D001 .* 595\.98\.01 for kernel \S+-own:", " ".join(story["choosy"].output.split()))
+    assert "The packages as they were before are put back." in " ".join(story["choosy"].output.split())
+    assert seen("choosy") == seen("better")
 
 
 def test_a_downgrade_is_a_change_like_any_other_and_can_be_forced_on_a_node_in_use(story, seen):

@@ -3,11 +3,11 @@
 
     tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER[:FAULT]...
 
-A FAULT spoils a driver: its module is uncompilable, or it is lossy and shows one GPU only, as simulated nodes can. The
-driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
-toolkits are those of cuda.py, DCGM's packages those of dcgm.py. Beside these are two packages that no node may take: a
-libc6 newer than any, and one that was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint
-names it. Needs gpg and gpg-agent.
+A FAULT spoils a driver: its module is uncompilable, it is choosy and does not compile for kernels called *-own, or it
+is lossy and shows one GPU only, as simulated nodes can. The driver's user space is empty. The kernel module is real C,
+built by the node's DKMS for the node's kernel. The CUDA toolkits are those of cuda.py, DCGM's packages those of
+dcgm.py. Beside these are two packages that no node may take: a libc6 newer than any, and one that was altered after it
+was indexed. The key is made on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-agent.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ KEYS = {
     "ubuntu2604": "60DF8A40.pub",
 }
 ORIGIN = {"Origin": "NVIDIA", "Label": "NVIDIA CUDA", "Architecture": "amd64"}
+MAKEFILE = "obj-m := nvidia.o\n"
+OWN_KERNELS_SPOILT = "ccflags-y := $(if $(filter %-own,$(KERNELRELEASE)),-include spoilt.h)\n"
 MODULE = """\
 #include <linux/module.h>
 static int __init stub_init(void) {{ return 0; }}
@@ -103,7 +105,7 @@ def driver(wish: str, system: str) -> list[Package]:
             "dkms nvidia-kernel-common" if system.startswith("ubuntu") else "dkms nvidia-kernel-support",
             files={
                 f"{source}/dkms.conf": DKMS.format(version=version),
-                f"{source}/Makefile": "obj-m := nvidia.o\n",
+                f"{source}/Makefile": MAKEFILE + (OWN_KERNELS_SPOILT if fault == "choosy" else ""),
                 f"{source}/nvidia.c": code,
             },
             scripts={
