@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from scenario import LAB, each, everywhere, playbook
+from scenario import LAB, Run, each, everywhere, playbook
 
 FIRST, BETTER, LOSSY, UNCOMPILABLE, CHOOSY = "595.91.07", "595.95.01", "595.96.01", "595.97.01", "595.98.01"
 # The headers of one more kernel, those of the node's under another name: no package's script builds for it.
@@ -17,6 +17,7 @@ printf '%s\n' "Package: linux-headers-$kernel-own" 'Version: 1' 'Architecture: a
     'Maintainer: Stub <stub@example.org>' 'Description: Stub' > $root/DEBIAN/control
 dpkg-deb --build $root /srv/own-headers.deb
 dpkg --install /srv/own-headers.deb"""
+DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"
 NO_OWN_HEADERS = "dpkg --purge $(dpkg-query -W -f '${Package}' 'linux-headers-*-own') && rm -r /srv/own-headers*"
 
 
@@ -41,6 +42,11 @@ def look(host):
         kept=host.run("ls /var/lib/gpulab/former").stdout,
         holds=host.check_output("apt-mark showhold"),
     )
+
+
+def reloads(host):
+    """Return how often systemd has read its units anew, in lines of its log."""
+    return host.run("journalctl --quiet --no-pager _PID=1 | grep --count Reload").stdout
 
 
 def site(version, *arguments, tags="nouveau,nvidia_driver,reboot", **variables):
@@ -80,6 +86,10 @@ def story():
     runs["unbooted"] = site(BETTER, tags="nvidia_driver")
     runs["better"] = site(BETTER)
     runs["again"] = site(BETTER)
+    everywhere(f"gpulab-simulate fault 'gpu.0.processes = 4242:1024' && rm {DROP_IN}")
+    runs["before the file"] = Run(0, "", each(reloads))
+    runs["file"] = playbook("site.yml", "--tags=nvidia_driver", look=reloads, nvidia_driver_version=BETTER)
+    everywhere("gpulab-simulate heal && systemctl daemon-reload")
     runs["lossy"] = site(LOSSY)
     hide(BETTER)
     runs["uncompilable"] = site(UNCOMPILABLE)
@@ -155,6 +165,12 @@ def test_a_driver_that_proves_itself_stays(story, seen):
 def test_a_second_run_changes_nothing(story, seen):
     assert story["again"].output.count("changed=0") == len(story["again"].nodes)
     assert seen("again") == seen("better")
+
+
+def test_systemd_reads_nothing_anew_while_the_gpus_are_in_use(story, seen, name):
+    assert story["file"].status == 0, story["file"].output
+    assert story["file"].changed[name] > 0
+    assert seen("file") == seen("before the file")
 
 
 def test_a_driver_that_does_not_is_rolled_back(story, seen):
