@@ -31,10 +31,11 @@ from rpm import Package, build
 if TYPE_CHECKING:
     import deb
 
-# By major version of the system: NVIDIA's key, the kernels that are installed, whether drivers come in module streams.
+# By major version of the system: NVIDIA's key, the kernels, the last of which is installed nowhere, and whether drivers
+# come in module streams.
 SYSTEMS = {
-    "9": ("D42D0685.pub", [("5.14.0", "503.el9"), ("5.14.0", "570.el9")], True),
-    "10": ("CDF6BA43.pub", [("6.12.0", "55.el10"), ("6.12.0", "124.el10")], False),
+    "9": ("D42D0685.pub", [("5.14.0", "503.el9"), ("5.14.0", "570.el9"), ("5.14.0", "611.el9")], True),
+    "10": ("CDF6BA43.pub", [("6.12.0", "55.el10"), ("6.12.0", "124.el10"), ("6.12.0", "211.el10")], False),
 }
 MODULE = """\
 #define MODINFO(name, text) static const char name[] __attribute__((used, section(".modinfo"))) = #name "=" text
@@ -74,7 +75,6 @@ gpgcheck=1
 
 def system(major: str) -> list[Package]:
     """Return the packages of the system itself."""
-    kernels = SYSTEMS[major][1]
     packages = [Package("bash", "5", "1", tags=("Provides: /bin/sh",))]
     packages += [Package(name, "1", "1") for name in ("gcc", "gcc-c++", "make", "python3-dnf-plugin-versionlock")]
     packages.append(Package("podman", "5.4.0", "1", files={"/usr/bin/podman": PODMAN}))
@@ -82,12 +82,11 @@ def system(major: str) -> list[Package]:
     packages.append(Package("podman-docker", "5.4.0", "1", tags=("Conflicts: docker-ce",), links=also_docker))
     epel = {"/etc/yum.repos.d/epel.repo": EPEL.format(major=major)}
     packages.append(Package("epel-release", major, "1", files=epel))
-    packages.append(Package("kernel-devel-matched", *kernels[-1]))
     return packages
 
 
 def kernel(version: str, release: str) -> list[Package]:
-    """Return a kernel and its headers."""
+    """Return a kernel, its headers, and the package that needs both."""
     name = f"{version}-{release}.x86_64"
     modules, headers = f"/usr/lib/modules/{name}", f"/usr/src/kernels/{name}"
     core = Package(
@@ -111,7 +110,8 @@ def kernel(version: str, release: str) -> list[Package]:
         tags=("Provides: installonlypkg(kernel)",),
         files={f"{headers}/Makefile": MAKEFILE, f"{headers}/include/config/auto.conf": "", f"{headers}/.config": ""},
     )
-    return [core, devel]
+    needs = tuple(f"Requires: {package} = {version}-{release}" for package in ("kernel-core", "kernel-devel"))
+    return [core, devel, Package("kernel-devel-matched", version, release, tags=needs)]
 
 
 def compiled(name: str) -> bytes:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -81,6 +81,12 @@ def _headers_package(case: Case, kernel: str) -> str:
 
 
 def _meta_package(case: Case, kernel: str) -> str | None:
-    names, _release = _names(case, kernel)
+    names, release = _names(case, kernel)
     found = series(case, kernel)
-    return None if found is None else names["headers_meta"].format(series=found)
+    if found is None:
+        return None
+    installed = [_names(case, one["version"]) for one in case.facts["kernels"] if one["installed"]]
+    alike = [own for of_own, own in installed if of_own["headers_meta"] == names["headers_meta"]]
+    # On Red Hat's family it needs the kernel of its own version, so a newer one would bring a newer kernel.
+    version = newest([own for own in alike if series(case, own) == found] or [release]).rpartition(".")[0]
+    return names["headers_meta"].format(series=found, version=version)

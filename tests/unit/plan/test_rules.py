@@ -358,15 +358,29 @@ def test_rocky_is_planned_as_rhel():
             ["linux-headers-6.14.0-1010-azure", "linux-headers-azure"],
         ),
         (facts("ubuntu-24.04", running="6.17.0-1010-oem"), ["linux-headers-6.17.0-1010-oem"]),
-        (facts("rhel-9"), ["kernel-devel-5.14.0-503.14.1.el9_5.x86_64", "kernel-devel-matched"]),
+        (
+            facts("rhel-9"),
+            ["kernel-devel-5.14.0-503.14.1.el9_5.x86_64", "kernel-devel-matched=5.14.0-503.14.1.el9_5"],
+        ),
         (
             facts("rhel-9", [GH200], architecture="aarch64", running="5.14.0-503.14.1.el9_5.aarch64+64k"),
-            ["kernel-64k-devel-5.14.0-503.14.1.el9_5.aarch64", "kernel-64k-devel-matched"],
+            ["kernel-64k-devel-5.14.0-503.14.1.el9_5.aarch64", "kernel-64k-devel-matched=5.14.0-503.14.1.el9_5"],
         ),
     ],
 )
 def test_header_packages(node, expected):
     assert plan(node)["driver"]["header_packages"] == expected
+
+
+@pytest.mark.parametrize("wished", [[], ["5.14.0-503.el9.x86_64"]])
+def test_headers_of_the_next_kernel_bring_no_kernel(wished):
+    """On Red Hat's family their package needs the kernel of its own version: that is the newest one installed."""
+    kernels = [kernel("5.14.0-70.el9.x86_64"), kernel("5.14.0-503.el9.x86_64"), kernel("5.14.0-570.el9.x86_64")]
+    newer = kernel("5.14.0-611.el9.x86_64", installed=False)
+    node = facts("rhel-9", running="5.14.0-503.el9.x86_64", kernels=[*kernels, newer])
+    packages = plan(node, nvidia_driver_kernels=wished)["driver"]["header_packages"]
+    assert packages[-1] == "kernel-devel-matched=5.14.0-570.el9"
+    assert len([package for package in packages if "matched" in package]) == 1
 
 
 def test_the_running_kernel_of_a_containers_host_is_left_out():
