@@ -19,6 +19,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
+STAYS = (
+    "It is held at the version that is installed, and gpulab does not upgrade it: take the holds off (apt-mark unhold),"
+    " upgrade while the GPUs are idle, and run again, which holds it again."
+)
+
 
 def plan(case: Case) -> dict[str, Any]:
     """Return the driver part. Raises Refusal where no driver of the wished kind serves the node."""
@@ -34,11 +39,13 @@ def _present(case: Case) -> dict[str, Any]:
     why_version = source.check_version(case, branch, version)
     packages = origin.packages(case, branch, version, modules, build_for)
     conflicting = conflicts.find(case, origin.name, branch, version, packages["packages"]) if origin.record else []
+    exact = origin.exact(case, branch, modules)
     held, why_held = _hold(case, build_for, signed=origin.signed)
+    why_held = why_held if exact else [STAYS, *why_held]
     planned = {
         "source": origin.name,
         "branch": branch,
-        "version": version if origin.exact(case, branch, modules) else None,
+        "version": version if exact else None,
         "newest_known": version,
         "kernel_modules": modules,
         **packages,
@@ -47,7 +54,15 @@ def _present(case: Case) -> dict[str, Any]:
         "kernels": build_for,
         "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
         "persistence": bool(case.gpus),
-        "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
+        "because": [
+            *why_source,
+            *why_branch,
+            *why_version,
+            *why_modules,
+            *why_kernels,
+            *([] if exact else [STAYS]),
+            *why_held,
+        ],
     }
     change = _change(case, planned)
     if change and origin.record and package_format(case) == "deb":
@@ -128,11 +143,11 @@ def _other_modules(case: Case, planned: dict[str, Any]) -> bool:
 
 
 def _hold(case: Case, build_for: list[str], *, signed: bool) -> tuple[list[str], list[str]]:
-    """Return names and globs of the packages that only gpulab upgrades, and what is to be said about it."""
+    """Return names and globs of the packages that are held, and what is to be said about it."""
     if not signed:
         return case.catalog.driver_packages, []
     # A kernel that comes without modules of the held driver would boot without a driver.
     series = dict.fromkeys(one for kernel in build_for if (one := kernels.series(case, kernel)))
     metapackages = [f"{prefix}-{one}" for one in series for prefix in ("linux", "linux-image", "linux-headers")]
-    because = "Its modules fit one kernel: that is held with the driver, and upgraded with it by gpulab."
+    because = "Its modules fit one kernel: that is held with the driver, and gets no security fixes either until then."
     return [*case.catalog.driver_packages, *metapackages], [because]

@@ -285,7 +285,26 @@ def test_what_can_stay_stays(given, package):
 def test_a_kernel_is_held_with_the_modules_that_fit_no_other():
     driver = plan(facts("ubuntu-24.04"), nvidia_driver_source="distribution")["driver"]
     assert driver["hold"][-3:] == ["linux-generic", "linux-image-generic", "linux-headers-generic"]
-    assert "upgraded with it by gpulab" in " ".join(driver["because"])
+    assert "that is held with the driver, and gets no security fixes either" in " ".join(driver["because"])
+
+
+@pytest.mark.parametrize(
+    ("system", "given", "told"),
+    [
+        ("debian-13", {"nvidia_driver_source": "distribution"}, True),
+        ("ubuntu-24.04", {"nvidia_driver_source": "distribution"}, True),
+        (
+            "debian-12",
+            {"nvidia_driver_source": "distribution", "nvidia_driver_kernel_modules": "open"},
+            False,
+        ),  # pinned
+        ("ubuntu-24.04", {"nvidia_driver_source": "nvidia"}, False),
+    ],
+)
+def test_a_driver_without_a_version_is_said_to_stay(system, given, told):
+    driver = plan(facts(system), gpulab_allow_branches=["535", "550"], **given)["driver"]
+    assert (driver["version"] is None) == told
+    assert any("apt-mark unhold" in line for line in driver["because"]) == told
 
 
 @pytest.mark.parametrize(
