@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.plugin_utils.across_nodes import arrange
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
 
 FACTS = ("gpulab", "gpulab_plan", "gpulab_measurements")
 
@@ -27,9 +28,9 @@ class ActionModule(ActionBase):
         host, hostvars = task_vars["inventory_hostname"], task_vars["hostvars"]
         known = {name: hostvars[name]["ansible_facts"] for name in task_vars["ansible_play_hosts_all"]}
         hosts = {
-            # A node that could not be read in this run may have facts of an earlier one.
+            # A node that could not be read or tested in this run may have facts of an earlier one.
             name: {key: facts[key] for key in FACTS if key in facts}
-            if not (hostvars[name].get("gpulab_reading") or {}).get("unreachable")
+            if not last_words(hostvars[name]).get("unreachable")
             else {}
             for name, facts in known.items()
         }

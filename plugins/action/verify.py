@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import RE
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
 
 ARGUMENTS = {
     "level": {"type": "str", "choices": ["quick", "standard", "burn-in"], "default": "quick"},
@@ -50,9 +51,9 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         host, known = task_vars["inventory_hostname"], task_vars["ansible_facts"]
-        reading = task_vars.get("gpulab_reading") or {}
-        if reading.get("unreachable"):
-            return refused(explain(reading, host, unreachable=True) or refuse("V002", host=host))
+        ending = last_words(task_vars)
+        if ending.get("unreachable"):
+            return refused(explain(ending, host, unreachable=True) or refuse("V002", host=host))
         facts = facts_of(known, arguments["level"])
         if not facts:
             return refused(refuse("V002", host=host))

@@ -14,8 +14,9 @@ author: The gpulab founders (@gpulab)
 description:
   - Writes C(report.html) (one file, needs no network), C(report.json), C(junit.xml) and for each host C(HOST.prom) for
     the Prometheus node exporter's textfile collector.
-  - Takes each host's C(gpulab) facts, the result of M(gpulab.node.verify) registered as C(gpulab_verify), and that of
-    M(gpulab.node.gpu_facts) registered as C(gpulab_reading). A host without results is named with what is known.
+  - Takes each host's C(gpulab) facts, the result of M(gpulab.node.verify) registered as C(gpulab_verify), and those of
+    the tasks before it as C(playbooks/verify.yml) registers them, that of M(gpulab.node.gpu_facts) as
+    C(gpulab_reading). A host without results is named with what is known.
   - Runs once, on the controller. It never connects to a node.
 options:
   directory:

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 # What the tasks before the judgement register, the latest first.
-BEFORE_THE_PROOF = ("gpulab_reading", "__preflight_judgement", "__plan_decision", "__plan_facts")
+BEFORE_THE_PROOF = (
+    "__verify_started",
+    "__verify_tested",
+    "__verify_compiled",
+    "__verify_environments",
+    "gpulab_reading",
+    "__preflight_judgement",
+    "__plan_decision",
+    "__plan_facts",
+)
 
 
 def publish(
@@ -53,7 +62,7 @@ def gather(
             "facts": facts_of(facts, (verdict.get("declared") or {}).get("level", "quick")),
             "plan": facts.get("gpulab_plan"),
             "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
-            "reading": _ending(_last_words(known) or (ends or {}).get(name) or {}, name),
+            "reading": _ending(last_words(known) or (ends or {}).get(name) or {}, name),
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
     plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
@@ -63,8 +72,11 @@ def gather(
     return plain
 
 
-def _last_words(known: Any) -> dict[str, Any]:
-    """Return the result that kept a host from being judged; nothing where it is not known."""
+def last_words(known: Any) -> dict[str, Any]:
+    """Return the result that keeps a host from being judged; nothing where there is none.
+
+    A host that went away during the tests has its first facts still, which tell nothing of how it ended.
+    """
     results = [known.get(name) or {} for name in BEFORE_THE_PROOF]
     return next((result for result in results if result.get("failed") or result.get("unreachable")), {})
 

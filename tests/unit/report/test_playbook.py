@@ -104,6 +104,26 @@ def test_host_that_failed_earlier_in_the_run_is_named(play, tmp_path):
     assert "earlier in this run" in report["hosts"][0]["detail"]
 
 
+@pytest.mark.parametrize("module", ["environment_proof", "cuda_compile", "gpu_tests"])
+def test_node_that_dies_during_the_tests_is_not_proven(play, tmp_path, monkeypatch, module):
+    monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(Path(__file__).with_name("connections")))
+    monkeypatch.setenv("DIES_AT", module)
+    monkeypatch.setenv("DIES_MARK", str(tmp_path / "dead"))
+    hosts = {"dying": {**LOCAL, "ansible_connection": "dies", "made_facts": nodes.healthy("t4")}}
+    status, output, report = play(hosts, made_facts(tmp_path), verify_level="standard")
+    assert (tmp_path / "dead").exists(), output
+    assert status == 2
+    assert states(report) == {"dying": "unreachable"}
+    assert report["hosts"][0]["detail"].startswith("GPULAB-H001 dying is unreachable: connect to host node07")
+
+
+def test_every_task_on_the_node_tells_the_proof_how_it_ended():
+    (playbook,) = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    block = playbook["tasks"][0]["block"]
+    on_the_node = [task for task in block if not {"gpulab.node.verify", "ansible.builtin.async_status"} & set(task)]
+    assert {task.get("register") for task in on_the_node} <= set(BEFORE_THE_PROOF)
+
+
 @pytest.mark.parametrize("name", BEFORE_THE_PROOF)
 def test_what_tells_why_a_host_was_not_judged_is_registered(name):
     tasks = [*(ROOT / "roles").glob("*/tasks/*.yml"), ROOT / "playbooks/verify.yml"]
