@@ -16,7 +16,8 @@ description:
     matrix products by the node's own PyTorch, copies from each GPU to each other one, an all_reduce over all GPUs, GPUs
     in a container, directories of data.
   - Needs nothing but Python and the driver on the node; PyTorch, nccl-tests and Docker are used where they are.
-  - Loads only GPUs that nobody uses; for the others it says who does.
+  - Loads only GPUs that nobody uses, and looks again before each test that takes several of them; for the others it
+    says who does.
   - Never hangs. Each test runs in a child process with a deadline, and a driver that does not answer is a result.
   - Changes nothing, and judges nothing; M(gpulab.node.verify) does that. Reads the node again when it is done.
 options:
@@ -109,7 +110,8 @@ ansible_facts:
           C(errors) C(before) and C(after). C(peer_copies), C(all_reduce), C(container) and C(mounts) are about the
           node."
         - "C(peer_copies) holds C(pairs): C(from) and C(to) which GPU, whether the driver lets them reach each other
-          (C(straight)), C(gbs), and how much of the data was wrong (C(wrong_mib) of C(mib))."
+          (C(straight)), C(gbs), and how much of the data was wrong (C(wrong_mib) of C(mib)). C(taken) says, by UUID,
+          who has taken a GPU since its own tests."
         - "Each test has a C(state): V(done), V(failed), V(late), V(died) or V(skipped) with the C(reason). Rates are
           GB/s (10^9 bytes), TFLOPS and MB/s."
       returned: always

@@ -65,10 +65,10 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     """
     before = _errors(node, wishes)
     gpus = [_gpu(node, wishes, index) for index in range(len(_look(node, wishes)[0]))]
-    between = _peer_copies(wishes, gpus)
-    all_reduce = _all_reduce(wishes, gpus)
+    between = _peer_copies(node, wishes, gpus)
+    all_reduce = _all_reduce(node, wishes, gpus)
     if wishes.level == BURN_IN:
-        _burn_in(wishes, gpus)
+        _burn_in(node, wishes, gpus)
     after = _errors(node, wishes)
     for gpu in gpus:
         gpu["errors"] = {"before": before.get(gpu["bus_id"]), "after": after.get(gpu["bus_id"])}
@@ -127,24 +127,40 @@ def _matmul(wishes: Wishes, gpu: dict[str, Any]) -> dict[str, Any]:
         return {"state": "failed", "error": {"code": None, "name": f"{wishes.python}: {error.strerror}"}}
 
 
-def _peer_copies(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+def _taken(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, str]:
+    """Return, by uuid, why GPUs that work may be loaded no more: their own tests are minutes old on a large node."""
+    now, users = _look(node, wishes)
+    listed = {gpu["uuid"]: gpu for gpu in now if isinstance(gpu.get("uuid"), str)}
+    reasons = {gpu["uuid"]: idle.why_not(listed.get(gpu["uuid"], {}), now, users) for gpu in gpus if works(gpu)}
+    return {uuid: reason for uuid, reason in reasons.items() if reason}
+
+
+def _peer_copies(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     """Copy between all GPUs that work; the others are left alone."""
-    able = [gpu for gpu in gpus if works(gpu)]
-    if len(able) < 2:  # noqa: PLR2004 - a copy has two ends
-        reason = "fewer than two GPUs are idle and passed the CUDA smoke test"
-        return _skipped("it takes two GPUs" if len(gpus) < 2 else reason)  # noqa: PLR2004 - the same two
-    return {"state": "done", "pairs": peer_copies.measure(able, wishes.seconds, wishes.cuda_library)}
+    if len(gpus) < 2:  # noqa: PLR2004 - a copy has two ends
+        return _skipped("it takes two GPUs")
+    taken = _taken(node, wishes, gpus)
+    able = [gpu for gpu in gpus if works(gpu) and gpu["uuid"] not in taken]
+    if len(able) < 2:  # noqa: PLR2004 - the same two
+        return _skipped(_with_users("fewer than two GPUs are idle and passed the CUDA smoke test", taken))
+    pairs = peer_copies.measure(able, wishes.seconds, wishes.cuda_library)
+    return {"state": "done", "pairs": pairs, "taken": taken}
 
 
-def _all_reduce(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+def _all_reduce(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     if len(gpus) < 2:  # noqa: PLR2004 - a collective needs two
         return _skipped("it takes two GPUs")
-    if not all(works(gpu) for gpu in gpus):
-        return _skipped("not every GPU of the node is idle and passed the CUDA smoke test")
+    taken = _taken(node, wishes, gpus)
+    if taken or not all(works(gpu) for gpu in gpus):
+        return _skipped(_with_users("not every GPU of the node is idle and passed the CUDA smoke test", taken))
     try:
         return programs.all_reduce(wishes.python, gpus, wishes.program_seconds)
     except OSError as error:
         return {"state": "failed", "error": {"code": None, "name": str(error)}}
+
+
+def _with_users(reason: str, taken: dict[str, str]) -> str:
+    return ": ".join([reason, *dict.fromkeys(taken.values())])
 
 
 def _container(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
@@ -153,14 +169,17 @@ def _container(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     return programs.container(wishes.container_image, len(gpus), wishes.program_seconds)
 
 
-def _burn_in(wishes: Wishes, gpus: list[dict[str, Any]]) -> None:
+def _burn_in(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> None:
     """Load all GPUs that work at once, watch them, and put what came of it among each GPU's tests."""
     loads = {}
+    taken = _taken(node, wishes, gpus)
     for gpu in gpus:
-        if works(gpu):
-            loads[gpu["uuid"]] = _load(wishes, gpu)
-        else:
+        if not works(gpu):
             gpu["tests"]["burn_in"] = _skipped(WITHOUT_SMOKE)
+        elif gpu["uuid"] in taken:
+            gpu["tests"]["burn_in"] = _skipped(taken[gpu["uuid"]])
+        else:
+            loads[gpu["uuid"]] = _load(wishes, gpu)
     samples = _samples(wishes) if loads else []
     for gpu in gpus:
         if gpu["uuid"] in loads:

@@ -199,6 +199,10 @@ def peer_copies(node: Node) -> Iterator[Result]:
     if record["state"] != "done":
         yield skipped(record["reason"])
         return
+    taken = record.data.get("taken", {})
+    for gpu in node.facts["measurements.gpus"]:
+        if gpu.get("uuid") in taken:
+            yield replace(skipped(taken[gpu["uuid"]]), gpu=gpu.identity())
     copies = [_Copy(pair, _way(node, pair)) for pair in record["pairs"]]
     yield from _grouped(copies, _kept_or_wrong)
     if rates_mean_something(node.facts):

@@ -1,9 +1,12 @@
 """The active tests on simulated GPUs, from the driver's call to the check's finding."""
 
+import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.active import session
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 
 from unit.checks import nodes
@@ -117,6 +120,59 @@ def test_gpu_in_use_is_left_alone_and_its_sibling_is_tested(measure):
     assert {test["state"] for test in first["tests"].values()} == {"skipped"}
     assert "PID 1" in first["tests"]["smoke"]["reason"]
     assert second["tests"]["smoke"]["state"] == "done"
+
+
+@pytest.fixture
+def take_after(monkeypatch):
+    """Return a function that lets PID 1 take GPU 0 when a step of the session has ended for the last GPU."""
+
+    def take(step, last):
+        whole = getattr(session, step)
+
+        def stepped(*arguments):
+            record = whole(*arguments)
+            if step != "_matmul" or arguments[-1]["index"] == last:
+                with Path(os.environ["GPULAB_SIMULATION"]).open("a", encoding="utf-8") as settings:
+                    settings.write("gpu.0.processes = 1:512\n")
+            return record
+
+        monkeypatch.setattr(session, step, stepped)
+
+    return take
+
+
+def test_gpu_that_somebody_takes_after_its_tests_is_left_alone(measure, take_after):
+    take_after("_matmul", last=7)
+    measured = measure("h100-sxm-8", level="burn-in", burn_in_minutes=0.01)
+    first, *others = measured["gpus"]
+    assert first["tests"]["smoke"]["state"] == "done"
+    ends = {end for pair in measured["peer_copies"]["pairs"] for end in (pair["from"], pair["to"])}
+    assert ends == set(range(1, 8))
+    assert measured["all_reduce"]["state"] == "skipped"
+    for reason in (
+        measured["peer_copies"]["taken"][first["uuid"]],
+        measured["all_reduce"]["reason"],
+        first["tests"]["burn_in"]["reason"],
+    ):
+        assert "PID 1, user root" in reason
+    assert {gpu["tests"]["burn_in"]["state"] for gpu in others} == {"done"}
+    found = verify(nodes.node({**nodes.healthy("h100x8"), "measurements": measured}, level="burn-in"))
+    told = {r.id for r in found if r.severity == "skipped" and "PID 1" in str(r.reason) + r.summary}
+    assert told == {"peer-copies", "all-reduce", "burn-in"}
+
+
+@pytest.mark.parametrize(("step", "left"), [("_matmul", "peer_copies"), ("_peer_copies", "all_reduce")])
+def test_each_step_looks_who_uses_the_gpus(measure, take_after, step, left):
+    take_after(step, last=1)
+    measured = measure("a100-pcie-2")
+    assert measured[left]["state"] == "skipped"
+    assert "PID 1, user root" in measured[left]["reason"]
+
+
+def test_burn_in_looks_who_uses_the_gpus(measure, take_after):
+    take_after("_all_reduce", last=0)
+    (gpu,) = measure("t4", level="burn-in", burn_in_minutes=0.01)["gpus"]
+    assert "PID 1, user root" in gpu["tests"]["burn_in"]["reason"]
 
 
 def test_node_without_nvml_has_nothing_to_test(measure):
