@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -238,7 +239,7 @@ def _summary(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
-    """Count, by bus id, the errors that a load may bring: of the memory, and in the kernel log."""
+    """Count, by bus id, the errors that a load may bring: of the memory, and in the kernel log, there by their XIDs."""
     log = KernelLogQuery(node)
     gpus = NvmlQuery(NVML_SECONDS, wishes.nvml_library).facts()["gpus"]
     events = log.facts()["events"]
@@ -246,11 +247,18 @@ def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
         gpu["bus_id"]: {
             "uncorrected": _number(gpu["ecc"]["volatile"]["uncorrected"]),
             "remapped_rows": _number(gpu["remapped_rows"].get("uncorrected")),
-            "kernel_log": sum(event["count"] for event in events if event["bus_id"] == gpu["bus_id"]),
+            "kernel_log": _logged([event for event in events if event["bus_id"] == gpu["bus_id"]]),
         }
         for gpu in gpus
         if isinstance(gpu.get("bus_id"), str)
     }
+
+
+def _logged(events: list[dict[str, Any]]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for event in events:
+        counts[str(event["xid"] or event["kind"])] += event["count"]
+    return dict(counts)
 
 
 def _number(reading: Any) -> int | None:

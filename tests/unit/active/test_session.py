@@ -4,10 +4,12 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.active import session
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+from ansible_collections.gpulab.node.plugins.module_utils.facts_kernel_log import events
 
 from unit.checks import nodes
 
@@ -173,6 +175,19 @@ def test_burn_in_looks_who_uses_the_gpus(measure, take_after):
     take_after("_all_reduce", last=0)
     (gpu,) = measure("t4", level="burn-in", burn_in_minutes=0.01)["gpus"]
     assert "PID 1, user root" in gpu["tests"]["burn_in"]["reason"]
+
+
+def test_errors_in_the_kernel_log_are_counted_by_their_xid(measure, monkeypatch):
+    lines = [
+        "NVRM: Xid (PCI:0000:01:00): 31, x",
+        "NVRM: Xid (PCI:0000:01:00): 31, x",
+        "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.",
+        "NVRM: Xid (PCI:0000:99:00): 79, another GPU's",
+    ]
+    log = {"readable": True, "events": events("\n".join(lines))}
+    monkeypatch.setattr(session, "KernelLogQuery", lambda _node: SimpleNamespace(facts=lambda: log))
+    (gpu,) = measure("t4", "gpu.0.address = 0000:01:00.0")["gpus"]
+    assert gpu["errors"]["after"]["kernel_log"] == {"31": 2, "fallen_off_the_bus": 1}
 
 
 def test_node_without_nvml_has_nothing_to_test(measure):

@@ -431,7 +431,7 @@ def burnt(key: str, value: Any) -> Any:
     return measured(f"gpus.0.tests.burn_in.{key}", value)
 
 
-def came(key: str, count: int) -> Any:
+def came(key: str, count: Any) -> Any:
     """Return an injection of errors that came under load."""
     return measured(f"gpus.0.errors.after.{key}", count)
 
@@ -446,7 +446,22 @@ LONG = [
     Loaded("hardware slowdown under load", "b200x8", burnt("event_reasons", 0x8), "burn-in", "check_power"),
     Loaded("memory errors under load", "a100-pcie-x2", came("uncorrected", 2), "load-errors", "reset_gpu"),
     Loaded("rows remapped under load", "h200x8", came("remapped_rows", 1), "load-errors", "reset_gpu"),
-    Loaded("XID under load", "rtx4090x2", came("kernel_log", 1), "load-errors", "contact_support"),
+    Loaded(
+        "XID under load",
+        "rtx4090x2",
+        came("kernel_log", {"31": 4, "79": 1}),
+        "load-errors",
+        "contact_support",
+        says="1 errors of the driver in the kernel log came under load XID 79",
+    ),
+    Loaded("unlisted XID under load", "rtx4090x2", came("kernel_log", {"999": 1}), "load-errors", "contact_support"),
+    Loaded(
+        "GPU falls off the bus under load",
+        "t4",
+        came("kernel_log", {"fallen_off_the_bus": 1}),
+        "load-errors",
+        "contact_support",
+    ),
 ]
 
 LOAD_FAULTS = CUDA + RATES + BETWEEN + NODES + NODE + LONG

@@ -396,7 +396,7 @@ def measured(model: str) -> dict[str, Any]:
                 "event_reasons": 0x4,
             },
         }
-        none = {"uncorrected": 0 if gpu["ecc"]["mode"] != ABSENT else None, "remapped_rows": 0, "kernel_log": 0}
+        none = {"uncorrected": 0 if gpu["ecc"]["mode"] != ABSENT else None, "remapped_rows": 0, "kernel_log": {}}
         identity = {key: gpu[key] for key in ("index", "name", "uuid", "bus_id", "device")}
         gpus.append({**identity, "tests": tests, "errors": {"before": none, "after": none}})
     facts["measurements"] = {

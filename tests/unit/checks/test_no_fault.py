@@ -144,3 +144,32 @@ def test_simulated_node_stands_for_a_machine_though_it_is_a_container():
     facts["simulated"] = "simulated A100"
     found = {r.id: r.severity for r in verify(nodes.node(facts))}
     assert (found["pcie-acs"], found["iommu"]) == ("warn", "warn")
+
+
+IN_USE = {"state": "skipped", "reason": "in use by python3 (PID 4711, user anna)"}
+LEFT_ALONE = all_of(
+    put("measurements.gpus.0.tests", dict.fromkeys(("smoke", "copies", "memory", "matmul", "burn_in"), IN_USE)),
+    put("measurements.gpus.0.errors.after", {"uncorrected": 1, "remapped_rows": 1, "kernel_log": {"79": 1}}),
+)
+
+
+@pytest.mark.parametrize(
+    ("inject", "severity"),
+    [
+        (LEFT_ALONE, "skipped"),
+        (put("measurements.gpus.0.errors.after.kernel_log", {"13": 9, "31": 1, "43": 1, "45": 2}), "ok"),
+        (
+            all_of(
+                put("measurements.gpus.0.errors.before.kernel_log", {"79": 2}),
+                put("measurements.gpus.0.errors.after.kernel_log", {"79": 2}),
+            ),
+            "ok",
+        ),
+    ],
+    ids=["of a GPU in use", "of a user's program", "of earlier days"],
+)
+def test_errors_that_no_test_brought_are_none_under_load(inject, severity):
+    facts = nodes.measured("l40s")
+    inject(facts)
+    results = verify(nodes.node(facts, level="burn-in"))
+    assert {r.severity for r in results if r.id == "load-errors"} == {severity}
