@@ -63,6 +63,9 @@ options:
     description: Set by gpulab itself.
     type: list
     elements: str
+  taking_part:
+    description: Set by gpulab itself.
+    type: dict
 attributes:
   check_mode:
     support: none
@@ -104,8 +107,9 @@ ansible_facts:
       description:
         - "C(state) is V(done), V(failed), V(late), V(missing) (other nodes, named with the reason in C(missing)),
           V(unreachable) (the first node, from this one), or V(skipped) with the C(reason)."
-        - "C(backend), C(nodes), C(meeting_point), C(interface), and of a run that is done C(processes), C(bytes),
-          C(wrong), C(algorithm_gbs) and the bus bandwidth C(all_reduce_gbs), in GB/s (10^9 bytes)."
+        - "C(backend), C(nodes), C(meeting_point), C(interface), C(taking_part) (how many GPUs of each node take part,
+          and how many it has; empty without NCCL), and of a run that is done C(processes), C(bytes), C(wrong),
+          C(algorithm_gbs) and the bus bandwidth C(all_reduce_gbs), in GB/s (10^9 bytes)."
       returned: always
       type: dict
 """
@@ -130,6 +134,7 @@ def main() -> None:
             "interface": {"type": "str"},
             "python": {"type": "path"},
             "gpus": {"type": "list", "elements": "str"},
+            "taking_part": {"type": "dict"},
         }
     )
     wanted = dict(module.params)
@@ -138,6 +143,7 @@ def main() -> None:
         program_seconds=wanted.pop("program_timeout"),
         nodes=tuple(wanted.pop("nodes") or ()),
         gpus=tuple(wanted.pop("gpus") or ()),
+        taking_part=wanted.pop("taking_part") or {},
         **wanted,
     )
     module.exit_json(changed=False, ansible_facts={"gpulab_nodes_all_reduce": measure(part)})

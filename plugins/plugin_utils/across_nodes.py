@@ -36,7 +36,14 @@ def arrange(hosts: dict[str, dict[str, Any]]) -> Meeting:
     if len(nodes) < ENOUGH:
         return Meeting(backend, reasons={**dict.fromkeys(nodes, ALONE), **reasons})
     address = _interface(hosts[nodes[0]])["ipv4"]
-    return Meeting(backend, nodes, {name: _part(hosts[name], address, backend) for name in nodes}, reasons)
+    taking_part = {name: _share(hosts[name]) for name in nodes} if backend == NCCL else {}
+    parts = {name: {**_part(hosts[name], address, backend), "taking_part": taking_part} for name in nodes}
+    return Meeting(backend, nodes, parts, reasons)
+
+
+def _share(known: dict[str, Any]) -> list[int]:
+    """Return how many GPUs of a node take part, and how many it has."""
+    return [len(_able(known)), len(known["gpulab_measurements"]["gpus"])]
 
 
 def _part(known: dict[str, Any], address: str, backend: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ NOWHERE = "nothing"
 class Part:
     """What this node does: nodes in order, the first has address; own_address is this one's, gpus are its GPUs' uuids.
 
+    taking_part says of each node how many GPUs take part, and how many it has.
     seconds is how long the nodes wait for each other, program_seconds what the run itself may take.
     """
 
@@ -39,6 +40,7 @@ class Part:
     own_address: str
     python: str
     gpus: tuple[str, ...] = ()
+    taking_part: dict[str, list[int]] = field(default_factory=dict)
     seconds: float = 60.0
     program_seconds: float = 180.0
     start_line: str = START_LINE
@@ -56,6 +58,7 @@ def measure(part: Part) -> dict[str, Any]:
         "nodes": list(part.nodes),
         "meeting_point": f"{part.address} port {part.port}",
         "interface": part.interface,
+        "taking_part": part.taking_part,
     }
     cannot = _cannot(part.python)
     why = cannot["error"]["name"] if cannot else None

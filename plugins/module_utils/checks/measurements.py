@@ -400,8 +400,15 @@ def _across(node: Node, record: Facts) -> Result:
         return ok(f"{nodes}: bus bandwidth {rate:g} GB/s", rate, unit="GB/s", reason=reason)
     own: dict[str, float | None] = (node.declared.get("profile") or {}).get("floors", {})
     ports = [port.get("rate_gbps") or 0 for port in node.facts.get("infiniband", []) if port.get("state") == "active"]
-    floor = own.get(ACROSS.key, round(NETWORK_SHARE * sum(ports) / 8, 1) or None)
-    return _against_floor(ACROSS, rate, floor)
+    floor = own.get(ACROSS.key, NETWORK_SHARE * sum(ports) / 8)
+    # Each GPU has its own way to the ports: the node that brings the smallest share of its GPUs sets the pace of all.
+    brought = [(name, gpus, of) for name, (gpus, of) in record["taking_part"].data.items()]
+    name, gpus, of = min(brought, key=lambda one: one[1] / one[2], default=("", 1, 1))
+    floor = round(floor * gpus / of, 1) or None if floor else None
+    result = _against_floor(ACROSS, rate, floor)
+    if gpus == of or floor is None:
+        return result
+    return replace(result, reason=f"{gpus} of {of} GPUs of {name} took part: the floor is that share of the whole")
 
 
 @check("container-gpu", proves="a container sees every GPU", source=CONTAINERS)

@@ -38,6 +38,7 @@ def take_part(tmp_path, monkeypatch):
             "run": "one",
             "backend": "gloo",
             "interface": "eth0",
+            "taking_part": {"first": [1, 8], "second": [8, 8]},
             "own_address": "192.0.2.1",
             "python": str(python),
             "program_seconds": 10.0,
@@ -57,6 +58,7 @@ def test_processes_of_a_node_are_one_record(take_part):
     record = take_part(said({"phase": "started"}, DONE, {**DONE, "all_reduce_gbs": 2.5, "wrong": 7}))
     assert (record["state"], record["all_reduce_gbs"], record["wrong"]) == ("done", 2.5, 7)
     assert (record["nodes"], record["meeting_point"]) == (["first", "second"], "192.0.2.1 port 23457")
+    assert record["taking_part"] == {"first": [1, 8], "second": [8, 8]}
 
 
 def test_torchrun_is_started_alike_with_and_without_the_role_nccl(take_part, tmp_path):
@@ -187,7 +189,16 @@ def test_nodes_meet_at_the_first_ones_address_of_nccls_interface():
         "own_address": "198.51.100.2",
         "python": "/opt/venvs/a/bin/python",
         "gpus": ["GPU-20", "GPU-21"],
+        "taking_part": {"one": [1, 1], "two": [2, 2]},
     }
+
+
+def test_every_node_hears_how_many_gpus_of_each_take_part():
+    hosts = {"one": known(1, gpus=8), "two": known(2, gpus=8)}
+    for gpu in hosts["two"]["gpulab_measurements"]["gpus"][1:]:
+        gpu["tests"]["smoke"] = {"state": "skipped", "reason": "in use"}
+    parts = across_nodes.arrange(hosts).parts
+    assert [part["taking_part"] for part in parts.values()] == [{"one": [8, 8], "two": [1, 8]}] * 2
 
 
 @pytest.mark.parametrize(

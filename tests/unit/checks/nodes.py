@@ -413,6 +413,7 @@ def measured(model: str) -> dict[str, Any]:
             "nodes": ["node1", "node2"],
             "meeting_point": "192.0.2.1 port 23457",
             "interface": "enp1s0f0np0",
+            "taking_part": {"node1": [len(gpus)] * 2, "node2": [len(gpus)] * 2},
             "processes": 2 * len(gpus),
             "all_reduce_gbs": 300.0,
             "wrong": 0,

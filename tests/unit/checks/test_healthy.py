@@ -40,9 +40,12 @@ def test_level_quick_judges_no_measurements_of_an_earlier_run():
     assert facts_of({}, "standard") is None
 
 
-def across(record, **declared):
+UNFLOORED = {"nodes_all_reduce_gbs": None}
+
+
+def across(record, model="l40s", **declared):
     """Return the answer about the all_reduce over nodes."""
-    facts = nodes.measured("l40s")
+    facts = nodes.measured(model)
     facts["measurements"]["nodes_all_reduce"].update(record)
     results = verify(nodes.node(facts, **{"level": "standard", "across_nodes": True, **declared}))
     (found,) = [r for r in results if r.id == "all-reduce-nodes"]
@@ -52,6 +55,23 @@ def across(record, **declared):
 def test_node_that_came_is_not_blamed_for_one_that_did_not():
     found = across({"state": "missing", "missing": {"node3": "did not come"}, "name": "node2"})
     assert (found.severity, found.reason) == ("unknown", "node3: did not come")
+
+
+@pytest.mark.parametrize(
+    ("rate", "profile", "severity"),
+    [
+        (44.0, {}, "ok"),
+        (15.0, {}, "fail"),
+        (44.0, {"floors": {"nodes_all_reduce_gbs": 240}}, "ok"),
+        (25.0, {"floors": {"nodes_all_reduce_gbs": 240}}, "fail"),
+        (0.1, {"floors": UNFLOORED}, "ok"),
+    ],
+)
+def test_rate_is_held_against_the_share_of_gpus_that_took_part(rate, profile, severity):
+    share = {"taking_part": {"node1": [8, 8], "node2": [1, 8]}, "processes": 9, "all_reduce_gbs": rate}
+    found = across(share, model="h100x8", profile=profile)
+    assert found.severity == severity
+    assert ("1 of 8 GPUs of node2 took part" in str(found.reason)) is (profile.get("floors") != UNFLOORED)
 
 
 def test_rate_over_processors_is_not_judged():
