@@ -20,6 +20,7 @@ WITHOUT_XID = {
     "fallen_off_the_bus": re.compile(rf"NVRM: .*GPU {_ADDRESS}.*fallen off the bus"),
     "reset_required": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*NV_ERR_RESET_REQUIRED"),
 }
+FATAL = re.compile(r"\bFatal\b")  # NVLink 5 errors are Fatal or Nonfatal in their text
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
 
@@ -28,13 +29,14 @@ def events(log: str) -> list[dict[str, Any]]:
     """Return the driver's errors in a kernel log, oldest first, equal ones as one with a count and the last time.
 
     Each is {"kind": "xid" | "fallen_off_the_bus" | "reset_required", "xid", "bus_id", "count", "time", "text"}; xid,
-    bus_id and time are None where the line has none.
+    bus_id and time are None where the line has none. A fatal error and one that is not are not equal.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for line in log.splitlines():
         event = _event(line) if "NVRM" in line else None
         if event:
-            key = (event["kind"], event["xid"], event["bus_id"])
+            fatal = bool(FATAL.search(event["text"]))
+            key = (event["kind"], event["xid"], event["bus_id"], fatal)
             count = found.pop(key, {"count": 0})["count"] + 1
             found[key] = {**event, "count": count}
     return list(found.values())[-MOST_EVENTS:]

@@ -48,6 +48,18 @@ def test_equal_events_are_one_with_the_last_time():
     assert (event["count"], event["time"]) == (2, "2026-11-21T00:00:09+0000")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_fatal_error_of_a_link_is_not_hidden_by_one_that_is_not(order):
+    lines = [
+        f"NVRM: Xid (PCI:0000:19:00): 149, NETIR_LINK_EVT  {gravity} XC0 i0 Link 05 (0x004505c6 0x00000000)\n"
+        for gravity in ("Fatal   ", "Nonfatal", "Nonfatal")
+    ]
+    facts = nodes.healthy("b200x8")
+    facts["kernel_log"]["events"] = facts_kernel_log.events("".join(lines[::order]))
+    found = [(r.severity, r.observed) for r in verify(nodes.node(facts)) if r.id == "xids"]
+    assert sorted(found) == [("fail", "once"), ("warn", "2 times")]
+
+
 def test_flood_keeps_the_last_events():
     log = "".join(f"NVRM: Xid (PCI:{n:04x}:05:00): 13, x\n" for n in range(facts_kernel_log.MOST_EVENTS + 9))
     assert len(facts_kernel_log.events(log)) == facts_kernel_log.MOST_EVENTS
