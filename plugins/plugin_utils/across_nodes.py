@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.active import idle
+from ansible_collections.gpulab.node.plugins.module_utils.active.session import works
+
 NCCL, GLOO = "nccl", "gloo"
 ENOUGH = 2  # nodes
 IN_USE = "none of its GPUs is idle and passed the CUDA smoke test"
@@ -77,10 +80,12 @@ def _real(known: dict[str, Any]) -> bool:
 
 
 def _able(known: dict[str, Any]) -> list[str]:
-    """Return the uuids of the GPUs that are idle and compute right."""
-    smoke = {gpu["uuid"]: gpu["tests"]["smoke"] for gpu in known["gpulab_measurements"]["gpus"]}
-    able = [uuid for uuid, record in smoke.items() if record["state"] == "done" and not record["wrong"]]
-    return able if _real(known) else []
+    """Return the uuids of the GPUs that compute right, and were idle still when all had been tested."""
+    if not _real(known):
+        return []
+    able = [gpu["uuid"] for gpu in known["gpulab_measurements"]["gpus"] if works(gpu)]
+    taken = idle.taken(able, known["gpulab"]["nvml"]["gpus"], known["gpulab"]["users_of_gpus"])
+    return [uuid for uuid in able if uuid not in taken]
 
 
 def _interface(known: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts_users import named, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, Any]) -> str | None:
@@ -29,6 +32,13 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
     if users["state"] == "unknown":
         return "who uses it is hidden from this user (run as root)"
     return "Multi-Instance GPU is on: it is not one device" if gpu["mig"].get("enabled") else None
+
+
+def taken(uuids: Iterable[str], gpus: list[dict[str, Any]], users: dict[str, Any]) -> dict[str, str]:
+    """Return, by uuid, why some of these GPUs may not be tested any more; gpus and users are those of now."""
+    listed = {gpu["uuid"]: gpu for gpu in gpus if isinstance(gpu.get("uuid"), str)}
+    reasons = {uuid: why_not(listed.get(uuid, {}), gpus, users) for uuid in uuids}
+    return {uuid: reason for uuid, reason in reasons.items() if reason}
 
 
 def _listed(gpu: dict[str, Any]) -> list[dict[str, Any]]:

@@ -130,10 +130,7 @@ def _matmul(wishes: Wishes, gpu: dict[str, Any]) -> dict[str, Any]:
 
 def _taken(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, str]:
     """Return, by uuid, why GPUs that work may be loaded no more: their own tests are minutes old on a large node."""
-    now, users = _look(node, wishes)
-    listed = {gpu["uuid"]: gpu for gpu in now if isinstance(gpu.get("uuid"), str)}
-    reasons = {gpu["uuid"]: idle.why_not(listed.get(gpu["uuid"], {}), now, users) for gpu in gpus if works(gpu)}
-    return {uuid: reason for uuid, reason in reasons.items() if reason}
+    return idle.taken([gpu["uuid"] for gpu in gpus if works(gpu)], *_look(node, wishes))
 
 
 def _peer_copies(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:

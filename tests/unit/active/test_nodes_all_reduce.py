@@ -166,9 +166,12 @@ def known(number=1, *, gpus=1, simulated=None, **changes):
     records = [
         {"uuid": f"GPU-{number}{index}", "tests": {"smoke": {"state": "done", "wrong": 0}}} for index in range(gpus)
     ]
+    listed = [{"uuid": record["uuid"], "processes": [], "mig": {"enabled": False}} for record in records]
     return {
         "gpulab": {
             "simulated": simulated,
+            "nvml": {"gpus": listed},
+            "users_of_gpus": {"state": "idle", "who": []},
             "network": [
                 {"name": "eth0", "default_route": True, "ipv4": f"192.0.2.{number}"},
                 {"name": "ib0", "default_route": False, "ipv4": f"198.51.100.{number}"},
@@ -216,6 +219,17 @@ def test_without_a_real_gpu_it_is_gloo_on_processors(gpus, simulated):
     meeting = across_nodes.arrange(hosts)
     assert meeting.backend == "gloo"
     assert {part["gpus"] == [] for part in meeting.parts.values()} == {True}
+
+
+def test_gpu_that_somebody_took_after_its_tests_takes_no_part():
+    hosts = {"one": known(1, gpus=2), "two": known(2, gpus=2)}
+    facts = hosts["two"]["gpulab"]
+    facts["nvml"]["gpus"][0]["processes"] = [{"pid": 7}]
+    ann = {"pid": 7, "user": "ann", "command": "python", "kind": "process", "service": False}
+    facts["users_of_gpus"] = {"state": "busy", "who": [ann]}
+    parts = across_nodes.arrange(hosts).parts
+    assert parts["two"]["gpus"] == ["GPU-21"]
+    assert parts["two"]["taking_part"] == {"one": [2, 2], "two": [1, 2]}
 
 
 def test_who_does_not_take_part_hears_why():
