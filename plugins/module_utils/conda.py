@@ -26,6 +26,7 @@ EXPLICIT = "@EXPLICIT"
 PIP_LINE = "# pip "
 BY_PIP = "(pip)"
 FRAMEWORKS = {"pytorch": ("pytorch", "torch"), "tensorflow": ("tensorflow",), "jax": ("jax",)}
+BUILDS = {"jax": "jaxlib"}  # the package whose build is for a CUDA, where it is not the framework's: jax is for any
 
 _EXPLICIT_LINE = re.compile(
     r"^(\S+/([^/\s#]+)-([^-/\s#]+)-([^-/\s#]+)\.(?:conda|tar\.bz2))#(?:sha256:)?([0-9a-f]{64})$"
@@ -82,11 +83,11 @@ class Wanted:
     def expected(self, packages: dict[str, str]) -> dict[str, Any]:
         """Return what the proof compares with: framework and CUDA as the packages of the build have them."""
         label = next((packages[name] for name in FRAMEWORKS.get(self.framework or "", ()) if name in packages), "")
-        version, _space, build = label.partition(" ")
+        version = label.partition(" ")[0]
         return {
             "framework": self.framework,
             "version": version.partition("+")[0] or None,
-            "cuda": _cuda(version, build, packages),
+            "cuda": _cuda(packages.get(BUILDS.get(self.framework or "", ""), label), packages),
             "variables": self.variables,
         }
 
@@ -254,9 +255,13 @@ def classify(told: str, printed: str, name: str, log: str) -> Refusal:
     return refuse("E009", name=name, line=text or "it printed nothing", log=log, former=venv.FORMER)
 
 
-def _cuda(version: str, build: str, packages: dict[str, str]) -> str | None:
-    """Return the CUDA that a framework is built for, read from its version and build."""
-    local = re.search(r"\+cu(\d+)(\d)$", version)
-    if local:
-        return f"{local[1]}.{local[2]}"
-    return packages.get("cuda-version", "").partition(" ")[0] or None if "cuda" in build else None
+def _cuda(label: str, packages: dict[str, str]) -> str | None:
+    """Return the CUDA that a package is built for, read from its version and build.
+
+    The package cuda-version may be a later minor version, with which the build works as well.
+    """
+    version, _space, build = label.partition(" ")
+    named = re.search(r"\+cu(\d+)(\d)$", version) or re.search(r"cuda(\d\d)\.?(\d)", build)
+    if named:
+        return f"{named[1]}.{named[2]}"
+    return packages.get("cuda-version", "").partition(".")[0] or None if "cuda" in build else None

@@ -145,7 +145,14 @@ def fill(channel: Path, python_version: str, python_files: Path | None = None) -
     cpu, cuda = (wheels.TORCH.format(version="2.13.0", cuda=one) for one in (None, "12.8"))
     module(channel, "pytorch", "2.13.0", cpu, "torch", build="cpu_0")
     module(
-        channel, "pytorch", "2.13.0", cuda, "torch", build="cuda_1", build_number=1, depends=["__cuda", "cuda-version"]
+        channel,
+        "pytorch",
+        "2.13.0",
+        cuda,
+        "torch",
+        build="cuda128_1",
+        build_number=1,
+        depends=["__cuda", "cuda-version"],
     )
     module(channel, "pytorch", "2.14.0", "raise ImportError('libcudart.so.13')\n", "torch", depends=["cuda-version"])
     asyncio.run(index_fs(channel, write_zst=True, write_shards=False))

@@ -191,6 +191,9 @@ def test_a_lock_has_what_pip_reported():
     ("packages", "version", "cuda"),
     [
         ({"pytorch": "2.9.1 cuda128_py312_300", "cuda-version": "12.8 h5"}, "2.9.1", "12.8"),
+        ({"pytorch": "2.10.0 cuda130_py312_300", "cuda-version": "13.3 h5"}, "2.10.0", "13.0"),
+        ({"pytorch": "2.5.1 py3.12_cuda12.4_cudnn9.1.0_0"}, "2.5.1", "12.4"),
+        ({"pytorch": "2.9.1 cuda_py312_300", "cuda-version": "12.9 h5"}, "2.9.1", "12"),
         ({"pytorch": "2.9.1 cpu_py312_0", "cuda-version": "12.8 h5"}, "2.9.1", None),
         ({"torch": "2.9.1+cu130 (pip)"}, "2.9.1", "13.0"),
         ({"torch": "2.9.1 (pip)"}, "2.9.1", None),
@@ -200,6 +203,16 @@ def test_a_lock_has_what_pip_reported():
 def test_the_proof_expects_the_framework_that_was_installed(packages, version, cuda):
     expected = replace(WANTED, framework="pytorch").expected(packages)
     assert (expected["version"], expected["cuda"]) == (version, cuda)
+
+
+@pytest.mark.parametrize(
+    ("build", "answered"), [("cuda129_py312_202", "12"), ("cuda130_py312_202", "13"), ("cpu_py312_2", None)]
+)
+def test_the_build_of_jax_is_that_of_jaxlib(build, answered):
+    packages = {"jax": "0.7.2 pyhd8ed1ab_0", "jaxlib": f"0.7.1 {build}", "cuda-version": "13.3 h5"}
+    expected = replace(WANTED, framework="jax").expected(packages)
+    answer = {"failure": None, "version": "0.7.2", "cuda": answered, "cpu_matmul": True}
+    assert venv.faults(answer, expected) == []
 
 
 def test_names_of_conda_meta_are_packages():

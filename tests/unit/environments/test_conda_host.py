@@ -167,7 +167,7 @@ def test_on_a_virgin_node_versions_are_said_to_be_unknown(lab, tmp_path):
     assert not (tmp_path / "virgin").exists()
 
 
-@pytest.mark.parametrize(("cuda", "build"), [(None, "cpu_0"), ("12.8", "cuda_1")])
+@pytest.mark.parametrize(("cuda", "build"), [(None, "cpu_0"), ("12.8", "cuda128_1")])
 def test_the_plan_and_not_the_driver_that_is_loaded_decides_on_cuda(lab, cuda, build):
     found = lab.make("python", "pytorch=2.13", cuda=cuda, framework="pytorch")
     assert found["pytorch"] == f"2.13.0 {build}"
