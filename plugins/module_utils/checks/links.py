@@ -145,22 +145,27 @@ def _unwell(mask: int, summary: int) -> str | None:
 
 @check("peer-access", proves="GPUs reach each other's memory as their boards allow", source=NVLINK_API)
 def peer_access(node: Node) -> Iterator[Result]:
-    """Expect NVLink between boards that are made with it; tell of other pairs without peer access."""
+    """Expect NVLink between boards that are made with it; tell of other pairs without peer access.
+
+    An NVSwitch fabric joins all of them; boards that are wired to each other, each to some (eight V100 in a cube mesh).
+    """
     boards = {gpu.get("index"): node.profile(gpu) for gpu in node.gpus}
     cut = {gpu.get("index") for gpu in node.gpus if _cut(gpu)}
     pairs = [pair for pair in node.facts["nvml.peers"] if not cut.intersection(pair["gpus"])]
     if not pairs:
         yield skipped(CUT if cut else "there is no pair of GPUs")
         return
+    linked = {n for p in pairs if p.get("nvlink") == "ok" for n in p["gpus"]}
     apart = [p for p in pairs if all("nvlink" in boards.get(n, {}).get("capabilities", ()) for n in p["gpus"])]
     apart = [p for p in apart if p.get("nvlink") != "ok"]
+    wrong = [p for p in apart if _switched(node, boards, p) or not linked.issuperset(p["gpus"])]
     disabled = [p for p in pairs if p.get("read") == "disabled_by_regkey"]
     without = [p for p in pairs if p.get("read") != "ok" or p.get("write") != "ok"]
-    if apart:
+    if wrong:
         yield fail(
-            f"{len(apart)} of {len(pairs)} pairs of GPUs have no NVLink between them: {_names(apart)}",
+            f"{len(wrong)} of {len(pairs)} pairs of GPUs have no NVLink between them: {_names(wrong)}",
             "start_fabricmanager" if node.facts.get("pci.nvswitches") else "reset_gpu",
-            observed=len(pairs) - len(apart),
+            observed=len(pairs) - len(wrong),
             expected=len(pairs),
             unit="pairs",
         )
@@ -168,8 +173,16 @@ def peer_access(node: Node) -> Iterator[Result]:
         yield warn(f"peer access is disabled by a driver option: {_names(disabled)}", "configure")
     elif without:
         yield info(f"{len(without)} of {len(pairs)} pairs of GPUs have no peer access; copies go through host memory")
+    elif apart:
+        yield info(f"{len(apart)} of {len(pairs)} pairs of GPUs have no NVLink between them; copies go over PCIe")
     else:
         yield ok(f"all {len(pairs)} pairs of GPUs have peer access")
+
+
+def _switched(node: Node, boards: dict[Any, dict[str, Any]], pair: Facts) -> bool:
+    """Tell whether an NVSwitch fabric is what joins two GPUs; a virtual machine may not see the switches."""
+    made = (boards[n].get("fabric") == "nvswitch" for n in pair["gpus"])
+    return bool(node.facts.get("pci.nvswitches")) or all(made)
 
 
 def _names(pairs: list[Facts], shown: int = 4) -> str:

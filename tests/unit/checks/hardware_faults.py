@@ -162,7 +162,29 @@ LINKS = [
         "start_fabricmanager",
     ),
     Fault(
-        "no NVLink between two V100", "v100x4", put("nvml.peers.0.nvlink", "not_supported"), "peer-access", "reset_gpu"
+        "a V100 with no NVLink to any other",
+        "v100x4",
+        all_of(*(put(f"nvml.peers.{pair}.nvlink", "not_supported") for pair in range(3))),
+        "peer-access",
+        "reset_gpu",
+        says="3 of 6 pairs",
+    ),
+    Fault(
+        "a GPU of a cube mesh with no NVLink to any other",
+        "v100x8",
+        all_of(*(put(f"nvml.peers.{pair}.nvlink", "not_supported") for pair in range(7))),
+        "peer-access",
+        "reset_gpu",
+        says="7 of 28 pairs",
+    ),
+    Fault(
+        "no NVLink between two V100",
+        "v100x4",
+        put("nvml.peers.0.nvlink", "not_supported"),
+        "peer-access",
+        "none",
+        "info",
+        says="no NVLink",
     ),
     Fault(
         "peer access disabled by an option",

@@ -195,6 +195,21 @@ MODELS: dict[str, dict[str, Any]] = {
         "ecc": True,
         "pages": True,
     },
+    "v100x8": {  # a DGX-1: two quads, all joined, and each GPU joined to one of the other quad
+        "name": "Tesla V100-SXM2-16GB",
+        "device": "10de:1db1",
+        "count": 8,
+        "memory": 16384,
+        "generation": 3,
+        "watts": 300,
+        "links": 6,
+        "cube_mesh": True,
+        "architecture": "volta",
+        "limits": (90, 87, 83),
+        "hbm": True,
+        "ecc": True,
+        "pages": True,
+    },
     "unknown-model": {
         "name": "NVIDIA Graphics Device",
         "device": "10de:3fff",
@@ -266,17 +281,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "nvml_version": f"13.{DRIVER}",
                 "cuda_version": "13.0",
                 "gpus": [_gpu(spec, index, address) for index, address in enumerate(addresses)],
-                "peers": [
-                    {
-                        "gpus": [a, b],
-                        "ancestor": "node",
-                        "read": "ok",
-                        "write": "ok",
-                        "nvlink": "ok" if _active(spec) else "not_supported",
-                    }
-                    for a in range(spec["count"])
-                    for b in range(a + 1, spec["count"])
-                ],
+                "peers": [_peers(spec, a, b) for a in range(spec["count"]) for b in range(a + 1, spec["count"])],
             },
             "users_of_gpus": {"state": "idle", "who": [], "sessions": []},
             "filesystems": [
@@ -615,6 +620,13 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
         "utilization": {"gpu": 0, "memory": 0},
         "processes": [],
     }
+
+
+def _peers(spec: dict[str, Any], a: int, b: int) -> dict[str, Any]:
+    if spec.get("cube_mesh") and a // 4 != b // 4 and b - a != 4:
+        return {"gpus": [a, b], "ancestor": "system", **dict.fromkeys(("read", "write", "nvlink"), "not_supported")}
+    nvlink = "ok" if _active(spec) else "not_supported"
+    return {"gpus": [a, b], "ancestor": "node", "read": "ok", "write": "ok", "nvlink": nvlink}
 
 
 def _link(number: int, *, active: bool) -> dict[str, Any]:
