@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 PIP_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"))
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 PROOF_SECONDS = 600
+NO_GPUS = ["CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"]  # JAX falls over a CUDA that it loads and that shows no GPU
 GONE = "it shall not be there"
 EVERYBODY = "everybody"
 OPEN = "conda-meta"  # everybody's environments are looked for by what lies in it, and micromamba fails where it may not
@@ -119,7 +120,7 @@ class Builds:
         work, python = self._work(wanted.name), str(path / "bin/python")
         write(work / "probe.py", probe_source())
         pairs = [f"{name}={value}" for name, value in sorted(wanted.variables.items())]
-        probe = ["env", "CUDA_VISIBLE_DEVICES=", python, "-I", str(work / "probe.py"), wanted.framework, *pairs]
+        probe = ["env", *NO_GPUS, python, "-I", str(work / "probe.py"), wanted.framework, *pairs]
         return [["timeout", "--kill-after=5", str(PROOF_SECONDS), *probe, ">", str(work / "proof.json")]]
 
     def _write_script(

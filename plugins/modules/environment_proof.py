@@ -79,12 +79,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, venv
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import probe_source
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import NO_GPUS, probe_source
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job
 
 # JAX would take three quarters of a GPU's memory.
 LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"
-NO_GPUS = "CUDA_VISIBLE_DEVICES="
 
 
 def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) -> dict[str, Any]:
@@ -103,10 +102,11 @@ def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) 
         return found
     found["expected"] = expected
     if expected["framework"]:
-        pairs = [f"{name}={value}" for name, value in sorted(expected["variables"].items())]
-        environment = ["env", LITTLE_MEMORY, *([] if gpus else [NO_GPUS])]
+        hiding = [] if gpus else NO_GPUS
+        hidden = [setting.partition("=")[0] for setting in hiding]
+        pairs = [f"{name}={value}" for name, value in sorted(expected["variables"].items()) if name not in hidden]
         output = Job(
-            [*environment, python, "-I", "-c", probe_source(), expected["framework"], *pairs], seconds
+            ["env", LITTLE_MEMORY, *hiding, python, "-I", "-c", probe_source(), expected["framework"], *pairs], seconds
         ).output()
         found["answer"] = json.loads(output) if output else None
     return found

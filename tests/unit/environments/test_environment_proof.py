@@ -6,8 +6,9 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import venv
 from ansible_collections.gpulab.node.plugins.modules.environment_proof import attempt
 
-INTERPRETER = """#!/bin/sh
-printf '{"visible": "%s", "preallocate": "%s"}' "${CUDA_VISIBLE_DEVICES-all}" "$XLA_PYTHON_CLIENT_PREALLOCATE"
+INTERPRETER = r"""#!/bin/sh
+printf '{"visible": "%s", "platforms": "%s", "preallocate": "%s", "variables": "%s"}' \
+    "${CUDA_VISIBLE_DEVICES-all}" "${JAX_PLATFORMS-all}" "$XLA_PYTHON_CLIENT_PREALLOCATE" "$5"
 """
 
 
@@ -16,15 +17,23 @@ def environment(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").write_text(INTERPRETER)
     (tmp_path / "bin/python").chmod(0o755)
-    expected = {"framework": "jax", "variables": {}}
+    expected = {"framework": "jax", "variables": {"JAX_PLATFORMS": "cuda"}}
     (tmp_path / venv.RECORD).write_text(json.dumps({"expected": expected}))
     return tmp_path
 
 
-@pytest.mark.parametrize(("gpus", "visible"), [(True, "all"), (False, "")])
-def test_gpus_in_use_are_hidden(environment, gpus, visible):
+@pytest.mark.parametrize(
+    ("gpus", "visible", "platforms", "variables"), [(True, "all", "all", "JAX_PLATFORMS=cuda"), (False, "", "cpu", "")]
+)
+def test_gpus_in_use_are_hidden(environment, gpus, visible, platforms, variables):
     found = attempt(environment, 10, gpus=gpus)
-    assert (found["gpus_tried"], found["answer"]["visible"]) == (gpus, visible)
+    assert found["gpus_tried"] is gpus
+    assert {**found["answer"], "preallocate": None} == {
+        "visible": visible,
+        "platforms": platforms,
+        "preallocate": None,
+        "variables": variables,
+    }
 
 
 def test_no_framework_takes_most_of_a_gpu(environment):

@@ -148,6 +148,12 @@ def test_a_file_with_another_hash_is_refused(lab):
     assert "alpha==2.0" in refusal.cause
 
 
+def test_the_trial_of_a_build_leaves_the_gpus_alone(lab):
+    (trial,) = lab.venvs.probe(lab.wish(framework="jax"), lab.root)
+    settings = dict(word.partition("=")[::2] for word in trial[trial.index("env") + 1 : trial.index("-I") - 1])
+    assert settings == {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+
 def test_a_framework_that_cannot_be_imported_is_refused(lab):
     refusal = refused(lab, "torch==2.14.0", framework="pytorch", version="2.14.0")
     assert refusal.code == "E008"
