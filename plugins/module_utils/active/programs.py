@@ -14,12 +14,14 @@ import signal
 import subprocess
 import tempfile
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import all_reduce_program, matmul_program
 
 NCCL_TEST = "all_reduce_perf"
+CONTAINER_STOP_SECONDS = 20.0
 _DIED_LINES = 3  # of what a failed program printed, the last
 _BUS_BANDWIDTH, _WRONG = 7, 8  # columns of nccl-tests, out of place: size count type redop root time algbw busbw #wrong
 
@@ -141,12 +143,18 @@ def nccl_test_values(output: str) -> dict[str, Any]:
 
 
 def container(image: str, gpus: int, seconds: float) -> dict[str, Any]:
-    """Let Docker run nvidia-smi in an image that the node already has, and count the GPUs it sees."""
+    """Let Docker run nvidia-smi in an image that the node already has, and count the GPUs it sees.
+
+    A late one is removed by its name: it is the daemon's child, and lives on with all GPUs when its client is killed.
+    """
     docker = shutil.which("docker")
     if not docker:
         return {"image": image, "state": "failed", "error": {"code": None, "name": "docker is not installed"}}
-    argv = [docker, "run", "--rm", "--pull=never", "--network=none", "--gpus=all", image, "nvidia-smi", "-L"]
-    record = Program(argv, seconds).finish()
+    name = f"gpulab-verify-{uuid.uuid4().hex[:12]}"
+    options = ["--rm", f"--name={name}", "--pull=never", "--network=none", "--gpus=all"]
+    record = Program([docker, "run", *options, image, "nvidia-smi", "-L"], seconds).finish()
+    if record["state"] == "late":
+        Program([docker, "rm", "--force", name], CONTAINER_STOP_SECONDS).finish()
     seen = len(re.findall(r"^GPU \d+:", record.pop("output"), re.MULTILINE))
     return {"image": image, "expected": gpus, "seen": seen, **record}
 

@@ -1,10 +1,11 @@
 """Tests that are programs: PyTorch is a stub here (stubs/torch), docker and nccl-tests are scripts."""
 
+import re
 import sys
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.active import matmul_program
+from ansible_collections.gpulab.node.plugins.module_utils.active import matmul_program, programs
 from ansible_collections.gpulab.node.plugins.module_utils.active.programs import (
     TorchTest,
     all_reduce,
@@ -132,9 +133,25 @@ def test_container_image_is_never_pulled(program, tmp_path):
     assert "--pull=never" in (tmp_path / "docker.arguments").read_text()
 
 
-def test_container_that_fails_or_hangs_is_told(program):
+def test_container_that_fails_is_told(program):
     program("docker", 'echo "No such image: base" >&2; exit 125')
     record = container("base", 1, 10.0)
     assert record["error"] == {"code": 125, "name": "No such image: base"}
-    program("docker", "sleep 60")
+
+
+def test_container_that_is_late_does_not_live_on_behind_its_client(program, tmp_path):
+    program("docker", 'echo "$*" >>"$0.calls"; [ "$1" != run ] || sleep 60')
     assert container("base", 1, 0.5)["state"] == "late"
+    assert container("base", 1, 0.5)["state"] == "late"
+    calls = (tmp_path / "docker.calls").read_text().splitlines()
+    names = [re.search(r"--name=(\S+)", call)[1] for call in calls[::2]]
+    assert calls[1::2] == [f"rm --force {name}" for name in names]
+    assert len(set(names)) == 2
+
+
+def test_docker_that_does_not_answer_holds_nothing_up(program, monkeypatch):
+    monkeypatch.setattr(programs, "CONTAINER_STOP_SECONDS", 0.5)
+    program("docker", "sleep 60")
+    begin = time.monotonic()
+    assert container("base", 1, 0.5)["state"] == "late"
+    assert time.monotonic() - begin < 10
