@@ -147,6 +147,13 @@ def test_podman_gives_a_container_the_gpus(host):
     assert found >= {"nvidia0", "nvidia1", "nvidiactl"}
 
 
+def test_podman_maps_the_ids_of_a_user_who_is_not_root(host):
+    """Without uidmap there is no range, and no image whose files have more than one owner."""
+    host.check_output("getent passwd ana || useradd --create-home ana")
+    ranges = host.check_output("runuser --login ana --command 'podman unshare cat /proc/self/uid_map'").splitlines()
+    assert [int(line.split()[2]) for line in ranges] == [1, 65536]
+
+
 def test_the_planned_toolkit_is_installed_and_no_newer_or_older(host):
     assert {host.package(name).version for name in TOOLKIT} == {"1.20.0-1"}
 

@@ -894,6 +894,20 @@ def test_a_missing_docker_is_installed_from_the_wished_source(wished, packages, 
     assert (part["engine_repository"] is not None) == (source == "docker")
 
 
+@pytest.mark.parametrize(
+    ("platform", "packages"),
+    [
+        ("debian-12", {"podman", "uidmap", "slirp4netns", "fuse-overlayfs", "dbus-user-session"}),
+        ("debian-13", {"podman", "uidmap", "passt", "dbus-user-session"}),
+        ("ubuntu-26.04", {"podman", "uidmap", "passt", "dbus-user-session"}),
+        ("rhel-10", {"podman"}),
+    ],
+)
+def test_a_missing_podman_comes_with_what_users_who_are_not_root_need(platform, packages):
+    part = plan(facts(platform), container_toolkit_engines=["podman"])["container_toolkit"]
+    assert set(part["engine_packages"]) == packages
+
+
 def test_docker_com_has_a_suite_for_each_release():
     given = {"container_toolkit_engines": ["docker"], "container_toolkit_docker_source": "docker"}
     repository = plan(facts("ubuntu-24.04"), **given)["container_toolkit"]["engine_repository"]
