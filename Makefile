@@ -19,7 +19,7 @@ OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what the lab needs (programs, .venv, a container engine)
+setup: ## install what the lab needs (programs, .venv, a container engine); to run gpulab, see README.md
 	@lab/setup.sh
 
 test-setup: ## install what the tests need beside that

@@ -14,6 +14,8 @@ for pair in docker:docker.io dockerd:docker.io mmdebstrap:mmdebstrap gcc:gcc mak
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
 done
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+python=${PYTHON:-python3}
+"$python" -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 # An engine that already answers needs no packages of Debian's.
 if docker info >/dev/null 2>&1; then missing=$(printf '%s' "$missing" | sed 's/docker\.io//g'); fi
 missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
@@ -26,14 +28,13 @@ if [ -n "${missing% }" ]; then
 fi
 
 # The Python environment: pinned and hash-checked; made again when the pins or the interpreter change.
-python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' ||
     die "ansible-core 2.19 needs Python 3.11 to 3.13 on the controller; set PYTHON=/path/to/python3.12"
 stamp=$({ cat requirements/dev.txt; "$python" --version; pwd; } | sha256sum | cut -d' ' -f1)
 if [ "$(cat .venv/stamp 2>/dev/null || :)" != "$stamp" ]; then
     say "making .venv from requirements/dev.txt"
     rm -rf .venv
-    "$python" -m venv .venv || die "python3-venv is missing: sudo apt-get install python3-venv"
+    "$python" -m venv .venv
     .venv/bin/pip install --quiet --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
     printf '%s\n' "$stamp" > .venv/stamp
 fi

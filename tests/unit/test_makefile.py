@@ -1,7 +1,9 @@
 """The Makefile's targets can be run: what they call is there."""
 
 import re
+import subprocess
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -14,3 +16,23 @@ PROGRAMS = sorted(
 @pytest.mark.parametrize("path", PROGRAMS)
 def test_what_a_target_runs_is_there(path):
     assert (ROOT / path).is_file()
+
+
+def test_the_set_up_asks_for_python3_venv_where_python_cannot_make_environments(tmp_path):
+    for name in ("sh", "dirname", "sort", "tr", "sed", "id"):
+        (tmp_path / name).symlink_to(which(name))
+    for name, script in {"docker": "exit 0", "python3": "exit 1"}.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        program.chmod(0o755)
+    run = subprocess.run(
+        ["sh", ROOT / "lab/setup.sh"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert "python3-venv" in run.stderr.split()
+
+
+def test_what_the_readme_installs_from_is_there():
+    named = set(re.findall(r"pip install -r (\S+)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert named == {"requirements/run.in"}
+    assert all((ROOT / path).is_file() for path in named)
