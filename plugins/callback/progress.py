@@ -243,9 +243,10 @@ class CallbackModule(CallbackBase):
             self._show_line(result, word, color, seconds)
         if says:
             self._clean_results(result.result, result.task.action)
-            text = result.result.get("msg")
-            only_text = isinstance(text, str) and self._display.verbosity == 0
-            self._show_indented(text if only_text else self._dump_results(result.result))
+            said = result.result.get("msg")
+            lines = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+            only_text = lines and all(isinstance(line, str) for line in lines) and self._display.verbosity == 0
+            self._show_indented("\n".join(lines) if only_text else self._dump_results(result.result))
 
     def _end_badly(self, result: CallbackTaskResult, word: str, *, ignored: bool) -> None:
         """Show a failure, and keep it for the recap unless it is ignored."""

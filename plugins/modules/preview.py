@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 - name: Show the preview
   ansible.builtin.debug:
-    msg: "{{ preview.lines | join('\n') }}"
+    msg: "{{ preview.lines }}"
   run_once: true
 """
 

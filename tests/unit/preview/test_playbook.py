@@ -120,3 +120,10 @@ def test_a_file_that_cannot_be_written_is_refused(play):
     assert status == 2
     assert preview is None
     assert "GPULAB-P037" in output
+
+
+def test_the_preview_can_be_read_without_gpulabs_callback(play, monkeypatch):
+    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "default")
+    monkeypatch.setenv("ANSIBLE_CALLBACK_RESULT_FORMAT", "json")
+    _status, output, _preview = play({"away": AWAY})
+    assert re.search(r'^ +"away +UNREACHABLE .*",$', output, re.MULTILINE)

@@ -92,6 +92,7 @@ def test_differences_are_shown(everything):
 def test_messages_of_debug_are_shown(everything):
     assert "      hello from fine\n" in everything
     assert "hello from gone" in everything
+    assert "      HOST: fine\n        here\n" in everything
 
 
 def test_of_a_loop_only_the_items_that_changed_are_shown(everything):
