@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import role_readmes
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import NAMES_A_HOST
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import WISHES
 
@@ -12,10 +13,16 @@ ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
 # Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
 WITHOUT_SCENARIO = {"plan", "preflight", "reboot"}
+UNOWNED = {wish.name for wish in WISHES if not any(wish.name.startswith(f"{role.name}_") for role in ROLES)}
 
 
 def load(path):
     return (yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None) or {}
+
+
+def own(role, options):
+    """Return the options that carry the role's name."""
+    return {name: option for name, option in options.items() if name.startswith(f"{role.name}_")}
 
 
 @pytest.fixture(params=ROLES, ids=lambda path: path.name)
@@ -33,20 +40,23 @@ def options(role):
     return load(role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
-def test_every_default_is_documented(defaults, options):
-    assert set(defaults) == set(options)
+def test_every_default_is_documented(role, defaults, options):
+    assert set(defaults) == set(own(role, options))
 
 
-def test_documented_defaults_are_the_defaults(defaults, options):
-    assert {name: option.get("default") for name, option in options.items()} == defaults
+def test_documented_defaults_are_the_defaults(role, defaults, options):
+    assert {name: option.get("default") for name, option in own(role, options).items()} == defaults
 
 
 def test_every_option_is_described(options):
     assert all(option.get("description") for option in options.values())
 
 
-def test_variables_carry_the_role_name(role, defaults):
-    assert all(name.startswith(f"{role.name}_") for name in defaults)
+def test_variables_carry_the_role_name(role, options):
+    """But for the wishes that are no role's own, which only the role plan names, without defaults of its own."""
+    foreign = options.keys() - own(role, options).keys()
+    assert foreign <= (UNOWNED if role.name == "plan" else set())
+    assert not any("default" in options[name] for name in foreign)
     assert all(name.startswith(f"__{role.name}_") for name in load(role / "vars/main.yml"))
 
 
@@ -64,6 +74,23 @@ def test_wishes_are_declared_alike(role, options):
 
 def test_who_forces_something_is_held_to_a_host_of_the_run(options):
     assert {name for name in options if name.endswith("_force")} <= set(NAMES_A_HOST)
+
+
+def test_the_wishes_of_no_role_are_documented_with_the_plan():
+    documented = load(ROOT / "roles/plan/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert set(documented) == UNOWNED
+    for wish in WISHES:
+        if wish.name in UNOWNED:
+            option = documented[wish.name]
+            assert (option["type"], option.get("elements")) == (wish.type, wish.elements)
+            fields = {name: (field["type"], field.get("elements")) for name, field in option.get("options", {}).items()}
+            assert fields == {field.name: (field.type, field.elements) for field in wish.fields}
+
+
+def test_the_plan_takes_wishes_that_are_null():
+    documented = load(ROOT / "roles/plan/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    result = ArgumentSpecValidator(documented).validate(dict.fromkeys(documented))
+    assert result.error_messages == []
 
 
 def test_a_scenario_shows_the_role(role):
