@@ -21,6 +21,7 @@ PAGE = """<!-- Written by `make role-readmes` from meta/argument_specs.yml. -->
 
 ```yaml
 - hosts: gpu-nodes
+  become: true
   roles:
     - gpulab.node.{name}
 ```
@@ -50,7 +51,8 @@ def _rows(options: dict[str, Any], parent: str = "") -> Iterator[tuple[str, str,
         choices = " \\| ".join(_code(choice) for choice in option.get("choices", ()))
         default = _code(option["default"]) if "default" in option else "*required*" if option.get("required") else ""
         meaning = _markdown(option["description"], "<br>").replace("|", "\\|")
-        yield _code(f"{parent}{name}"), choices or kind, default, meaning
+        shown = choices if kind == "str" and choices else f"{kind}: {choices}" if choices else kind
+        yield _code(f"{parent}{name}"), shown, default, meaning
         yield from _rows(option.get("options", {}), f"{parent}{name}[].")
 
 

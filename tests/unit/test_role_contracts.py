@@ -101,5 +101,14 @@ def test_the_readme_of_the_role_says_what_its_specs_say(role):
     assert (role / "README.md").read_text(encoding="utf-8") == role_readmes.text(role), "run `make role-readmes`"
 
 
+def test_the_example_in_the_readme_of_a_role_can_be_run_by_whoever_may_become_root(role):
+    (play,) = yaml.safe_load(role_readmes.text(role).partition("```yaml\n")[2].partition("```")[0])
+    assert play == {"hosts": "gpu-nodes", "become": True, "roles": [f"gpulab.node.{role.name}"]}
+
+
+def test_a_list_of_choices_is_shown_as_a_list():
+    assert "| list of str: `clock` \\| " in role_readmes.text(ROOT / "roles/preflight")
+
+
 def test_the_role_is_named_in_the_readme(role):
     assert f"`{role.name}`" in (ROOT / "README.md").read_text(encoding="utf-8")
