@@ -17,6 +17,8 @@ description:
   - Refuses unknown variables that carry a prefix of gpulab's or are close to one of its names, wrong types, versions
     that YAML reads as numbers, values out of choice, form or range, wishes that exclude each other, and outdated
     recipes.
+  - Prefixes that are general words, such as C(base_), C(network_) and C(storage_), are not gpulab's alone. With these,
+    only what is close to one of gpulab's names is refused; other people's C(storage_class) is left alone.
   - Refuses hosts under C(gpu-nodes) that no host type claims or that two claim, misspelt host types, and addresses
     that two hosts share.
   - Runs once, on the controller. It never connects to a node.

@@ -28,24 +28,31 @@ ROOT = Path(__file__).parents[3]
 MODULES = "ansible_collections.gpulab.node.plugins.modules"
 NEAR = 0.6  # of difflib, for a name with one of our prefixes
 NEARER = 0.9  # for any other name: cudnn_verison is meant for us, cudnn_home is not
+# Names of roles and playbooks that others' variables begin with, too: storage_class is not meant for us.
+GENERAL = ("base", "conda", "environments", "monitoring", "network", "plan", "provision", "remove", "storage", "tuning")
 
 
 class Options:
     """The known variables by name, and which other names are meant for them."""
 
     def __init__(self, options: dict[str, Wish], prefixes: tuple[str, ...]) -> None:
-        """Take the variables, and the prefixes that no other variable may carry."""
+        """Take the variables, and the prefixes of roles and playbooks."""
         self.options = options
         self.prefixes = prefixes
 
     @cached_property
+    def _claimed(self) -> tuple[str, ...]:
+        """The prefixes that no other variable may carry."""
+        return tuple(prefix for prefix in self.prefixes if prefix[:-1] not in GENERAL)
+
+    @cached_property
     def _private(self) -> tuple[str, ...]:
-        return tuple(f"__{prefix}" for prefix in self.prefixes)
+        return tuple(f"__{prefix}" for prefix in self._claimed)
 
     @lru_cache(maxsize=8192)  # noqa: B019  the one instance lives as long as the process
     def concerns(self, name: str) -> bool:
         """Tell whether a variable is known, or looks as if it were meant to be."""
-        ours = name in self.options or name.startswith(self.prefixes) or self.is_private(name)
+        ours = name in self.options or name.startswith(self._claimed) or self.is_private(name)
         return ours or bool(get_close_matches(name, self.options, 1, NEARER))
 
     def is_private(self, name: str) -> bool:

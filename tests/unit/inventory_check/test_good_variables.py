@@ -78,6 +78,14 @@ GOOD = {
         "users": ["ann"],
         "__ntp_internal": 1,
     },
+    "of-others-with-a-general-word": {
+        "base_packages": ["vim"],
+        "network_domain": "lab.example",
+        "storage_class": "fast",
+        "plan_name": "summer",
+        "monitoring_url": "http://192.0.2.1",
+        "__network_provider": "nm",
+    },
     "registered-by-tasks": {
         "gpulab_reading": {"changed": False, "failed": False},
         "__plan_facts": {"changed": False, "skipped": True},
@@ -105,6 +113,10 @@ def test_every_variable_that_a_playbook_documents_is_known():
 def test_a_variable_of_the_playbook_has_the_type_of_the_argument_it_reaches():
     assert options.load().options["verify_expected_gpus"].type == "int"
     assert options.load().options["verify_fail_on"].choices == ("warn", "fail")
+
+
+def test_general_words_are_names_of_roles_or_playbooks():
+    assert {f"{word}_" for word in options.GENERAL} < set(options.load().prefixes)
 
 
 def test_every_role_has_its_prefix():
