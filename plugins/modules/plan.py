@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 - name: Show what was decided and why
   ansible.builtin.debug:
-    var: gpulab_plan.driver
+    var: ansible_facts['gpulab_plan'].driver
 """
 
 RETURN = r"""
