@@ -12,18 +12,23 @@ if TYPE_CHECKING:
 
 UNITS = (
     "nvidia-fabricmanager.service", "nvidia-persistenced.service", "docker.service", "containerd.service",
-    "irqbalance.service", "tuned.service",
+    "irqbalance.service", "tuned.service", "display-manager.service",
 )  # fmt: skip
 PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
 
 
 def units(text: str) -> dict[str, dict[str, Any]]:
-    """Parse systemctl show: unit name without its type to {"load", "active", "sub", "enabled"}, in systemd's words."""
+    """Parse systemctl show: unit name without its type to {"load", "active", "sub", "enabled"}, in systemd's words.
+
+    A unit that goes by several names, as display-manager does, has the one of UNITS.
+    """
     found = {}
     for block in text.strip().split("\n\n"):
         fields = dict(line.partition("=")[::2] for line in block.splitlines())
         if "Id" in fields:
-            found[fields["Id"].rpartition(".")[0]] = {name: fields.get(key, "") for key, name in PROPERTIES.items()}
+            names = fields.get("Names", "").split()
+            name = next((unit for unit in UNITS if unit in names), fields["Id"])
+            found[name.rpartition(".")[0]] = {word: fields.get(key, "") for key, word in PROPERTIES.items()}
     return found
 
 
@@ -32,7 +37,7 @@ class ServicesQuery:
 
     def __init__(self, node: Node) -> None:
         """Ask systemd."""
-        self._job = node.start(["systemctl", "show", "--property=" + ",".join(("Id", *PROPERTIES)), *UNITS])
+        self._job = node.start(["systemctl", "show", "--property=" + ",".join(("Id", "Names", *PROPERTIES)), *UNITS])
 
     def facts(self) -> dict[str, dict[str, Any]] | None:
         """Return the units; None where systemd does not run."""

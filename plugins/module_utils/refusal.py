@@ -169,6 +169,10 @@ CODES = {
         "this is Windows Subsystem for Linux ({kernel}), whose driver is that of Windows",
         "Take it out of gpu-nodes; install the driver in Windows, and none in here.",
     ),
+    "H086": (
+        "a desktop runs here ({who}), and gpulab's driver is for computing only: no display on an NVIDIA GPU after it",
+        "Connect the monitor to another adapter, or install the driver's display packages of the same version by hand.",
+    ),
     # H110 to H118: container engines
     "H110": ("{path} is not valid: {detail}", "Correct it there; nothing was changed."),
     "H111": (

@@ -38,5 +38,17 @@ def short_of_space(facts: Facts, plan: dict[str, Any], limits: dict[str, Any]) -
             yield refuse("H083", mount=mount, free=inodes, need=limits["free_inodes_min"])
 
 
+def losing_display(facts: Facts) -> Iterator[Refusal]:
+    """Tell of a desktop on a node that has no driver of NVIDIA's yet: nouveau goes, and nothing draws in its place."""
+    if facts["driver"].get("library"):
+        return
+    sessions = facts.get("users_of_gpus", {}).get("sessions", ())
+    who = sorted({session["user"] for session in sessions if session["desktop"]})
+    if (facts.get("services") or {}).get("display-manager", {}).get("active") == "active":
+        who.append("display-manager.service")
+    if who:
+        yield refuse("H086", who=", ".join(who))
+
+
 def _of_plan(facts: Facts, plan: dict[str, Any]) -> list[Facts]:
     return [filesystem for filesystem in facts["filesystems"] if filesystem["mount"] in plan["disk"]]

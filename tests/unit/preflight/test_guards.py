@@ -78,3 +78,25 @@ def test_a_system_with_a_borrowed_driver_is_refused_before_its_missing_gpu(kerne
 @pytest.mark.parametrize("kernel", ["6.1.0-50-cloud-amd64", "6.8.0-1020-nvidia-64k", "6.8.0-1031-azure"])
 def test_other_kernels_are_no_reason_to_refuse(kernel):
     refuse_borrowed_drivers(kernel)
+
+
+AT_A_DESKTOP = {"users_of_gpus": {"sessions": [{"user": "ana", "desktop": True}, {"user": "ben", "desktop": False}]}}
+DISPLAY_MANAGER = {"services": {"display-manager": {"active": "active"}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "source", "driver", "who"),
+    [
+        (AT_A_DESKTOP, "nvidia", None, "ana"),
+        (DISPLAY_MANAGER, "distribution", None, "display-manager.service"),
+        ({"services": {"display-manager": {"active": "inactive"}}}, "nvidia", None, None),
+        ({"services": None}, "nvidia", None, None),
+        (DISPLAY_MANAGER, "runfile", None, None),
+        (DISPLAY_MANAGER, "nvidia", "580.178.04", None),
+    ],
+)
+def test_a_desktop_that_would_lose_its_display_is_warned_of(more, source, driver, who):
+    plan = {"disk": {}, "driver": {"packages": ["nvidia-driver-cuda"], "source": source}}
+    facts = {**node(driver=driver), **more}
+    assert found(facts, plan=plan) == ([("warn", "H086")] if who else [])
+    assert all(f"({who})" in text for text in told(facts, plan=plan))
