@@ -13,6 +13,7 @@ version_added: 0.2.0
 description:
   - Adds users to a group and leaves its other members alone. No user is made; one that is not there is refused
     (GPULAB-H118) before anything changes.
+  - Warns when users are added to the group docker, whose members are root by another name.
 author:
   - The gpulab founders (@gpulab)
 attributes:
@@ -60,6 +61,8 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
+AS_GOOD_AS_ROOT = ("docker",)  # a container may mount the node's root directory
+
 
 def main() -> None:
     """Compare and add."""
@@ -78,6 +81,8 @@ def main() -> None:
             module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     members = next((entry.gr_mem for entry in grp.getgrall() if entry.gr_name == group), [])
     added = [user for user in users if user not in members]
+    if added and group in AS_GOOD_AS_ROOT:
+        module.warn(f"members of {group} are as good as root on this node: {', '.join(added)}")
     if not module.check_mode:
         for user in added:
             module.run_command(["gpasswd", "--add", user, group], check_rc=True)

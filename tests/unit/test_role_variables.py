@@ -56,3 +56,13 @@ def test_what_makes_the_initramfs(programs, program, omitted):
     assert value("nouveau", "__nouveau_rebuild", facts)[0] == program
     written = value("nouveau", "__nouveau_files_wanted", facts, nouveau_state="present")
     assert ("/etc/dracut.conf.d/gpulab-nouveau.conf" in written) is omitted
+
+
+@pytest.mark.parametrize(("compiler", "lines"), [("g++-13", 2), (None, 0)])
+def test_the_profile_names_the_host_compiler_where_the_toolkit_needs_another_than_the_systems(compiler, lines):
+    text = (ROLES / "cuda/templates/gpulab-cuda.sh.j2").read_text(encoding="utf-8")
+    known = {"__cuda_plan": {"home": "/usr/local/cuda"}, "__cuda_default": {"host_compiler": compiler}}
+    made = Templar(loader=DataLoader(), variables=known).template(trust_as_template(text))
+    assert "export CUDA_HOME=/usr/local/cuda\n" in made
+    named = [line for line in made.splitlines() if "CCBIN" in line]
+    assert named == [f"export NVCC_CCBIN=/usr/bin/{compiler}", 'export CUDAHOSTCXX="$NVCC_CCBIN"'][:lines]

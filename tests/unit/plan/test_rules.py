@@ -908,6 +908,12 @@ def test_a_missing_podman_comes_with_what_users_who_are_not_root_need(platform, 
     assert set(part["engine_packages"]) == packages
 
 
+def test_a_missing_containerd_is_installed_and_docker_is_left_out():
+    part = plan(facts("debian-13"), container_toolkit_engines=["containerd"])["container_toolkit"]
+    assert (part["engines"], part["engine_packages"], part["docker"]) == (["containerd"], ["containerd"], None)
+    assert "nvidia-container-toolkit=1.20.0-1" in part["packages"]
+
+
 def test_docker_com_has_a_suite_for_each_release():
     given = {"container_toolkit_engines": ["docker"], "container_toolkit_docker_source": "docker"}
     repository = plan(facts("ubuntu-24.04"), **given)["container_toolkit"]["engine_repository"]
