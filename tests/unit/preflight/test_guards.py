@@ -10,7 +10,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import r
 
 from unit.plan import make as planned
 
-from .make import found, node, told
+from .make import PLAN, found, node, told
 
 FULL = {"free_mib": 2499}
 
@@ -96,7 +96,7 @@ DISPLAY_MANAGER = {"services": {"display-manager": {"active": "active"}}}
     ],
 )
 def test_a_desktop_that_would_lose_its_display_is_warned_of(more, source, driver, who):
-    plan = {"disk": {}, "driver": {"packages": ["nvidia-driver-cuda"], "source": source}}
+    plan = {**PLAN, "driver": {"packages": ["nvidia-driver-cuda"], "source": source}}
     facts = {**node(driver=driver), **more}
     assert found(facts, plan=plan) == ([("warn", "H086")] if who else [])
     assert all(f"({who})" in text for text in told(facts, plan=plan))
