@@ -58,7 +58,7 @@ def gates(*, full: bool) -> list[Gate]:
     wanted = [name for name in scenarios() if full or name not in SLOW_SCENARIOS]
     wanted.sort(key=lambda name: name != LONGEST_SCENARIO)
     chosen = [Gate("lint", 10), Gate("lab-test", 60), Gate("unit", 20)]
-    chosen += [Gate("molecule", 40, (f"SCENARIO=-s {name}",)) for name in wanted]
+    chosen += [Gate("molecule", 60, (f"SCENARIO=-s {name}",)) for name in wanted]
     chosen.append(Gate("sanity", 20))
     return chosen + ([Gate("test-vm", 90)] if full else [])
 
