@@ -374,7 +374,7 @@ def test_the_driver_goes_with_all_that_was_for_it(host, remove):
     assert remove() > 0
     left = packages(host.check_output("rpm -qa"))
     engines = {"containerd.io", "docker-buildx-plugin", "docker-ce", "docker-ce-cli", "docker-compose-plugin", "podman"}
-    assert left == {"bash", "gcc", "kernel-core", *engines}  # engines stay; gcc is a test's
+    assert left == {"bash", "gcc", "gpg-pubkey", "kernel-core", *engines}  # engines stay; gcc is a test's
     assert "nvidia" not in host.file(LOCKS).content_string
     assert not [path for path in (KEY, DECLARATION) if host.file(path).exists]
     assert trusted(host) == {"system"}
