@@ -18,7 +18,8 @@ printf '%s\n' "Package: linux-headers-$kernel-own" 'Version: 1' 'Architecture: a
 dpkg-deb --build $root /srv/own-headers.deb
 dpkg --install /srv/own-headers.deb"""
 DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"
-NO_OWN_HEADERS = "dpkg --purge $(dpkg-query -W -f '${Package}' 'linux-headers-*-own') && rm -r /srv/own-headers*"
+NO_OWN_HEADERS = """dpkg --purge $(dpkg-query -W -f '${Package}' 'linux-headers-*-own')
+rm -r /srv/own-headers* /lib/modules/*-own"""
 
 
 @dataclass(frozen=True)
