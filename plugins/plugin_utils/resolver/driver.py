@@ -54,15 +54,7 @@ def _present(case: Case) -> dict[str, Any]:
         "kernels": build_for,
         "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
         "persistence": bool(case.gpus),
-        "because": [
-            *why_source,
-            *why_branch,
-            *why_version,
-            *why_modules,
-            *why_kernels,
-            *([] if exact else [STAYS]),
-            *why_held,
-        ],
+        "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
     change = _change(case, planned)
     if change and origin.record and package_format(case) == "deb":

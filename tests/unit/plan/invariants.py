@@ -164,6 +164,11 @@ def container_toolkit_reaches_its_floor(p):
     return version is None or numbers(version) >= (1, 19, 1)
 
 
+def no_reason_is_given_twice(p):
+    lists = [part["because"] for part in p.plan.values() if isinstance(part, dict) and "because" in part]
+    return all(len(set(because)) == len(because) for because in lists)
+
+
 HELPERS = {"Planned", "numbers", "dataclass", "compat_package"}
 RULES = [rule for name, rule in list(globals().items()) if callable(rule) and name not in HELPERS]
 
