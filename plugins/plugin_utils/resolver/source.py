@@ -47,7 +47,7 @@ class Source:
         names, wished = self._set(branch), case.wishes["nvidia_driver_version"]
         pinned = kernel_modules in names.get("pin", {})
         held = names.get("exact", False) or (pinned and wished == names["newest"][kernel_modules])
-        if wished and not held and case.wishes["nvidia_driver_state"] == "present":
+        if wished and not held:
             raise refuse("P048", source=self.label, branch=branch, version=wished)
         return pinned or (held and wished is not None)
 
@@ -98,10 +98,7 @@ def choose(case: Case) -> tuple[Source, list[str]]:
     """Return the source and why this one. Raises Refusal for one that platform or node forbid."""
     wished = case.wishes["nvidia_driver_source"]
     name, why = (wished, f"Source {wished} is wished for.") if wished != "auto" else _default(case)
-    if case.wishes["nvidia_driver_state"] == "present":
-        _check_mixture(case, name)
-    elif case.facts["driver"]["runfile"]:
-        name, why = "runfile", "The driver that is there came from a .run file."
+    _check_mixture(case, name)
     if name == "runfile":
         return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
     record = case.platform["driver_sources"].get(name)
@@ -189,7 +186,7 @@ def _of_runfile(case: Case, version: str) -> dict[str, Any]:
     url = case.wishes["nvidia_driver_runfile"]
     url = url or RUNFILE_URL.format(version=version, architecture=case.architecture)
     sha256 = case.wishes["nvidia_driver_runfile_sha256"]
-    if not sha256 and case.wishes["nvidia_driver_state"] == "present":
+    if not sha256:
         raise refuse("P043", url=url)
     debian = case.platform["family"] == "debian"
     nvidia = case.platform["driver_sources"]["nvidia"]  # on RPM systems, DKMS is where its packages have it from
