@@ -217,22 +217,19 @@ class Apt(PackageHost):
 
     def _foresee(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
         with tempfile.NamedTemporaryFile("w") as file:
-            file.write(self._preferences(apt.pins(self._wishes)))
+            file.write(_preferences(self._last(), apt.pins(self._wishes)))
             file.flush()
             return self._call(self._install(todo, file.name, simulate))
 
     def _keep_preferences(self) -> str:
         """Return the file with the preferences of the transaction, which will read it; empty for the node's own."""
-        if not self._last():
+        last = self._last()
+        if not last:
             return ""
         self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._step.directory / "preferences"
-        file.write_text(self._preferences())
+        file.write_text(_preferences(last))
         return str(file)
-
-    def _preferences(self, pins: str = "") -> str:
-        """Return the node's preferences, and after them those of the transaction."""
-        return "\n".join([files.read(PREFERENCES), *filter(None, (self._last(), pins))])
 
     def _last(self) -> str:
         """Return the preferences for what comes last; none where the lists have nothing of it, for they take time."""
@@ -255,3 +252,8 @@ class Apt(PackageHost):
         if not apt.has_inner_wildcard(wish):
             return wish
         return apt.exact(wish, self._call(["apt-cache", "madison", apt.split(wish)[0]])[1])
+
+
+def _preferences(*further: str) -> str:
+    """Return the node's preferences, and after them those of a transaction."""
+    return "\n".join([files.read(PREFERENCES), *filter(None, further)])
