@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
     warn,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.facts_kernel_log import FATAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,7 @@ def _xid(node: Node, event: Facts) -> Result:
     record: dict[str, Any] | None = node.catalog.get("xids", {}).get(number)
     if record is None:
         return warn(f"XID {number}, which NVIDIA does not list as in use", "contact_support", **_seen(node, event))
-    fatal = number in NVLINK5 and " Fatal" in f" {event.get('text', '')}"
+    fatal = number in NVLINK5 and FATAL.search(event.get("text", ""))
     severity = "fail" if fatal else record["severity"]
     summary = f"XID {number}: {record['meaning']}"
     return Result(severity, summary, remediation=record["remedy"], **_seen(node, event))
