@@ -107,11 +107,7 @@ def remember(
             kept.setdefault(step.name, {}).setdefault(step.path, step.before)
     if kept == known:
         return
-    if kept:
-        files.make_directory(MEMORY.parent)
-        files.replace(module, MEMORY, json.dumps(kept, indent=1, sort_keys=True) + "\n")
-    else:
-        MEMORY.unlink()
+    files.put(module, MEMORY, json.dumps(kept, indent=1, sort_keys=True) + "\n" if kept else None)
 
 
 def main() -> None:
