@@ -85,19 +85,24 @@ def _largest_files(path: str) -> tuple[list[str], int]:
     return [name for _size, name in sorted(found, reverse=True)[:FILES]], left_out
 
 
-def _open_cold(name: str) -> int:
-    """Open a file and let the kernel forget what it holds of it; it keeps what others have mapped."""
-    descriptor = os.open(name, os.O_RDONLY)
+def _open_cold(name: str) -> int | None:
+    """Open a file and let the kernel forget what it holds of it; it keeps what others have mapped.
+
+    None where it may not be opened, or is gone.
+    """
+    try:
+        descriptor = os.open(name, os.O_RDONLY)
+    except CLOSED:
+        return None
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     return descriptor
 
 
 def _milliseconds_to_open(name: str) -> float | None:
-    """Return how long opening a file and reading its beginning takes; None where it may not be opened, or is gone."""
+    """Return how long opening a file and reading its beginning takes; None where it cannot be opened."""
     begin = time.monotonic()
-    try:
-        descriptor = _open_cold(name)
-    except CLOSED:
+    descriptor = _open_cold(name)
+    if descriptor is None:
         return None
     os.read(descriptor, FIRST_BYTES)
     elapsed = time.monotonic() - begin
@@ -109,9 +114,8 @@ def _throughput(files: list[str]) -> dict[str, Any]:
     """Read one file after the other until enough time or data has passed."""
     begin, total = time.monotonic(), 0
     for name in files:
-        try:
-            descriptor = _open_cold(name)
-        except CLOSED:
+        descriptor = _open_cold(name)
+        if descriptor is None:
             continue
         while time.monotonic() - begin < READ_SECONDS and total < READ_BYTES:
             data = os.read(descriptor, BLOCK)
