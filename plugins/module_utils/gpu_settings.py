@@ -172,9 +172,9 @@ def _shares(budget: int, gpus: list[Gpu], chosen: dict[str, dict[str, Any]]) -> 
 
     Nor where a GPU does not tell its limit: what nobody can add up, nobody can share.
     """
-    declared = [gpu for gpu in gpus if POWER in chosen[gpu["bus_id"]]]
+    limited = [gpu for gpu in gpus if POWER in chosen[gpu["bus_id"]]]
     free = [gpu for gpu in gpus if POWER not in chosen[gpu["bus_id"]]]
-    limits = [chosen[gpu["bus_id"]][POWER] or _watts(gpu, "limit") for gpu in declared]
+    limits = [chosen[gpu["bus_id"]][POWER] or _watts(gpu, "limit") for gpu in limited]
     defaults = [_watts(gpu, "default_limit") for gpu in free]
     if not free or not all((*limits, *defaults)) or sum(limits) + sum(defaults) <= budget:
         return {}
