@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import conda, environment_builds, files, venv
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import Builds, write
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import MESSAGES, Builds, write
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 BUNDLES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
@@ -151,8 +151,7 @@ class Condas(Builds):
         if bundle and "SSL_CERT_FILE" not in of_pip:
             trust["PIP_CERT"] = bundle
         return {
-            "LANGUAGE": "",  # would go before LC_ALL
-            "LC_ALL": "C.UTF-8",
+            **MESSAGES,
             "HOME": str(self._work(wanted.name)),  # no settings of root's, and no line in root's list for each build
             "MAMBA_ROOT_PREFIX": str(self.root),
             "CONDA_PKGS_DIRS": str(self.cache),

@@ -27,6 +27,7 @@ PIP_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"))
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 PROOF_SECONDS = 600
 NO_GPUS = ["CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"]  # JAX falls over a CUDA that it loads and that shows no GPU
+MESSAGES = {"LANGUAGE": "", "LC_ALL": "C.UTF-8"}  # that we can read; LANGUAGE would go first
 GONE = "it shall not be there"
 EVERYBODY = "everybody"
 OPEN = "conda-meta"  # everybody's environments are looked for by what lies in it, and micromamba fails where it may not

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import environment_builds, files, venv
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import Builds, site_names, write
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import MESSAGES, Builds, site_names, write
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,7 @@ class Venvs(Builds):
         self, name: str, commands: list[list[str]], undo: Path | None = None, index: str | None = None
     ) -> list[str]:
         settings = {
-            "LANGUAGE": "",  # would go before LC_ALL
-            "LC_ALL": "C.UTF-8",
+            **MESSAGES,
             "UV_CACHE_DIR": str(self.cache),
             "UV_PYTHON_INSTALL_DIR": str(self.directory / ".python"),
             "UV_NO_PROGRESS": "1",
