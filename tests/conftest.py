@@ -1,5 +1,6 @@
 """Let the tests import this checkout as ``ansible_collections.gpulab.node``, and the slow ones say what goes on."""
 
+import os
 import time
 from pathlib import Path
 
@@ -26,3 +27,11 @@ def say(request):
             reporter.flush()
 
     return tell
+
+
+@pytest.fixture
+def narrow_umask():
+    """Let nobody but the owner see what is made without saying who may."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)

@@ -21,13 +21,6 @@ def test_an_environment_is_built_and_found_as_it_is_wanted(lab):
     assert lab.venvs.names() == ["lab"]
 
 
-@pytest.fixture
-def narrow_umask():
-    before = os.umask(0o077)
-    yield
-    os.umask(before)
-
-
 @pytest.mark.usefixtures("narrow_umask")
 def test_the_directory_is_open_to_its_users_whatever_the_umask(lab):
     lab.make("alpha")

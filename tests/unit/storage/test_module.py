@@ -1,7 +1,6 @@
 """What the module does to a node, with commands that are only noted down."""
 
 import json
-import os
 import shutil
 import stat
 from pathlib import Path
@@ -88,13 +87,6 @@ def test_directories_that_were_made_go_when_their_tier_goes_and_others_stay(work
     work.tidy([])
     assert list(own.iterdir()) == []
     assert not storage_tiers.RECORD.exists()
-
-
-@pytest.fixture
-def narrow_umask():
-    before = os.umask(0o077)
-    yield
-    os.umask(before)
 
 
 @pytest.mark.usefixtures("narrow_umask")
