@@ -66,3 +66,18 @@ def test_the_profile_names_the_host_compiler_where_the_toolkit_needs_another_tha
     assert "export CUDA_HOME=/usr/local/cuda\n" in made
     named = [line for line in made.splitlines() if "CCBIN" in line]
     assert named == [f"export NVCC_CCBIN=/usr/bin/{compiler}", 'export CUDAHOSTCXX="$NVCC_CCBIN"'][:lines]
+
+
+@pytest.mark.parametrize(
+    ("headers_decide", "change", "family", "first"),
+    [
+        (False, None, "debian", False),
+        (True, None, "debian", True),
+        (False, {"from": "580.178.04", "to": "595.91.07"}, "debian", True),
+        (False, None, "rhel", True),
+    ],
+)
+def test_what_builds_modules_comes_before_the_driver_where_it_has_to(headers_decide, change, family, first):
+    driver = {"headers_decide": headers_decide, "change": change}
+    facts = {"system": {"family": family}}
+    assert value("nvidia_driver", "__nvidia_driver_headers_first", facts, __nvidia_driver_plan=driver) is first

@@ -35,7 +35,7 @@ def _present(case: Case) -> dict[str, Any]:
     origin, why_source = source.choose(case)
     branch, why_branch = choose_branch(case, origin, flavours)
     build_for, why_kernels = kernels.to_build_for(case)
-    modules, version, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
+    modules, version, headers_decide, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
     why_version = source.check_version(case, branch, version)
     packages = origin.packages(case, branch, version, modules, build_for)
     conflicting = conflicts.find(case, origin.name, branch, version, packages["packages"]) if origin.record else []
@@ -53,6 +53,7 @@ def _present(case: Case) -> dict[str, Any]:
         "hold": held,
         "kernels": build_for,
         "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
+        "headers_decide": headers_decide and not origin.signed,
         "persistence": bool(case.gpus),
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
@@ -95,6 +96,7 @@ def _absent(case: Case) -> dict[str, Any]:
         "hold": _hold(case, known, signed=any(name.startswith(conflicts.SIGNED_MODULES) for name in names))[0],
         "kernels": [],
         "header_packages": kernels.header_packages(case, known),
+        "headers_decide": False,
         "persistence": False,
         "because": ["nvidia_driver_state is absent: no driver is planned, and what gpulab brought of one goes."],
         "change": _change(case, {}),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import known_issues
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 Met = tuple[str, dict[str, Any], str]  # driver, known issue, kernel
 
 PREFERRED = ("open", "proprietary")
+
+
+class Choice(NamedTuple):
+    """The flavour with its version, whether headers that are not there yet can show another one, and why this one."""
+
+    flavour: str
+    version: str
+    headers_decide: bool
+    because: list[str]
 
 
 def allowed_by_gpus(case: Case) -> tuple[str, ...]:
@@ -43,8 +52,8 @@ def allowed_by_gpus(case: Case) -> tuple[str, ...]:
 
 def choose_kernel_modules(
     case: Case, source: Source, branch: str, flavours: tuple[str, ...], kernels: list[str]
-) -> tuple[str, str, list[str]]:
-    """Return flavour, version and why: the first of the flavours that the branch has and no known issue stands against.
+) -> Choice:
+    """Return the first of the flavours that the branch has and no known issue stands against.
 
     Raises Refusal where the branch has none of them, or each is known to fail on a kernel.
     """
@@ -55,10 +64,12 @@ def choose_kernel_modules(
     because: list[str] = []
     candidates = _by_fixes(had, {flavour: source.version(case, branch, flavour) for flavour in had}, because)
     refused: list[Met] = []
+    headers_decide = False
     for flavour, version in candidates:
+        headers_decide |= known_issues.headers_decide(case, source.name, version, flavour, kernels)
         met = known_issues.find(case, source.name, version, flavour, kernels)
         if met is None:
-            return flavour, version, [*because, _why(case, flavour)]
+            return Choice(flavour, version, headers_decide, [*because, _why(case, flavour)])
         issue, kernel = met
         because.append(f"The {flavour} modules {version} do not build for {kernel}: {issue['title']}.")
         refused.append((f"{flavour} {version}", issue, kernel))

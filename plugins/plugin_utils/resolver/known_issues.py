@@ -28,6 +28,15 @@ def find(
     return None
 
 
+def headers_decide(case: Case, source: str, version: str, kernel_modules: str, releases: Iterable[str]) -> bool:
+    """Tell whether headers that are not there yet will show if a driver meets a known issue."""
+    unread = any(kernels.facts_of(case, release)["headers"] is None for release in releases)
+    return unread and any(
+        "kernel_marker" in issue["match"] and _driver_matches(case, issue["match"], source, version, kernel_modules)
+        for issue in case.catalog.known_issues
+    )
+
+
 def _driver_matches(case: Case, match: dict[str, Any], source: str, version: str, kernel_modules: str) -> bool:
     if source not in match.get("sources", [source]) or case.platform["id"] not in match.get(
         "platforms", [case.platform["id"]]

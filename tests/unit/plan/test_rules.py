@@ -422,6 +422,21 @@ def test_without_headers_to_read_the_release_tells():
     assert plan(node, **ALLOWED)["driver"]["kernel_modules"] == "proprietary"
 
 
+@pytest.mark.parametrize(
+    ("system", "release", "given", "decide"),
+    [
+        ("debian-13", "6.12.117+deb13-amd64", ALLOWED, True),  # whether the open modules build
+        ("debian-13", "6.12.117+deb13-amd64", {}, False),  # NVIDIA's build on every kernel
+        ("debian-12", "6.1.0-56-amd64", ALLOWED, False),  # the proprietary ones are newer, and come first
+    ],
+)
+def test_headers_decide_where_they_can_show_that_modules_do_not_build(system, release, given, decide):
+    def of(*, headers):
+        return plan(facts(system, running=release, kernels=[kernel(release, headers=headers)]), **given)["driver"]
+
+    assert (of(headers=False)["headers_decide"], of(headers=True)["headers_decide"]) == (decide, False)
+
+
 def test_headers_without_the_marker_win_over_the_release():
     node = facts("debian-13", running=BROKEN_13["version"])
     assert plan(node, **ALLOWED)["driver"]["kernel_modules"] == "open"
