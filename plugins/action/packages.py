@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.apt import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
 
+WISHES = ("present", "absent", "hold", "unhold", "retire")
 UPDATE_TIMEOUT = 900
 UNDO_TIMEOUT = 3600  # what is put back may build a kernel module
 KEEP_TIMEOUT = 1800
@@ -24,7 +25,9 @@ class ActionModule(LongStepAction):
     """Look at the node; where something is to do, wait for the locks, refresh the lists, and run the transaction."""
 
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Bring the packages to the wanted state. Raises Refusal."""
+        """Bring the packages to the wanted state; where nothing is wished, the node is not asked. Raises Refusal."""
+        if not any(map(args.get, WISHES)):
+            return {"changed": False}
         self._args = args
         self._name = args.get("transaction", "packages")
         seen = self._ask_packages("look")

@@ -49,6 +49,19 @@ class Played(action.ActionModule):
         return [name for name, _argv in self.ran]
 
 
+def test_where_nothing_is_wished_the_node_is_not_asked():
+    played = Played({})
+    assert played.carry_out({"transaction": "cuda", "present": [], "retire": []}) == {"changed": False}
+    assert played.asked == []
+
+
+@pytest.mark.parametrize("wish", ["present", "absent", "hold", "unhold", "retire"])
+def test_every_kind_of_wish_is_one(wish):
+    played = Played({"look": {"changed": False}})
+    played.carry_out({wish: ["x"]})
+    assert played.asked == ["look"]
+
+
 def test_nothing_to_do_is_one_call():
     played = Played({"look": {"changed": False}})
     assert played.carry_out({"present": ["x"]}) == {"changed": False}
