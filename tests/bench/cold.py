@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A bare Debian 12 node to a GPU node by site.yml, against one plain apt-get install of the same packages on its twin.
+"""Bare Debian 12 nodes to GPU nodes by site.yml, against plain apt-get installs of the same packages on their twins.
 
-What the ratio holds gpulab to is what it adds to downloads, unpacking and DKMS. The twin comes second, so that mirrors
-and caches are in its favour. It is given the package sources beforehand, and authorities to reach them.
+What the ratio holds gpulab to is what it adds to downloads, unpacking and DKMS. Node and twin take turns, for a machine
+that others share is now faster and now slower. The twins are in favour: mirrors and caches know the packages already,
+and they are given the package sources beforehand, and authorities to reach them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 from laboratory import Lab, Node
 
+ROUNDS = ("first", "second")
 NODES = [
-    {"name": name, "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]} for name in ("site", "apt")
+    {"name": f"{way}-{turn}", "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]}
+    for turn in ROUNDS
+    for way in ("site", "apt")
 ]
 SOURCES = ("etc/apt", "etc/ssl/certs", "usr/local/share/ca-certificates")
 LISTED = "dpkg-query --show --showformat='${db:Status-Status} ${Package}=${Version}\n' | sed -n 's/^installed //p'"
@@ -25,22 +29,21 @@ SECONDS = 3600
 
 
 def measure(lab: Lab) -> dict[str, float]:
-    """Return the seconds of both ways, and their ratio."""
-    provisioned, twin = lab.node("site"), lab.node("apt")
-    before = set(provisioned.run(LISTED).split())
-    run = lab.play("site.yml", "-l", "site", timeout=SECONDS)
-    assert run.rc == 0, f"site.yml failed; see {run.log}"
-    new = sorted(set(provisioned.run(LISTED).split()) - before)
-    copy(provisioned, twin)
-    started = time.monotonic()
-    twin.run(INSTALL.format(packages=" ".join(new)), SECONDS)
-    plain = time.monotonic() - started
-    return {
-        "site.yml (s)": run.seconds,
-        "apt-get install (s)": plain,
-        "packages": len(new),
-        "ratio": run.seconds / plain,
-    }
+    """Return the seconds of each turn of both ways, and the ratio of what they took."""
+    site: dict[str, float] = {}
+    apt: dict[str, float] = {}
+    for turn in ROUNDS:
+        node, twin = lab.node(f"site-{turn}"), lab.node(f"apt-{turn}")
+        before = set(node.run(LISTED).split())
+        run = lab.play("site.yml", "-l", f"site-{turn}", timeout=SECONDS)
+        assert run.rc == 0, f"site.yml failed; see {run.log}"
+        site[f"site.yml, {turn} (s)"] = run.seconds
+        new = sorted(set(node.run(LISTED).split()) - before)
+        copy(node, twin)
+        started = time.monotonic()
+        twin.run(INSTALL.format(packages=" ".join(new)), SECONDS)
+        apt[f"apt-get install, {turn} (s)"] = time.monotonic() - started
+    return {**site, **apt, "packages": len(new), "ratio": sum(site.values()) / sum(apt.values())}
 
 
 def copy(source: Node, target: Node) -> None:
@@ -52,7 +55,7 @@ def copy(source: Node, target: Node) -> None:
 
 
 def main() -> None:
-    """Start two nodes that are the same, measure, remove them."""
+    """Start nodes that are the same, measure, remove them."""
     lab = Lab("gpulab-bench", print)
     lab.up(NODES)
     try:
