@@ -133,3 +133,58 @@ def test_and_back(host, only):
     assert status == 0, output
     assert driver(host) == OF_NVIDIA
     assert all(host.file(path).exists for path in REPOSITORY_FILES)
+
+
+# What the distribution decides: a version that is wished for would be held.
+UPGRADE = {"nvidia_driver_version": None, "nvidia_driver_upgrade": True}
+NEWER, NEWER_KERNEL = "595.95.01-0ubuntu0.24.04.1", "6.8.0-60-generic"
+
+
+def version(host):
+    return host.package("nvidia-utils-595-server").version
+
+
+def test_a_newer_driver_of_the_distribution_comes_only_when_it_is_wished_for(host, only):
+    only("ubuntu2404")
+    host.check_output("sed -i 's/^Suites: noble$/Suites: noble noble-updates/' /etc/apt/sources.list.d/ubuntu.sources")
+    host.check_output("apt-get update")
+    before = version(host)
+    status, output = converge("ubuntu2404", nvidia_driver_version=None)
+    assert (status, version(host)) == (0, before), output
+    assert "changed=0" in output, output
+
+
+def test_it_is_foreseen_in_check_mode_with_the_version(host, only):
+    only("ubuntu2404")
+    before = version(host)
+    status, output = converge("ubuntu2404", "--check", "--diff", **UPGRADE)
+    assert status == 0, output
+    assert NEWER in output
+    assert version(host) == before
+
+
+def test_it_does_not_come_while_the_gpus_are_in_use(host, only):
+    only("ubuntu2404")
+    before = version(host)
+    host.check_output("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
+    status, output = converge("ubuntu2404", **UPGRADE)
+    host.check_output("gpulab-simulate heal")
+    assert status != 0
+    assert "GPULAB-D021" in output
+    assert f"{before} to {NEWER}" in " ".join(output.split())
+    assert version(host) == before
+
+
+def test_it_comes_while_they_are_idle_and_the_former_one_is_kept(host, only):
+    only("ubuntu2404")
+    # The package lists are old, as on a node that nobody refreshes them on.
+    host.check_output("find /var/lib/apt/lists -name '*noble-updates*' -delete")
+    host.check_output("touch --date '2 hours ago' /var/lib/apt/periodic/update-success-stamp")
+    status, output = converge("ubuntu2404", **UPGRADE)
+    assert status == 0, output
+    assert version(host) == NEWER
+    assert host.file(f"/lib/modules/{NEWER_KERNEL}/kernel/nvidia-595srv-open/nvidia.ko").exists
+    assert driver(host) <= set(host.check_output("apt-mark showhold").split())
+    assert host.file("/var/lib/gpulab/former/nvidia-driver/nvidia-utils-595-server").is_directory
+    status, output = converge("ubuntu2404", **UPGRADE)
+    assert "changed=0" in output, output

@@ -30,6 +30,8 @@ class ActionModule(LongStepAction):
             return {"changed": False}
         self._args = args
         self._name = args.get("transaction", "packages")
+        if args.get("foresee") and not self._task.check_mode:
+            self._refresh()
         seen = self._ask_packages("look")
         if "lock_holder" in seen:  # it could not be prepared at once
             self._wait_for_lock(seen["lock_holder"])
@@ -94,6 +96,13 @@ class ActionModule(LongStepAction):
                 raise refuse("H054", seconds=round(waited), holder=holder)
             self.report(self._name, waited, f"waiting: {holder}")
             holder = self._ask_packages("wait")["lock_holder"]
+
+    def _refresh(self) -> None:
+        """Refresh the package lists where they are old. Raises Refusal."""
+        seen = self._ask_packages("lists")
+        if seen["update"]:
+            self._wait_for_lock(seen["lock_holder"])
+            self._update(seen["update"])
 
     def _update(self, argv: list[str]) -> None:
         """Refresh the package lists. Raises Refusal."""

@@ -61,6 +61,7 @@ class Apt(PackageHost):
     def todo(self) -> Wishes:
         """Return the wishes that do not hold yet; to be given up is then all that goes with the retired packages."""
         todo = apt.open_wishes(self._wishes, self.packages())
+        todo = replace(todo, present=(*todo.present, *self._outdated()))
         return replace(todo, retire=self._retirable(todo))
 
     def lock_holder(self) -> str | None:
@@ -214,6 +215,13 @@ class Apt(PackageHost):
             if rc != 0:  # a package that is in no list yet: what is there already decides
                 _rc, out, _errors = self._call(apt.autoremove_command(replace(todo, present=()), file.name))
         return apt.parse_needless(out)
+
+    def _outdated(self) -> list[str]:
+        """Return the packages to be present of which APT would install a newer version, where it is to upgrade them."""
+        if not self._upgrade:
+            return []
+        plan, _errors = self.foresee(replace(self._wishes, absent=(), retire=()))
+        return [wish for wish in self._wishes.present if wish in plan.change]
 
     def _foresee(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
         with tempfile.NamedTemporaryFile("w") as file:

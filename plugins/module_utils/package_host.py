@@ -41,6 +41,7 @@ class PackageHost:
         lock_timeout: int,
         former: FormerPackages | None = None,
         last_origin: str = "",
+        upgrade: bool = False,
     ) -> None:
         """Remember what is wanted, how to call the package manager, where former packages are kept, who comes last."""
         self._call = call
@@ -50,6 +51,7 @@ class PackageHost:
         self._lock_timeout = lock_timeout
         self._former = former
         self._last_origin = last_origin
+        self._upgrade = upgrade
 
     def interrupted_transaction(self) -> dict[str, Any] | None:
         """Return the transaction of these wishes that a former run left running or unheard; None when there is none.

@@ -64,6 +64,18 @@ options:
       - Origin whose packages are taken only where no other has them, of those that O(hold) names; APT has it from the
         repository's Release file and shows it in C(apt-cache policy) as C(o=). APT only.
     type: str
+  upgrade:
+    description:
+      - Whether packages of O(present) that are named without a version are brought to the newest version that APT would
+        install; without it, one that is there is left as it is. APT only.
+    type: bool
+    default: false
+  foresee:
+    description:
+      - Whether to say only what the transaction would do, as in check mode, and change nothing. Outside of check mode,
+        the package lists are refreshed before.
+    type: bool
+    default: false
   recommends:
     description: Whether to install what the packages recommend, too.
     type: bool
@@ -87,7 +99,7 @@ options:
   operation:
     description: What the action plugin asks of the node. Leave it out.
     type: str
-    choices: [look, wait, prepare, finish, diagnose, audit]
+    choices: [look, lists, wait, prepare, finish, diagnose, audit]
     default: look
 attributes:
   check_mode:
@@ -122,7 +134,7 @@ diff:
   type: dict
 foreseen:
   description: What the simulation found.
-  returned: on change, in check mode
+  returned: on change, in check mode and with O(foresee)
   type: dict
   contains:
     install:
@@ -170,7 +182,7 @@ refusal:
 
 import time
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt, package_plan
@@ -181,6 +193,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Pl
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
 
+if TYPE_CHECKING:
+    from typing import Callable
+
 MANAGERS: dict[str, type[Apt | Dnf]] = {"apt-get": Apt, "dnf": Dnf}
 LOCK_WAIT = 5.0
 LOCK_INTERVAL = 0.5
@@ -188,14 +203,15 @@ LOCK_INTERVAL = 0.5
 
 def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Say what is to do: nothing, a transaction, or what comes before one can be prepared. Raises Refusal."""
+    only_said = check_mode or params["foresee"]
     left = host.interrupted_transaction()
-    if left and not check_mode:
+    if left and not only_said:
         return {"changed": True, "transaction": left}
     todo = host.todo()
     if todo == Wishes():
         return {"changed": False}
-    if check_mode:
-        return {"changed": True, **foresee(host, todo)}
+    if only_said:
+        return {"changed": not params["foresee"], **foresee(host, todo)}
     if not (todo.present or todo.absent or todo.retire):
         host.finish()
         return {"changed": True, "diff": package_plan.diff(Plan(), todo)}
@@ -234,6 +250,20 @@ def wait_for_lock(host: Apt | Dnf) -> dict[str, Any]:
     return {"lock_holder": holder}
 
 
+def finish(host: Apt | Dnf, step: Step) -> dict[str, Any]:
+    """Close a transaction that has succeeded. Raises Refusal."""
+    step.acknowledge()
+    host.finish()
+    return {}
+
+
+def diagnose(host: Apt | Dnf, step: Step) -> dict[str, Any]:
+    """Say why a transaction failed, and how it is undone."""
+    step.acknowledge()
+    refusal, names, script = host.diagnose()
+    return {"failure": asdict(refusal), "undo": names, "script": script}
+
+
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
@@ -250,22 +280,18 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         lock_timeout=params["lock_timeout"],
         former=FormerPackages(params["former"]) if params["former"] else None,
         last_origin=params["last_origin"] or "",
+        upgrade=params["upgrade"],
     )
-    if params["operation"] == "wait":
-        return wait_for_lock(host)
-    if params["operation"] == "prepare":
-        return {"transaction": host.prepare()}
-    if params["operation"] == "finish":
-        step.acknowledge()
-        host.finish()
-        return {}
-    if params["operation"] == "diagnose":
-        step.acknowledge()
-        refusal, names, script = host.diagnose()
-        return {"failure": asdict(refusal), "undo": names, "script": script}
-    if params["operation"] == "audit":
-        return {"audit": host.audit()}
-    return look(host, params, check_mode=module.check_mode)
+    operations: dict[str, Callable[[], dict[str, Any]]] = {
+        "look": lambda: look(host, params, check_mode=module.check_mode),
+        "lists": lambda: {"update": host.update(params["cache_valid_time"]), "lock_holder": host.lock_holder()},
+        "wait": lambda: wait_for_lock(host),
+        "prepare": lambda: {"transaction": host.prepare()},
+        "finish": lambda: finish(host, step),
+        "diagnose": lambda: diagnose(host, step),
+        "audit": lambda: {"audit": host.audit()},
+    }
+    return operations[params["operation"]]()
 
 
 def main() -> None:
@@ -281,6 +307,8 @@ def main() -> None:
             "retire": names,
             "former": {"type": "str"},
             "last_origin": {"type": "str"},
+            "upgrade": {"type": "bool", "default": False},
+            "foresee": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},
             "cache_valid_time": {"type": "int", "default": 3600},
@@ -288,7 +316,7 @@ def main() -> None:
             "timeout": {"type": "int", "default": 3600},
             "operation": {
                 "type": "str",
-                "choices": ["look", "wait", "prepare", "finish", "diagnose", "audit"],
+                "choices": ["look", "lists", "wait", "prepare", "finish", "diagnose", "audit"],
                 "default": "look",
             },
         },

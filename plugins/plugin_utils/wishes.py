@@ -100,6 +100,12 @@ WISHES = (
         elements="str",
     ),
     Wish(
+        "nvidia_driver_upgrade",
+        "bool",
+        "Upgrade a driver of the distribution to the newest that it has; NVIDIA's has the planned version anyway.",
+        default=False,
+    ),
+    Wish(
         "nvidia_driver_remove_conflicting",
         "bool",
         "Remove the packages of another driver that stand in the way of the planned one.",

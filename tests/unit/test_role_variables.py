@@ -81,3 +81,24 @@ def test_what_builds_modules_comes_before_the_driver_where_it_has_to(headers_dec
     driver = {"headers_decide": headers_decide, "change": change}
     facts = {"system": {"family": family}}
     assert value("nvidia_driver", "__nvidia_driver_headers_first", facts, __nvidia_driver_plan=driver) is first
+
+
+CHANGE = {"from": "580.178.04 (nvidia)", "to": "595.91.07 (nvidia, open modules)"}
+
+
+@pytest.mark.parametrize(
+    ("planned", "newer", "change"),
+    [
+        (None, {}, None),
+        (None, {"skipped": True}, None),
+        (None, {"foreseen": {"change": {}}}, None),
+        (None, {"foreseen": {"change": {"linux-image": ["6", "7"], "libcuda1": ["1", "2"]}}}, {"from": "1", "to": "2"}),
+        (CHANGE, {"foreseen": {"change": {"nvidia-smi": ["1", "2"]}}}, CHANGE),
+    ],
+)
+def test_a_newer_driver_of_the_distribution_is_a_change_of_the_driver(planned, newer, change):
+    known = {"__nvidia_driver_plan": {"change": planned}, "__nvidia_driver_newer": newer, "inventory_hostname": "a"}
+    known["__nvidia_driver_packages_wanted"] = ["libcuda1"]
+    known["nvidia_driver_change_force"] = None
+    assert value("nvidia_driver", "__nvidia_driver_change", {}, **known) == change
+    assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **known) is (change is not None)

@@ -199,6 +199,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nouveau_files": ("nouveau", files),
     "__nouveau_initramfs": ("nouveau", command),
     "__nvidia_driver_components": ("nvidia_driver", files),
+    "__nvidia_driver_newer": ("nvidia_driver", None),
     "__nvidia_driver_release": ("nvidia_driver", None),
     "__nvidia_driver_headers": ("nvidia_driver", None),
     "__nvidia_driver_conflicts": ("nvidia_driver", None),

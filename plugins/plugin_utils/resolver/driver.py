@@ -19,9 +19,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
-STAYS = (
-    "It is held at the version that is installed, and gpulab does not upgrade it: take the holds off (apt-mark unhold),"
-    " upgrade while the GPUs are idle, and run again, which holds it again."
+STAYS = "It is held at the version that is installed: nvidia_driver_upgrade brings the newest while the GPUs are idle."
+NEWEST = (
+    "It is upgraded to the newest that the distribution has, while the GPUs are idle: nvidia_driver_upgrade is set."
 )
 
 
@@ -41,12 +41,14 @@ def _present(case: Case) -> dict[str, Any]:
     conflicting = conflicts.find(case, origin.name, branch, version, packages["packages"]) if origin.record else []
     exact = origin.exact(case, branch, modules)
     held, why_held = _hold(case, build_for, signed=origin.signed)
-    why_held = why_held if exact else [STAYS, *why_held]
+    upgrade = case.wishes["nvidia_driver_upgrade"] and not exact
+    why_held = why_held if exact else [NEWEST if upgrade else STAYS, *why_held]
     planned = {
         "source": origin.name,
         "branch": branch,
         "version": version if exact else None,
         "newest_known": version,
+        "upgrade": upgrade,
         "kernel_modules": modules,
         **packages,
         "conflicting_packages": conflicting,
@@ -58,7 +60,7 @@ def _present(case: Case) -> dict[str, Any]:
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
     change = _change(case, planned)
-    if change and origin.record and package_format(case) == "deb":
+    if (change or upgrade) and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
     return {**planned, "change": change}
@@ -81,6 +83,7 @@ def _absent(case: Case) -> dict[str, Any]:
         "branch": branch,
         "version": None,
         "newest_known": case.catalog.branches[branch]["latest"],
+        "upgrade": False,
         "kernel_modules": None,
         "packages": [],
         "kernel_package": None,

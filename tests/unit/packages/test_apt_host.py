@@ -74,8 +74,9 @@ def make(node, step, tmp_path, monkeypatch):
     monkeypatch.setattr(package_host, "BROUGHT", tmp_path / "packages.json")
     monkeypatch.setattr(apt_host, "STATES", tmp_path / "extended_states")
 
-    def make(*present, former=None, **others):
-        return Apt(node, step, Wishes(present, **others), recommends=False, lock_timeout=1, former=former)
+    def make(*present, former=None, upgrade=False, **others):
+        wishes = Wishes(present, **others)
+        return Apt(node, step, wishes, recommends=False, lock_timeout=1, former=former, upgrade=upgrade)
 
     return make
 
@@ -123,6 +124,15 @@ def test_what_is_to_come_last_does_so_until_the_transaction_has_run(driver, node
 def test_preferences_are_the_nodes_where_nobody_has_what_comes_last(driver, host):
     for one in (driver, host):
         assert not any("preferences" in word for word in one.prepare()["argv"])
+
+
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_a_package_that_is_there_is_upgraded_only_where_that_is_asked_for(make, node, upgrade):
+    node.packages["x"] = node.packages["y"] = "installed"
+    node.simulation = "Inst x [1] (2 D [all])\nInst lib [1] (2 D [all])\n"
+    assert make("x", "y", upgrade=upgrade).todo().present == (("x",) if upgrade else ())
+    node.simulation = ""  # the newest is there
+    assert make("x", "y", upgrade=upgrade).todo() == Wishes()
 
 
 def test_what_nobody_asked_to_remove_stays(make, node):

@@ -1,5 +1,7 @@
 """What the action does with what the node answers; the node is played."""
 
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.gpulab.node.plugins.action import packages as action
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
@@ -18,9 +20,10 @@ BAD = Outcome(100, 1.0, [], "/log", "started")
 class Played(action.ActionModule):
     """The action with a node that answers from a table and steps that end as told."""
 
-    def __init__(self, answers, **steps):
+    def __init__(self, answers, *, check_mode=False, **steps):
         """answers: by operation, the last one repeated. steps: by name, an outcome or a refusal."""
         self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in answers.items()}
+        self._task = SimpleNamespace(check_mode=check_mode)
         self.steps = steps
         self.asked, self.ran, self.said = [], [], []
 
@@ -66,6 +69,22 @@ def test_nothing_to_do_is_one_call():
     played = Played({"look": {"changed": False}})
     assert played.carry_out({"present": ["x"]}) == {"changed": False}
     assert (played.asked, played.ran) == (["look"], [])
+
+
+@pytest.mark.parametrize(
+    ("check_mode", "lists", "asked"),
+    [
+        (False, {"update": ["apt-get", "update"], "lock_holder": "A"}, ["lists", "wait", "look"]),
+        (False, {"update": None, "lock_holder": "A"}, ["lists", "look"]),
+        (True, None, ["look"]),
+    ],
+)
+def test_what_is_foreseen_is_told_by_fresh_lists_unless_in_check_mode(check_mode, lists, asked):
+    foreseen = {"changed": False, "diff": TRANSACTION["diff"], "foreseen": {"change": {"x": ["1", "2"]}}}
+    played = Played({"lists": lists, "wait": {"lock_holder": None}, "look": foreseen}, check_mode=check_mode)
+    assert played.carry_out({"transaction": "driver", "present": ["x"], "foresee": True}) == foreseen
+    assert played.asked == asked
+    assert played.names() == (["driver-lists"] if "wait" in asked else [])
 
 
 def test_check_mode_is_one_call_with_a_diff():

@@ -304,7 +304,27 @@ def test_a_kernel_is_held_with_the_modules_that_fit_no_other():
 def test_a_driver_without_a_version_is_said_to_stay(system, given, told):
     driver = plan(facts(system), gpulab_allow_branches=["535", "550"], **given)["driver"]
     assert (driver["version"] is None) == told
-    assert any("apt-mark unhold" in line for line in driver["because"]) == told
+    assert any("It is held at the version" in line for line in driver["because"]) == told
+
+
+@pytest.mark.parametrize(
+    ("system", "given", "upgrade"),
+    [
+        ("debian-13", {"nvidia_driver_source": "distribution"}, True),
+        (
+            "debian-12",
+            {"nvidia_driver_source": "distribution", "nvidia_driver_kernel_modules": "open"},
+            False,
+        ),  # pinned
+        ("ubuntu-24.04", {"nvidia_driver_source": "distribution", "nvidia_driver_version": "595.91.07"}, False),
+        ("ubuntu-24.04", {"nvidia_driver_source": "nvidia"}, False),
+    ],
+)
+def test_a_driver_without_a_version_is_upgraded_where_that_is_wished(system, given, upgrade):
+    driver = plan(facts(system), gpulab_allow_branches=["535", "550"], nvidia_driver_upgrade=True, **given)["driver"]
+    assert driver["upgrade"] is upgrade
+    assert ("dpkg-repack" in driver["build_packages"]) is upgrade  # the former one may be in no source any more
+    assert any("It is upgraded to the newest" in line for line in driver["because"]) is upgrade
 
 
 @pytest.mark.parametrize(
