@@ -147,8 +147,10 @@ def version(host):
 def test_a_newer_driver_of_the_distribution_comes_only_when_it_is_wished_for(host, only):
     only("ubuntu2404")
     host.check_output("sed -i 's/^Suites: noble$/Suites: noble noble-updates/' /etc/apt/sources.list.d/ubuntu.sources")
-    host.check_output("apt-get update")
     before = version(host)
+    status, output = converge("ubuntu2404", nvidia_driver_version=None)  # the new suite has its components from it
+    assert (status, version(host)) == (0, before), output
+    host.check_output("apt-get update")
     status, output = converge("ubuntu2404", nvidia_driver_version=None)
     assert (status, version(host)) == (0, before), output
     assert "changed=0" in output, output
@@ -166,9 +168,10 @@ def test_it_is_foreseen_in_check_mode_with_the_version(host, only):
 def test_it_does_not_come_while_the_gpus_are_in_use(host, only):
     only("ubuntu2404")
     before = version(host)
-    host.check_output("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
+    host.check_output("mknod /dev/nvidia0 c 1 3")
+    host.check_output("systemd-run --quiet --unit=training sh -c 'exec sleep 3600 < /dev/nvidia0'")
     status, output = converge("ubuntu2404", **UPGRADE)
-    host.check_output("gpulab-simulate heal")
+    host.check_output("systemctl stop training && rm /dev/nvidia0")
     assert status != 0
     assert "GPULAB-D021" in output
     assert f"{before} to {NEWER}" in " ".join(output.split())
