@@ -104,8 +104,11 @@ def test_the_lists_are_refreshed_without_a_word(host):
 def updates(host, tmp_path_factory):
     """Declare somebody else's repository, which has a driver newer than any and a neighbour that is older here.
 
-    Let unattended upgrades take from there and from NVIDIA, which they would not do of their own accord.
+    Let unattended upgrades take from there and from NVIDIA, which they would not do of their own accord. Without their
+    timers: those begin between six and seven in the morning, and nobody holds the driver while these tests run.
     """
+    timers = "apt-daily.timer apt-daily-upgrade.timer"
+    host.check_output(f"systemctl mask --now {timers}")
     host.check_output("apt-get --quiet=2 --yes install --no-install-recommends needrestart unattended-upgrades")
     packages = ["libcuda1=999.1-1", "nvidia-persistenced=999.1-1", "neighbour=1.0-1", "neighbour=2.0-1"]
     made = tmp_path_factory.mktemp("updates")
@@ -122,6 +125,7 @@ def updates(host, tmp_path_factory):
     host.check_output("apt-get --quiet=2 --yes purge --auto-remove needrestart unattended-upgrades neighbour")
     host.check_output("rm %s %s", source, settings)
     host.check_output("apt-get --quiet=2 update")
+    host.check_output(f"systemctl unmask {timers} && systemctl start {timers}")
 
 
 @pytest.fixture
