@@ -113,12 +113,19 @@ def _on_disk(patterns: tuple[str, ...], packages: dict[str, Package]) -> list[st
     return [name for name in packages if matches(name, patterns) and is_on_disk(packages, name)]
 
 
-def install_command(
-    todo: Wishes, *, recommends: bool, lock_timeout: int, changes_held: bool, simulate: str = ""
+def install_command(  # noqa: PLR0913
+    todo: Wishes,
+    *,
+    recommends: bool,
+    lock_timeout: int,
+    changes_held: bool,
+    simulate: str = "",
+    writes_caches: bool = False,
 ) -> list[str]:
     """Return the one apt-get call that fulfils the wishes.
 
-    simulate is "--simulate" or "--print-uris"; the call then writes nothing at all.
+    simulate is "--simulate" or "--print-uris"; the call then writes nothing at all, or APT's caches of its lists only:
+    without them, each call reads all lists anew.
     """
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
     # Without the second, apt keeps a held package back although one that was asked for depends on its new version.
@@ -128,7 +135,8 @@ def install_command(
         "apt-get",
         "--yes",
         "--quiet",
-        *([simulate, *(f"--option={option}" for option in _WRITE_NOTHING)] if simulate else []),
+        *([simulate] if simulate else []),
+        *([f"--option={option}" for option in _WRITE_NOTHING] if simulate and not writes_caches else []),
         *downgrade,
         *held,
         *purge,

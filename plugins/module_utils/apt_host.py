@@ -112,13 +112,14 @@ class Apt(PackageHost):
         """
         todo, known, left = self.todo(), self.packages(), self._read_transaction()
         preferences = self._keep_preferences()
-        rc, out, errors = self._call(self._install(todo, preferences, "--simulate"))
+        rc, out, errors = self._call(self._install(todo, preferences, "--simulate", writes_caches=True))
         if rc != 0:
             raise apt_failure.classify(out + errors, str(self._step.log))
         plan = apt.parse_plan(out)
         foreign = apt.foreign_holds(plan, self._given_up(todo), known)
         self._check_asked(plan, (*self._wishes.absent, *todo.retire), foreign)
-        download, growth = apt.parse_sizes(self._call(self._install(todo, preferences, "--print-uris"))[1])
+        uris = self._call(self._install(todo, preferences, "--print-uris", writes_caches=True))[1]
+        download, growth = apt.parse_sizes(uris)
         self._check_space(download, ARCHIVES, growth)
         new = {name for name in plan.install if not apt.is_on_disk(known, name)}
         # What a former run brought and left broken, cut off before it could undo it.
@@ -245,13 +246,14 @@ class Apt(PackageHost):
         known = self._last_origin and any(told in files.read(file) for file in LISTS.parent.glob("*Release"))
         return apt.last(self._wishes, self._last_origin) if known else ""
 
-    def _install(self, todo: Wishes, preferences: str, simulate: str = "") -> list[str]:
+    def _install(self, todo: Wishes, preferences: str, simulate: str = "", *, writes_caches: bool = False) -> list[str]:
         program, *arguments = apt.install_command(
             replace(todo, present=tuple(map(self._exact, todo.present))),
             recommends=self._recommends,
             lock_timeout=self._lock_timeout,
             changes_held=bool(self._wishes.hold or self._wishes.unhold or todo.retire),
             simulate=simulate,
+            writes_caches=writes_caches,
         )
         return [program, *([f"--option=Dir::Etc::preferences={preferences}"] if preferences else []), *arguments]
 

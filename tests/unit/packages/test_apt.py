@@ -166,6 +166,7 @@ def test_a_simulation_writes_neither_caches_nor_logs(simulate):
     options = {"recommends": False, "lock_timeout": 7, "changes_held": False}
     assert silent <= set(apt.install_command(wishes, **options, simulate=simulate))
     assert not silent & set(apt.install_command(wishes, **options))
+    assert not silent & set(apt.install_command(wishes, **options, simulate=simulate, writes_caches=True))
 
 
 def test_only_a_wanted_version_may_go_down():
