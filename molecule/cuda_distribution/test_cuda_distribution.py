@@ -4,37 +4,58 @@ import json
 
 import pytest
 
-BOTH = {"toolkits": [{"version": "12.4", "prefix": "/usr"}]}
+NVCC = {"debian12": "11.8.89", "debian13": "12.4.131"}
+HOST_COMPILER = {"debian12": "g++-11", "debian13": None}  # that nvcc has to be told
+SOURCE = "#include <vector>\n__global__ void nothing() {}\nint main() { nothing<<<1, 1>>>(); }\n"
+COMPILE = "nvcc -gencode=arch=compute_80,code=sm_80 -o /tmp/nothing /tmp/nothing.cu"
+LOGIN = "env --ignore-environment bash --login -c %s"
 
 
-def compiled(host, *capabilities):
-    options = json.dumps({**BOTH, "compute_capabilities": capabilities})
+@pytest.fixture
+def nvcc(host):
+    return NVCC[host.backend.host]
+
+
+@pytest.fixture
+def toolkit(host, nvcc):
+    return {"version": nvcc.rpartition(".")[0], "prefix": "/usr", "host_compiler": HOST_COMPILER[host.backend.host]}
+
+
+def problem(host, toolkit, *capabilities):
+    options = json.dumps({"toolkits": [toolkit], "compute_capabilities": capabilities})
     facts = host.ansible("gpulab.node.cuda_compile", options, check=False, become=True)["ansible_facts"]
-    return facts["gpulab_cuda_compiled"][0]
+    return facts["gpulab_cuda_compiled"][0]["problem"]
 
 
-def test_the_toolkit_is_debians(host):
-    assert host.package("nvidia-cuda-toolkit").version.startswith("12.4.131")
-    assert "V12.4.131" in host.check_output("nvcc --version")
+def test_the_toolkit_is_debians(host, nvcc):
+    assert host.package("nvidia-cuda-toolkit").version.startswith(nvcc)
+    assert f"V{nvcc}" in host.check_output("nvcc --version")
 
 
-def test_nvcc_compiles_for_the_nodes_gpus_and_for_others(host):
-    assert compiled(host, "8.0", "9.0")["problem"] is None
+def test_nvcc_compiles_for_the_nodes_gpus_and_for_others(host, toolkit):
+    assert problem(host, toolkit, "8.0", "8.9", "9.0") is None
 
 
-def test_nvcc_says_which_gpu_it_does_not_know(host):
-    assert "compute_120" in compiled(host, "12.0")["problem"]
+def test_nvcc_says_which_gpu_it_does_not_know(host, toolkit):
+    assert "compute_120" in problem(host, toolkit, "12.0")
 
 
-def test_the_program_has_code_for_the_gpu(host):
-    source = "#include <vector>\n__global__ void nothing() {}\nint main() { nothing<<<1, 1>>>(); }\n"
-    host.check_output("printf %s > /tmp/nothing.cu", source)
-    host.check_output("nvcc -gencode=arch=compute_80,code=sm_80 -o /tmp/nothing /tmp/nothing.cu")
+@pytest.mark.parametrize("shell", [LOGIN, "env --ignore-environment PATH=/usr/bin:/bin sh -c %s"])
+def test_whoever_calls_nvcc_gets_a_program_with_code_for_the_gpu(host, shell):
+    host.check_output("printf %s > /tmp/nothing.cu", SOURCE)
+    host.check_output(f"rm -f /tmp/nothing && {shell}", COMPILE)
     assert "sm_80" in host.check_output("cuobjdump --list-elf /tmp/nothing")
 
 
+def test_a_session_compiles_with_the_host_compiler_of_the_toolkit(host):
+    host.check_output("printf %s > /tmp/nothing.cu", SOURCE)
+    called = host.run(LOGIN, f"{COMPILE} --dryrun").stderr
+    named = HOST_COMPILER[host.backend.host]
+    assert (f'/usr/bin/{named}" ' in called or f"/usr/bin/{named} " in called) if named else "-ccbin" not in called
+
+
 def test_sessions_find_it_without_a_library_path(host):
-    found = host.check_output("env --ignore-environment bash --login -c %s", "echo $CUDA_HOME:$LD_LIBRARY_PATH")
+    found = host.check_output(LOGIN, "echo $CUDA_HOME:$LD_LIBRARY_PATH")
     assert found == "/usr:"
 
 
@@ -42,9 +63,9 @@ def test_no_repository_of_nvidia_is_declared(host):
     assert host.run("ls /etc/apt/*/*nvidia-cuda*").rc != 0
 
 
-def test_the_facts_have_it(host):
+def test_the_facts_have_it(host, toolkit):
     facts = host.ansible("gpulab.node.gpu_facts", "timeout=5", check=False, become=True)["ansible_facts"]["gpulab"]
-    assert facts["cuda"] == {"toolkits": [{"prefix": "/usr", "version": "12.4"}], "default": None}
+    assert facts["cuda"] == {"toolkits": [{"prefix": "/usr", "version": toolkit["version"]}], "default": None}
 
 
 @pytest.mark.parametrize("name", ["xserver-xorg-core", "nvidia-visual-profiler", "nsight-systems", "default-jre"])

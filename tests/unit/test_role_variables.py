@@ -64,8 +64,9 @@ def test_the_profile_names_the_host_compiler_where_the_toolkit_needs_another_tha
     known = {"__cuda_plan": {"home": "/usr/local/cuda"}, "__cuda_default": {"host_compiler": compiler}}
     made = Templar(loader=DataLoader(), variables=known).template(trust_as_template(text))
     assert "export CUDA_HOME=/usr/local/cuda\n" in made
-    named = [line for line in made.splitlines() if "CCBIN" in line]
-    assert named == [f"export NVCC_CCBIN=/usr/bin/{compiler}", 'export CUDAHOSTCXX="$NVCC_CCBIN"'][:lines]
+    named = [line for line in made.splitlines() if "CUDAHOSTCXX" in line]
+    session = [f"export CUDAHOSTCXX=/usr/bin/{compiler}", 'export NVCC_PREPEND_FLAGS="-ccbin $CUDAHOSTCXX"']
+    assert named == session[:lines]
 
 
 @pytest.mark.parametrize(

@@ -163,14 +163,15 @@ def _carried_by_distribution(case: Case) -> list[str]:
 
 
 def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
-    """Return the distribution's toolkit: its nvcc finds the host compiler that its package depends on."""
+    """Return the distribution's toolkit; host_compiler is None where its nvcc finds the one that came with it."""
+    record = case.platform["cuda_toolkit"]
     return {
         "version": version,
-        "packages": case.platform["cuda_toolkit"]["packages"],
+        "packages": record["packages"],
         "prefix": DISTRIBUTION_PREFIX,
         "full_features": _full_features(case, driver, version),
         "compat": None,
-        "host_compiler": None,
+        "host_compiler": record.get("host_compiler"),
     }
 
 

@@ -687,12 +687,18 @@ def test_cuda(node, given, toolkits, default):
     ]
 
 
-def test_the_distributions_toolkit_is_the_one_it_carries():
-    made = plan(facts("debian-13"), **ALLOWED, cuda_source="distribution")
+@pytest.mark.parametrize(
+    ("system", "version", "packages", "host_compiler"),
+    [
+        ("debian-12", "11.8", ["nvidia-cuda-toolkit", "g++"], "g++-11"),
+        ("debian-13", "12.4", ["nvidia-cuda-toolkit"], None),
+    ],
+)
+def test_the_distributions_toolkit_is_the_one_it_carries(system, version, packages, host_compiler):
+    made = plan(facts(system), **ALLOWED, cuda_source="distribution")
     cuda = made["cuda"]
-    assert [(toolkit["version"], toolkit["packages"]) for toolkit in cuda["toolkits"]] == [
-        ("12.4", ["nvidia-cuda-toolkit"])
-    ]
+    (toolkit,) = cuda["toolkits"]
+    assert (toolkit["version"], toolkit["packages"], toolkit["host_compiler"]) == (version, packages, host_compiler)
     assert (cuda["home"], cuda["repository"], cuda["apt_components"]) == ("/usr", None, ["contrib", "non-free"])
     assert not any("glibc" in warning for warning in made["warnings"])  # Debian's own package has it repaired
 
