@@ -109,7 +109,9 @@ def test_node_that_dies_during_the_tests_is_not_proven(play, tmp_path, monkeypat
     monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(Path(__file__).with_name("connections")))
     monkeypatch.setenv("DIES_AT", module)
     monkeypatch.setenv("DIES_MARK", str(tmp_path / "dead"))
-    hosts = {"dying": {**LOCAL, "ansible_connection": "dies", "made_facts": nodes.healthy("t4")}}
+    facts = nodes.healthy("t4")
+    facts["cuda"]["toolkits"] = [{"prefix": "/usr/local/cuda-12.8", "version": "12.8"}]
+    hosts = {"dying": {**LOCAL, "ansible_connection": "dies", "made_facts": facts}}
     status, output, report = play(hosts, made_facts(tmp_path), verify_level="standard")
     assert (tmp_path / "dead").exists(), output
     assert status == 2
