@@ -146,23 +146,23 @@ def without(host, updates):  # noqa: ARG001 - it is declared
         host.run("mv /srv/%s %s", name, path)
 
 
-def upgrades(host):
-    """Return {package: vendor} of all that a plain upgrade would change; of Debian's too, on an image some days old."""
+def updates_of_debian(host):
+    """Return the updates that Debian has for the node, as for an image some days old; one of a driver is no such."""
     planned = host.check_output("apt-get --simulate upgrade")
-    return dict(re.findall(r"^Inst (\S+) (?:\[\S+\] )?\(\S+ (\w*)", planned, re.MULTILINE))
+    return set(re.findall(r"^Inst (?!\S*(?:nvidia|cuda))(\S+) (?:\[\S+\] )?\(\S+ Debian", planned, re.MULTILINE))
 
 
 def upgraded(host):
     """Return the packages that a plain upgrade would change, but for Debian's own."""
-    return {name for name, vendor in upgrades(host).items() if vendor != "Debian"}
+    planned = host.check_output("apt-get --simulate upgrade")
+    return set(re.findall(r"^Inst (\S+)", planned, re.MULTILINE)) - updates_of_debian(host)
 
 
 def upgraded_unattended(host):
     """Return the packages that an unattended upgrade would change, but for Debian's own."""
     report = host.check_output("unattended-upgrade --dry-run --debug 2>&1")
     found = re.search(r"^(?:INFO:)?Packages that will be upgraded: *(.*)$", report, re.MULTILINE)
-    of_debian = {name for name, vendor in upgrades(host).items() if vendor == "Debian"}
-    return set(found[1].split()) - of_debian if found else set()
+    return set(found[1].split() if found else ()) - updates_of_debian(host)
 
 
 def test_every_package_of_the_driver_is_on_hold(host):
