@@ -229,10 +229,16 @@ def _full_features(case: Case, driver: dict[str, Any], version: str) -> bool:
 
 
 def _retired(case: Case, wanted: set[str]) -> list[str]:
-    """Return every package that a plan could name for CUDA on this platform, and this one does not."""
+    """Return every package that a plan could name for CUDA on this platform, and this one does not.
+
+    The distribution's toolkit depends on its host compiler, which goes with it. Were it named, APT would have to
+    say each time that it is needed, which takes seconds.
+    """
     compilers = {COMPILER_RPM}
     if packages.package_format(case) == "deb":
         compilers = {COMPILER, *(f"{COMPILER}-{record['gcc']['max']}" for record in case.catalog.toolkits.values())}
-    own = case.platform.get("cuda_toolkit", {}).get("packages", [])
+    own = set(case.platform.get("cuda_toolkit", {}).get("packages", []))
+    if own and own <= wanted:
+        compilers = set()
     named = {packages.of_cuda(name, version) for version in case.catalog.toolkits for name in (PACKAGE, compat.PACKAGE)}
-    return sorted({*named, *compilers, *own} - wanted)
+    return sorted((named | compilers | own) - wanted)

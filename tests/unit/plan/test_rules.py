@@ -701,6 +701,9 @@ def test_the_distributions_toolkit_is_the_one_it_carries(system, version, packag
     assert (toolkit["version"], toolkit["packages"], toolkit["host_compiler"]) == (version, packages, host_compiler)
     assert (cuda["home"], cuda["repository"], cuda["apt_components"]) == ("/usr", None, ["contrib", "non-free"])
     assert not any("glibc" in warning for warning in made["warnings"])  # Debian's own package has it repaired
+    assert not any(name.startswith("g++") for name in cuda["retire_packages"])
+    gone = plan(facts(system), **ALLOWED, cuda_source="distribution", cuda_state="absent")["cuda"]["retire_packages"]
+    assert {"nvidia-cuda-toolkit", "g++", "g++-11", "g++-13"} <= set(gone)
 
 
 def test_the_default_toolkit_is_reached_by_nvidias_link():
@@ -724,7 +727,8 @@ def test_absent_takes_everything_back_whatever_else_is_wished():
 
 
 def test_another_toolkit_is_retired_and_so_is_the_library_of_another_major():
-    made = plan(facts(), cuda_toolkits=["12.9"], cudnn_version="9.20.0")
+    made = plan(facts("debian-12"), cuda_toolkits=["12.9"], cudnn_version="9.20.0")
+    assert {"nvidia-cuda-toolkit", "g++-11"} <= set(made["cuda"]["retire_packages"])
     assert "cuda-toolkit-12-9" not in made["cuda"]["retire_packages"]
     assert {"cuda-toolkit-12-8", "cuda-toolkit-13-0"} <= set(made["cuda"]["retire_packages"])
     assert "libcudnn9-cuda-12" not in made["libraries"]["retire_packages"]
