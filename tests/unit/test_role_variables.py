@@ -7,7 +7,8 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-ROLES = Path(__file__).parents[2] / "roles"
+ROOT = Path(__file__).parents[2]
+ROLES = ROOT / "roles"
 
 
 def value(role, name, facts, **variables):
@@ -103,3 +104,43 @@ def test_a_newer_driver_of_the_distribution_is_a_change_of_the_driver(planned, n
     known["nvidia_driver_change_force"] = None
     assert value("nvidia_driver", "__nvidia_driver_change", {}, **known) == change
     assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **known) is (change is not None)
+
+
+@pytest.mark.parametrize(
+    ("different", "wanted"),
+    [
+        ({}, ["nvidia-cuda-toolkit", "g++"]),
+        ({"nvidia_driver_with_cuda": False}, []),
+        ({"source": "nvidia"}, []),
+        ({"apt_components": ["multiverse"]}, []),
+        ({"toolkits": []}, []),
+        ({"__nvidia_driver_change": CHANGE}, []),
+    ],
+)
+def test_the_toolkit_comes_with_a_driver_that_replaces_none_from_the_same_sources(different, wanted):
+    cuda = {"source": "distribution", "apt_components": ["non-free"]}
+    cuda["toolkits"] = [{"packages": ["nvidia-cuda-toolkit", "g++"]}]
+    driver = {"source": "distribution", "apt_components": ["contrib", "non-free"], "pin_package": None}
+    known = {"nvidia_driver_with_cuda": True, "__nvidia_driver_change": None, **different}
+    known["__nvidia_driver_cuda"] = {name: different.get(name, value) for name, value in cuda.items()}
+    known["__nvidia_driver_plan"] = driver
+    known["__nvidia_driver_packages_wanted"] = ["nvidia-driver=535"]
+    assert value("nvidia_driver", "__nvidia_driver_toolkit", {}, **known) == wanted
+    assert value("nvidia_driver", "__nvidia_driver_brought", {}, **known) == ["nvidia-driver", *wanted]
+
+
+@pytest.mark.parametrize(
+    ("tags", "skipped", "expected"),
+    [
+        (["all"], [], True),
+        (["nvidia_driver", "cuda"], [], True),
+        (["nvidia_driver"], [], False),
+        (["all"], ["cuda"], False),
+    ],
+)
+def test_the_toolkit_comes_with_the_driver_where_its_own_role_runs(tags, skipped, expected):
+    plays = yaml.safe_load((ROOT / "playbooks/provision.yml").read_text(encoding="utf-8"))
+    roles = [role for play in plays for role in play.get("roles", [])]
+    (text,) = (role["vars"]["nvidia_driver_with_cuda"] for role in roles if role["role"] == "gpulab.node.nvidia_driver")
+    known = {"ansible_run_tags": tags, "ansible_skip_tags": skipped}
+    assert Templar(loader=DataLoader(), variables=known).template(trust_as_template(text)) is expected
