@@ -3,9 +3,10 @@
 
 The nodes get what Debian has of the stack: the driver, and the CUDA toolkit that fits it. What the ratio holds gpulab
 to is what it adds to downloads, unpacking and DKMS: facts, plan, settings, the reboot and the proof. The turns are
-node, twin, twin, node, and the faster one of each counts: what others do on the same machine only ever adds. On one
-that is never quiet, the second ratio tells more: the build of the driver, half of the time and the same work in all
-turns, takes in it what it took in the best of them. How much of the processors the host gave to others is told, too.
+node, twin, twin, node: over all of them, a machine that grows slower or faster does so for both. The faster one of each
+tells more where the machine is quiet in one turn and not in another: what others do on it only ever adds. On one that
+is never quiet, the last ratio does: the build of the driver, half of the time and the same work in all turns, takes in
+it what it took in the best of them. How much of the processors the host gave to others is told, too.
 The twins are in favour: mirrors and caches know the packages already, and they are given the package sources
 beforehand, and authorities to reach them.
 """
@@ -57,9 +58,10 @@ def measure(lab: Lab) -> None:
     assert same == new, f"the second node has other packages: {sorted(set(same) ^ set(new))}"
     show("packages", len(new))
     site = site_first, site_second
-    show("ratio", f"{least(site) / least(apt):.2f}")
+    show("ratio, all turns", f"{sum(turn.seconds for turn in site) / sum(turn.seconds for turn in apt):.2f}")
+    show("ratio, the faster turns", f"{least(site) / least(apt):.2f}")
     build = min(turn.build for turn in site + apt)
-    show("ratio, one time for all builds", f"{(least_beside(site) + build) / (least_beside(apt) + build):.2f}")
+    show("ratio, the same with equal builds", f"{(least_beside(site) + build) / (least_beside(apt) + build):.2f}")
 
 
 def least(turns: tuple[Turn, ...]) -> float:
