@@ -66,8 +66,8 @@ def test_no_repository_of_nvidia_is_declared(host):
 
 def test_the_facts_have_it(host, toolkit):
     facts = host.ansible("gpulab.node.gpu_facts", "timeout=5", check=False, become=True)["ansible_facts"]["gpulab"]
-    assert facts["cuda"]["toolkits"] == [{"prefix": "/usr", "version": toolkit["version"]}]
-    assert facts["cuda"]["default"] is None
+    found = [{"prefix": "/usr", "version": toolkit["version"]}]
+    assert facts["cuda"] == {"toolkits": found, "default": None, "compat": []}
 
 
 @pytest.mark.parametrize("name", ["xserver-xorg-core", "nvidia-visual-profiler", "nsight-systems", "default-jre"])
