@@ -27,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_monitoring,
     facts_nccl,
     facts_network,
+    facts_own_files,
     facts_packages,
     facts_pci,
     facts_services,
@@ -97,6 +98,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "services": services_query.facts(),
         "kernel_log": kernel_log_query.facts(),
         "storage": facts_storage.read(node),
+        "own_files": facts_own_files.read(node),
         "gpu_settings": gpu_settings.read_file(node.text(gpu_settings.FILE)),
         "tuning": facts_tuning.read(node, limit_texts),
     }

@@ -16,7 +16,7 @@ from sim.build import build
 KEYS = [
     "schema", "simulated", "system", "pci", "kernels", "modules", "nouveau", "driver", "cuda", "libraries", "nvml",
     "users_of_gpus", "filesystems", "engines", "containers", "network", "infiniband", "nccl", "nccl_own", "group",
-    "monitoring", "limits", "services", "kernel_log", "storage", "gpu_settings", "tuning", "reboot",
+    "monitoring", "limits", "services", "kernel_log", "storage", "own_files", "gpu_settings", "tuning", "reboot",
 ]  # fmt: skip
 KERNEL = "6.1.0-50-amd64"
 
