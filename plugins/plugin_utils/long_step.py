@@ -61,8 +61,8 @@ class ModuleError(Exception):
 
 
 def next_wait(seconds: float) -> float:
-    """Return how long the next poll waits, from how long the step runs: its first lines show early."""
-    return min(max(seconds / 3, SHORTEST_WAIT), LONGEST_WAIT)
+    """Return how long the next poll waits: as long again as the step runs, so that its first lines show early."""
+    return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
 
 
 def follow(  # noqa: PLR0913
