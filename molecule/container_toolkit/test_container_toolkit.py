@@ -57,6 +57,13 @@ def untouched(host):
 
 
 @pytest.fixture
+def owners():
+    """Return what the owner's file holds in the end; a test has taken the shared memory out of it."""
+    kept = {name: value for name, value in OWNERS.items() if name != "default-shm-size"}
+    return {**kept, "default-ulimits": MEMLOCK}
+
+
+@pytest.fixture
 def gpu_container(host, by_cdi):
     """Start a container that has the GPUs, and remove it after the test; return its name."""
     options = "--device nvidia.com/gpu=all" if by_cdi else "--runtime nvidia --env NVIDIA_VISIBLE_DEVICES=all"
@@ -330,7 +337,16 @@ def test_a_job_of_slurm_counts_though_it_has_no_gpu_open(host):
     assert (users["state"], [(one["kind"], one["command"]) for one in users["who"]]) == ("busy", [("slurm", step)])
 
 
-def test_absent_leaves_the_node_as_it_was(host):
+def test_docker_has_its_owners_settings_again_where_it_gets_no_gpus_any_more(host, owners):
+    status, output = converge(host, container_toolkit_engines=["podman"])
+    assert status == 0, output
+    assert settings(host) == owners
+    status, output = converge(host)
+    assert status == 0, output
+    assert settings(host)["live-restore"] is True
+
+
+def test_absent_leaves_the_node_as_it_was(host, owners):
     """The last test but one: only what the owner wrote is left of Docker's file, and no toolkit."""
     host.check_output(f"cd /tmp && apt-get download {' '.join(TOOLKIT)}")  # for the last test
     status, output = converge(host, "--check", container_toolkit_state="absent")
@@ -338,8 +354,6 @@ def test_absent_leaves_the_node_as_it_was(host):
     assert host.package("nvidia-container-toolkit").is_installed
     status, output = converge(host, container_toolkit_state="absent")
     assert status == 0, output
-    owners = {**OWNERS, "default-ulimits": MEMLOCK}
-    del owners["default-shm-size"]
     assert settings(host) == owners
     assert not any(host.package(name).is_installed for name in TOOLKIT)
     assert not TOOLKIT & set(host.check_output("apt-mark showhold").split())
