@@ -2,13 +2,13 @@
 """Bare Debian 12 nodes to GPU nodes by site.yml, against plain apt-get installs of the same packages on their twins.
 
 The nodes get what Debian has of the stack: the driver, and the CUDA toolkit that fits it. What the ratio holds gpulab
-to is what it adds to downloads, unpacking and DKMS: facts, plan, settings, the reboot and the proof. The turns are
-node, twin, twin, node: over all of them, a machine that grows slower or faster does so for both. The faster one of each
-tells more where the machine is quiet in one turn and not in another: what others do on it only ever adds. On one that
-is never quiet, the last ratio does: the build of the driver, half of the time and the same work in all turns, takes in
-it what it took in the best of them. How much of the processors the host gave to others is told, too.
-The twins are in favour: mirrors and caches know the packages already, and they are given the package sources
-beforehand, and authorities to reach them.
+to is what it adds to downloads, unpacking and DKMS: facts, plan, settings, the reboot and the proof. A node whose time
+does not count goes first: it tells which packages they are, and mirrors and caches know them from then on. The turns
+are node, twin, twin, node: over all of them, a machine that grows slower or faster does so for both. The faster one of
+each tells more where the machine is quiet in one turn and not in another: what others do on it only ever adds. On one
+that is never quiet, the last ratio does: the build of the driver, half of the time and the same work in all turns,
+takes in it what it took in the best of them. How much of the processors the host gave to others is told, too.
+The twins are in favour: they are given the package sources beforehand, and authorities to reach them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,8 @@ from laboratory import Lab, Node
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NODES = [
-    {"name": f"{way}-{turn}", "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]}
-    for turn in ("first", "second")
-    for way in ("site", "apt")
-]
+NAMES = ["ahead", "site-first", "apt-first", "apt-second", "site-second"]
+NODES = [{"name": name, "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]} for name in NAMES]
 WISHES = {"nvidia_driver_source": "distribution", "cuda_source": "distribution"}
 SOURCES = ("etc/apt", "etc/ssl/certs", "usr/local/share/ca-certificates")
 LISTED = "dpkg-query --show --showformat='${db:Status-Status} ${Package}=${Version}\n' | sed -n 's/^installed //p'"
@@ -52,10 +49,11 @@ class Turn:
 
 def measure(lab: Lab) -> None:
     """Take the turns; print how much longer the nodes took than the twins."""
-    new, site_first = provision(lab, "first")
-    apt = install(lab, "first", new), install(lab, "second", new)
-    same, site_second = provision(lab, "second")
-    assert same == new, f"the second node has other packages: {sorted(set(same) ^ set(new))}"
+    new, _ahead = provision(lab, "ahead")
+    same_first, site_first = provision(lab, "site-first")
+    apt = install(lab, "apt-first", new), install(lab, "apt-second", new)
+    same_second, site_second = provision(lab, "site-second")
+    assert new == same_first == same_second, "the nodes got packages that are not the same"
     show("packages", len(new))
     site = site_first, site_second
     show("ratio, all turns", f"{sum(turn.seconds for turn in site) / sum(turn.seconds for turn in apt):.2f}")
@@ -74,9 +72,8 @@ def least_beside(turns: tuple[Turn, ...]) -> float:
     return min(turn.seconds - turn.build for turn in turns)
 
 
-def provision(lab: Lab, turn: str) -> tuple[list[str], Turn]:
+def provision(lab: Lab, name: str) -> tuple[list[str], Turn]:
     """Make a bare node a GPU node; return the packages that are new, with their versions, and what it took."""
-    name = f"site-{turn}"
     node = lab.node(name)
     before = set(node.run(LISTED).split())
 
@@ -88,11 +85,10 @@ def provision(lab: Lab, turn: str) -> tuple[list[str], Turn]:
     return sorted(set(node.run(LISTED).split()) - before), took
 
 
-def install(lab: Lab, turn: str, packages: list[str]) -> Turn:
-    """Install the packages on a bare node, from the sources of the first node; return what it took."""
-    name = f"apt-{turn}"
+def install(lab: Lab, name: str, packages: list[str]) -> Turn:
+    """Install the packages on a bare node, from the sources of the node that went ahead; return what it took."""
     twin = lab.node(name)
-    copy(lab.node("site-first"), twin)
+    copy(lab.node("ahead"), twin)
     return timed(name, twin, lambda: twin.run(INSTALL.format(packages=" ".join(packages)), SECONDS))
 
 
