@@ -69,7 +69,7 @@ test-gpu: ## on a machine with an NVIDIA driver: run facts, proof and active tes
 bench: test-setup ## benchmarks, as ratios within one run
 	tests/bench/run.py
 
-bench-cold: test-setup ## site.yml on a bare node, as a ratio to apt-get install of the same packages (35 min)
+bench-cold: test-setup ## site.yml on a bare node, as a ratio to apt-get install of the same packages (20 to 35 min)
 	tests/bench/cold.py
 
 plan-matrix: setup ## what every GPU of the catalog gets on every system
