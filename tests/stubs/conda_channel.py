@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import sys
+import sysconfig
 import tempfile
 import zipfile
 from pathlib import Path
@@ -108,8 +109,9 @@ def python(channel: Path, version: str, files: Path | None) -> None:
 
 
 def pip(channel: Path) -> None:
-    """Write the package of pip, from the wheel that Python brings."""
-    wheel = next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))
+    """Write the package of pip, from the wheel that Python brings; distributions keep it elsewhere."""
+    wheels_of_python = sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).parent / "_bundled"
+    wheel = next(Path(wheels_of_python).glob("pip-*.whl"))
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
         archive.extractall(Path(scratch, "site-packages"))
         package(channel, "pip", wheel.name.split("-")[1], Path(scratch), noarch="python", depends=["python"])

@@ -7,7 +7,9 @@ Does nothing where it is served already.
 from __future__ import annotations
 
 import errno
+import hashlib
 import http.server
+import io
 import os
 import sys
 import threading
@@ -18,6 +20,19 @@ from pathlib import Path
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves files and keeps quiet."""
+
+    def list_directory(self, path: str) -> io.BytesIO:
+        """Return the page of a directory, with the SHA-256 of each wheel, as package indexes write it."""
+        links = []
+        for one in sorted(Path(path).iterdir()):
+            digest = f"#sha256={hashlib.sha256(one.read_bytes()).hexdigest()}" if one.suffix == ".whl" else ""
+            links.append(f'<a href="{one.name}{"/" * one.is_dir()}{digest}">{one.name}</a>\n')
+        page = "".join(links).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        return io.BytesIO(page)
 
     def log_message(self, *_message: object) -> None:
         """Nobody reads it."""

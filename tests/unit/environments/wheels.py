@@ -9,6 +9,8 @@ import threading
 import zipfile
 from functools import partial
 
+from stubs.serve import Handler
+
 # A stand-in for PyTorch: what the proof asks of it, over plain lists; a product's rows are all the first one.
 TORCH = """
 __version__ = "{version}"
@@ -57,16 +59,9 @@ def torch(directory, version="2.13.0", cuda=None, text=None):
     return wheel(directory, "torch", version, TORCH.format(version=version, cuda=cuda) if text is None else text)
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word."""
-
-    def log_message(self, *_message):
-        """Nobody reads it."""
-
-
 def serve(directory):
     """Serve a directory on this machine; return the server, with its address in ``url``."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory)))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(directory)))
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
