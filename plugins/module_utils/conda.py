@@ -154,18 +154,24 @@ def locked(text: str) -> Lock:
 
 
 def lock_of(records: list[dict[str, Any]], report: dict[str, Any]) -> Lock:
-    """Return the lock of a build: of its conda-meta, and of what pip reported when it installed."""
+    """Return the lock of a build: of its conda-meta, and of what pip reported when it installed.
+
+    Raises Refusal E007 for a package of conda without its SHA-256, E022 for one of pip: before 23.1, that reports what
+    the index told, and works none out itself.
+    """
     packages = []
     for record in in_order(records):
         line = f"{record['url']}#{record.get('sha256')}"
         if not _EXPLICIT_LINE.match(line):
             raise refuse("E007", line=line)
         packages.append(Package(record["url"], record["name"], record["version"], record["build"], record["sha256"]))
-    pip = [
-        f"{one['metadata']['name']}=={one['metadata']['version']}"
-        f" --hash=sha256:{one['download_info']['archive_info']['hashes']['sha256']}"
-        for one in report.get("install", [])
-    ]
+    pip = []
+    for one in report.get("install", []):
+        pinned = f"{one['metadata']['name']}=={one['metadata']['version']}"
+        digest = one["download_info"]["archive_info"].get("hashes", {}).get("sha256")
+        if not digest:
+            raise refuse("E022", package=pinned)
+        pip.append(f"{pinned} --hash=sha256:{digest}")
     return Lock(tuple(packages), tuple(sorted(pip)))
 
 

@@ -724,6 +724,10 @@ CODES = {
         "{path} is there, and gpulab did not write it",
         "Move it away, or do not wish for jupyter in the environment of that name. Nothing was changed.",
     ),
+    "E022": (
+        "{package} cannot be locked: the index told no SHA-256 of it, and pip before 23.1 works none out itself",
+        "Wish for pip >=23.1 in the environment, or use an index that tells it. The environment is as it was.",
+    ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

@@ -187,6 +187,15 @@ def test_a_lock_has_what_pip_reported():
     assert conda.lock_of([], {"install": [info]}).pip == (f"alpha==2.0 --hash=sha256:{SIX}",)
 
 
+@pytest.mark.parametrize("archive", [{}, {"hashes": {"md5": "0"}}])
+def test_what_pip_reported_without_its_digest_cannot_be_locked(archive):
+    """As pip before 23.1 does, where the index tells none."""
+    info = {"metadata": {"name": "alpha", "version": "2.0"}, "download_info": {"archive_info": archive}}
+    with pytest.raises(Refusal) as refusal:
+        conda.lock_of([], {"install": [info]})
+    assert refusal.value.code == "E022"
+
+
 @pytest.mark.parametrize(
     ("packages", "version", "cuda"),
     [
