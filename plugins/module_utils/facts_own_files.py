@@ -17,13 +17,11 @@ NAME = "gpulab"
 
 def read(node: Node) -> list[str]:
     """Return the facts ``own_files``: paths below SETTINGS that have gpulab in them, and files in STATE, sorted."""
-    below = len(str(node.path(SETTINGS))) - len(SETTINGS)
-    found = [
-        f"{directory[below:]}/{name}"
+    root = len(str(node.root).rstrip("/"))
+    settings = (
+        f"{directory}/{name}"[root:]
         for directory, _directories, names in os.walk(node.path(SETTINGS))
         for name in names
-    ]
-    return sorted(
-        [path for path in found if NAME in path]
-        + [f"{STATE}/{name}" for name in node.names(STATE) if not node.is_dir(f"{STATE}/{name}")]
     )
+    state = (f"{STATE}/{name}" for name in node.names(STATE))
+    return sorted([path for path in settings if NAME in path] + [path for path in state if not node.is_dir(path)])
