@@ -45,7 +45,7 @@ options:
   wait:
     description: Seconds to wait on the node for the end of the command. Set by the action plugin. Leave it out.
     type: float
-    default: 2
+    default: 5
 attributes:
   check_mode:
     description: The command is not run; the task reports a change.
@@ -139,7 +139,7 @@ def main() -> None:
             "chdir": {"type": "path", "default": "/"},
             "timeout": {"type": "int", "default": 3600},
             "operation": {"type": "str", "choices": ["start", "poll", "acknowledge"], "default": "start"},
-            "wait": {"type": "float", "default": 2},
+            "wait": {"type": "float", "default": 5},
         },
         required_if=[("operation", "start", ["argv"])],
         supports_check_mode=True,

@@ -18,7 +18,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel impor
 
 # Seconds the node waits for the end of the step in one poll: at least, and at most. A poll costs the node a third of a
 # second of the processor that the step computes on.
-SHORTEST_WAIT, LONGEST_WAIT = 2.0, 30.0
+SHORTEST_WAIT, LONGEST_WAIT = 5.0, 30.0
 RECONNECT_PAUSE = 5.0
 RECONNECT_TIMEOUT = 300.0
 ORPHANED = "ansible-playbook is gone; the step goes on on the node, and its end is left for the next run"

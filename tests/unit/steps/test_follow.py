@@ -83,7 +83,7 @@ def test_an_end_that_is_the_callers_to_acknowledge_is_left_to_him():
 def test_polls_become_rarer():
     node = Node(*[status("running", seconds=seconds) for seconds in (1, 6, 20, 1000)], status("finished", rc=0))
     node.follow()
-    assert [args["wait"] for args in node.asked if args["operation"] == "poll"] == [2, 6, 20, 30]
+    assert [args["wait"] for args in node.asked if args["operation"] == "poll"] == [5, 6, 20, 30]
 
 
 def test_a_dropped_connection_is_outlived_and_told():
