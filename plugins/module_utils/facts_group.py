@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 UFW, UFW_SETTINGS = "/usr/sbin/ufw", "/etc/ufw/ufw.conf"
+FIREWALLS = {"ufw": UFW, "firewalld": "/usr/bin/firewall-cmd"}
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 OWN_UNIT, OWN_TABLE = "/etc/systemd/system/gpulab-peers.service", "table inet gpulab_network"
 
@@ -54,11 +55,12 @@ class GroupQuery:
             self._child = Child(ask, seconds)
 
     def facts(self) -> dict[str, Any]:
-        """Return {"hosts", "ephemeral_ports", "ssh_ports", "firewall", "own_firewall"}.
+        """Return {"hosts", "ephemeral_ports", "ssh_ports", "firewalls", "firewall", "own_firewall"}.
 
         hosts are {"address", "own", "names", "leads"}: own marks the line of the node itself; leads maps each name to
         the address it leads to, and one is missing where there was no answer in time. ephemeral_ports are the first
-        and the last one, ssh_ports those where SSH may listen; firewall is ufw, firewalld or None.
+        and the last one, ssh_ports those where SSH may listen; firewalls are ufw and firewalld where they are there,
+        firewall is the one that is switched on, or None.
         own_firewall is {"wanted", "loaded"} of gpulab's own table; loaded is None where it is not wanted or not known.
         """
         if self._child:
@@ -79,6 +81,7 @@ class GroupQuery:
             ],
             "ephemeral_ports": [int(port) for port in ports] if all(map(str.isdigit, ports)) else [],
             "ssh_ports": sorted({int(port) for port in _LISTENS.findall(self._listening.output() or "")}),
+            "firewalls": [name for name, program in FIREWALLS.items() if self._node.exists(program)],
             "firewall": self._firewall(),
             "own_firewall": {"wanted": self._closes, "loaded": self._loaded()},
         }

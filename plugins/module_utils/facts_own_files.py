@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gpulab keeps on the node under its own name: a role that wishes nothing and finds nothing need not look."""
+"""What gpulab keeps on the node: a role that wishes nothing and finds nothing need not look."""
 
 from __future__ import annotations
 
@@ -11,17 +11,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
-SETTINGS, STATE = "/etc", "/var/lib/gpulab"
+STATE, PROGRAMS = "/var/lib/gpulab", "/opt"
+WALKED = ("/etc", "/usr/local/share/jupyter/kernels")
+# Files of others in which gpulab keeps a block, or sets lines aside; and those that may be gpulab's under another name.
+READ = ("/etc/hosts", "/etc/cloud/templates/", "/usr/local/share/jupyter/kernels/")
 NAME = "gpulab"
 
 
 def read(node: Node) -> list[str]:
-    """Return the facts ``own_files``: paths below SETTINGS that have gpulab in them, and files in STATE, sorted."""
+    """Return the facts ``own_files``: paths with gpulab in them, and of READ those with gpulab in their text; sorted.
+
+    They are files below WALKED, files in STATE, and whatever is in PROGRAMS.
+    """
     root = len(str(node.root).rstrip("/"))
-    settings = (
+    walked = [
         f"{directory}/{name}"[root:]
-        for directory, _directories, names in os.walk(node.path(SETTINGS))
+        for top in WALKED
+        for directory, _directories, names in os.walk(node.path(top))
         for name in names
-    )
-    state = (f"{STATE}/{name}" for name in node.names(STATE))
-    return sorted([path for path in settings if NAME in path] + [path for path in state if not node.is_dir(path)])
+    ]
+    state = [path for name in node.names(STATE) if not node.is_dir(path := f"{STATE}/{name}")]
+    programs = [f"{PROGRAMS}/{name}" for name in node.names(PROGRAMS)]
+
+    def is_own(path: str) -> bool:
+        return NAME in path or (path.startswith(READ) and NAME in node.text(path))
+
+    return sorted(filter(is_own, [*walked, *state, *programs]))

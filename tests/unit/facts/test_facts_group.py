@@ -34,6 +34,7 @@ def test_where_the_names_lead(machine):
         ],
         "ephemeral_ports": [32768, 60999],
         "ssh_ports": [],
+        "firewalls": [],
         "firewall": None,
         "own_firewall": {"wanted": False, "loaded": None},
     }
@@ -72,7 +73,16 @@ def test_where_ssh_may_listen(tree):
 def test_the_firewall_that_is_switched_on(tree, settings, firewalld, expected):
     tree.file("/etc/ufw/ufw.conf", f"# ENABLED=yes\n{settings}\nLOGLEVEL=low\n").file("/usr/sbin/ufw")
     tree.prints("systemctl is-active firewalld", f"{firewalld}\n")
-    assert GroupQuery(tree.node(), 5).facts()["firewall"] == expected
+    found = GroupQuery(tree.node(), 5).facts()
+    assert found["firewall"] == expected
+    assert found["firewalls"] == ["ufw"]
+
+
+def test_a_firewall_that_is_off_is_installed_all_the_same(tree):
+    """What rules it has counts when it is switched on."""
+    tree.file("/usr/bin/firewall-cmd").file("/usr/sbin/ufw")
+    found = GroupQuery(tree.node(), 5).facts()
+    assert (found["firewalls"], found["firewall"]) == (["ufw", "firewalld"], None)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_own_files
+from ansible_collections.gpulab.node.plugins.module_utils import facts_own_files, jupyter
+from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import SET_ASIDE, merged
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import facts_own_files
         "/etc/systemd/system/docker.service.d/gpulab-storage.conf",
         "/etc/gpulab/gpu-settings.conf",
         "/var/lib/gpulab/docker-settings.json",
+        "/opt/gpulab-nccl-tests",
     ],
 )
 def test_tells_what_is_there(tree, path):
@@ -22,8 +24,28 @@ def test_tells_what_is_there(tree, path):
     assert facts_own_files.read(tree.node()) == [path]
 
 
+@pytest.mark.parametrize("path", ["/etc/hosts", "/etc/cloud/templates/hosts.debian.tmpl"])
+def test_tells_whose_file_holds_something_of_gpulabs(tree, path):
+    """A block with one node that only the loopback leads to is one; so is a line that was set aside."""
+    block = merged("", [{"name": "alone", "address": "127.0.0.1", "hostname": "alone"}], "alone").text
+    for text in (block, f"{SET_ASIDE}127.0.1.1 node1\n"):
+        tree.file(path, text)
+        assert facts_own_files.read(tree.node()) == [path]
+
+
+def test_tells_which_kernels_of_jupyter_are_gpulabs(tree):
+    """Their names are those of the environments."""
+    path = "/usr/local/share/jupyter/kernels/venv-vision/kernel.json"
+    tree.file(path, jupyter.text("venv", "/opt/venvs/vision"))
+    tree.file("/usr/local/share/jupyter/kernels/mine/kernel.json", "{}")
+    assert facts_own_files.read(tree.node()) == [path]
+
+
 def test_tells_nothing_of_others(tree):
     """Neither somebody else's files nor the steps of former runs, which no role takes away."""
+    tree.file("/etc/hosts", "127.0.0.1 localhost\n")
+    tree.file("/etc/motd", "Set up by gpulab.\n")
+    tree.file("/opt/venvs/vision/bin/python", "x")
     tree.file("/etc/fstab", "x")
     tree.file("/etc/exports.d/mine.exports", "x")
     tree.file("/var/lib/gpulab/steps/nvidia-driver/log", "x")
