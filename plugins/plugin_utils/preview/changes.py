@@ -182,7 +182,6 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__network_closed": ("network", unit),
     "__tuning_boot_entries": ("tuning", files),
     "__tuning_files": ("tuning", files),
-    "__tuning_boot_files": ("tuning", files),
     "__tuning_menu": ("tuning", command),
     "__tuning_values": ("tuning", kernel_values),
     "__tuning_packages": ("tuning", None),

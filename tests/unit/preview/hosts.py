@@ -42,7 +42,6 @@ def quiet() -> dict[str, Any]:
         "__base_components": {"changed": False, "diff": {"before": "", "after": "", "after_header": "/etc/x"}},
         "__tuning_boot_entries": {"changed": False, "skipped": True},
         "__tuning_files": {"changed": False, "paths": [], "diff": []},
-        "__tuning_boot_files": {"changed": False, "paths": [], "diff": []},
         "__tuning_menu": {"changed": False, "skipped": True},
         "__tuning_values": {"changed": False, "refused": [], "diff": []},
         "__nouveau_files": {"changed": False, "paths": [], "diff": []},
