@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
 
@@ -46,7 +47,8 @@ class ActionModule(LongStepAction):
     def _build(self, args: dict[str, Any], kernel: str) -> None:
         """Build and install the module for one kernel. Raises Refusal D001 when it does not compile."""
         argv = ["dkms", "install", "-m", args["module"], "-v", args["version"], "-k", kernel]
-        outcome = self.run_step(LongStep(step_name(args["module"], kernel), argv, int(args.get("timeout", 1800))))
+        timeout = int(args.get("timeout", 1800))
+        outcome = self.run_step(LongStep(step_name(args["module"], kernel), argv, timeout, ENVIRONMENT))
         if outcome.rc != 0:
             answer = self.call_module("dkms", {**args, "kernels": [kernel], "operation": "diagnose"})
             raise Refusal(**answer["failure"])

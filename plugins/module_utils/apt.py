@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes, matches, split
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ QUERY = (
 UPDATED = "/var/lib/apt/periodic/update-success-stamp"
 # Where APT keeps which packages only came as dependencies.
 EXTENDED_STATES = "/var/lib/apt/extended_states"
-# What apt-get and the packages' scripts see: no questions, no restarts, messages that can be read here.
+# What apt-get and the packages' scripts see: no questions, no restarts, messages that can be read here, lean builds.
 ENVIRONMENT = {
+    **dkms.ENVIRONMENT,
     "APT_LISTCHANGES_FRONTEND": "none",
     "DEBIAN_FRONTEND": "noninteractive",
     "LANGUAGE": "",  # would go before LC_ALL, with glibc older than 2.39 and in Python, of which dnf is made

@@ -14,6 +14,10 @@ import re
 from pathlib import Path
 
 TREE = Path("/var/lib/dkms")
+# Spares the compiler the debugging information that DKMS strips off again; the modules are the same. A kernel whose
+# headers have its vmlinux makes types for BPF (BTF) of it before, and does not build without: make asks in each build.
+# KCFLAGS: https://docs.kernel.org/kbuild/kbuild.html
+ENVIRONMENT = {"KCFLAGS": "$(if $(wildcard $(objtree)/vmlinux),,-g0)"}
 ADVICE = "choose a driver branch or kernel modules (open, proprietary) that support this kernel"
 _COMPILER_ERROR = re.compile(r"^.*?: (?:fatal )?error: .*$|^.*undefined reference to .*$", re.MULTILINE)
 _BUILD_ERROR = re.compile(r"^(?:ERROR: |\*\*\* |make.*\*\*\* |.*modpost: ).*$", re.MULTILINE)

@@ -5,10 +5,10 @@ The nodes get what Debian has of the stack: the driver, and the CUDA toolkit tha
 to is what it adds to downloads, unpacking and DKMS: facts, plan, settings, the reboot and the proof. A node whose time
 does not count goes first: it tells which packages they are, and mirrors and caches know them from then on. The turns
 are node, twin, twin, node: over all of them, a machine that grows slower or faster does so for both. The faster one of
-each tells more where the machine is quiet in one turn and not in another: what others do on it only ever adds. On one
-that is never quiet, the last ratio does: the build of the driver, half of the time and the same work in all turns,
-takes in it what it took in the best of them. How much of the processors the host gave to others is told, too.
-The twins are in favour: they are given the package sources beforehand, and authorities to reach them.
+each tells more where the machine is quiet in one turn and not in another: what others do on it only ever adds. The last
+ratio leaves out what gpulab saves in the build of the driver: a build takes in it, in all turns, what it took in the
+best of the twins'. How much of the processors the host gave to others is told, too. The twins are in favour: they are
+given the package sources beforehand, and authorities to reach them.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def measure(lab: Lab) -> None:
     site = site_first, site_second
     show("ratio, all turns", f"{sum(turn.seconds for turn in site) / sum(turn.seconds for turn in apt):.2f}")
     show("ratio, the faster turns", f"{least(site) / least(apt):.2f}")
-    build = min(turn.build for turn in site + apt)
-    show("ratio, the same with equal builds", f"{(least_beside(site) + build) / (least_beside(apt) + build):.2f}")
+    build = min(turn.build for turn in apt)
+    show("ratio, the same with apt-get's builds", f"{(least_beside(site) + build) / (least_beside(apt) + build):.2f}")
 
 
 def least(turns: tuple[Turn, ...]) -> float:
@@ -112,7 +112,7 @@ def processor_ticks() -> list[int]:
 
 def show(what: str, figure: object) -> None:
     """Print a result."""
-    print(f"   {what:34} {figure}", flush=True)
+    print(f"   {what:38} {figure}", flush=True)
 
 
 def copy(source: Node, target: Node) -> None:

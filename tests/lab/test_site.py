@@ -107,6 +107,12 @@ def test_the_module_is_built_and_installed_for_the_installed_kernel(node):
     assert node.run("dpkg --audit") == ""
 
 
+def test_the_build_left_out_debugging_information_unless_types_are_made_of_it(node):
+    makes_types = node.holds(f"test -e /lib/modules/{KERNEL}/build/vmlinux")
+    left_out = node.holds(f"grep -q -- ' -g0 .*nv-pci' /var/lib/dkms/nvidia-current/*/{KERNEL}/*/log/make.log")
+    assert left_out is not makes_types
+
+
 def test_the_driver_is_loaded_since_the_reboot(node):
     version = node.run(f"modinfo -k {KERNEL} -F version nvidia-current")
     assert version in node.run(f"cat {DRIVER_LOADED}")

@@ -1,5 +1,8 @@
 """How DKMS modules stand, in trees laid out as DKMS does, and why a build failed."""
 
+import os
+import subprocess
+
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import dkms
 
@@ -55,6 +58,28 @@ def test_headers_are_there_when_one_can_build_against_them(tmp_path):
     (tmp_path / "headers").mkdir()
     (tmp_path / "headers" / "Makefile").touch()
     assert dkms.has_headers("1", tmp_path / "modules")
+
+
+# As the kernel's own begins; it builds in the directory of the headers, and passes the variables on to others.
+MAKEFILE = """\
+objtree := .
+CFLAGS := -g
+CFLAGS += $(KCFLAGS)
+all: ; @echo $(CFLAGS); $(MAKE) --silent again
+again: ; @echo $(CFLAGS)
+"""
+
+
+@pytest.mark.parametrize(("of_headers", "compiles"), [([], "-g -g0"), (["vmlinux"], "-g")])
+def test_debugging_information_is_made_only_where_types_are_made_of_it(tmp_path, of_headers, compiles):
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    for name in of_headers:
+        (tmp_path / name).touch()
+    environment = {**os.environ, **dkms.ENVIRONMENT}
+    done = subprocess.run(
+        ["make", "--silent"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == [compiles, compiles]
 
 
 MAKE_LOG = """\

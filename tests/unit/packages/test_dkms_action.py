@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import dkms as action
+from ansible_collections.gpulab.node.plugins.module_utils.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
@@ -53,6 +54,7 @@ def test_it_is_built_for_those_that_miss_it():
     assert [step.argv for step in played.ran] == [
         ["dkms", "install", "-m", "nvidia-current", "-v", "535", "-k", KERNELS[1]]
     ]
+    assert [step.environment for step in played.ran] == [ENVIRONMENT]
     assert result["kernels"] == dict.fromkeys(KERNELS, "installed")
     assert result["diff"]["before"].splitlines()[1] == f"{KERNELS[1]} nvidia-current added"
     assert result["diff"]["after"].splitlines()[1] == f"{KERNELS[1]} nvidia-current installed"
