@@ -271,6 +271,23 @@ def test_data_is_not_left_behind(host):
     assert not host.file("/srv/docker").exists
 
 
+def test_docker_keeps_its_data_where_it_is_told_to_as_long_as_it_has_none(host):
+    def root():
+        return host.check_output("docker info --format '{{.DockerRootDir}}'")
+
+    former = root()
+    host.check_output("docker image rm %s", IMAGE)
+    status, output = converge(host, container_toolkit_docker_data_root="/srv/docker")
+    assert status == 0, output
+    assert root() == "/srv/docker"
+    assert host.file("/srv/docker").is_directory
+    assert "changed=0" in converge(host, container_toolkit_docker_data_root="/srv/docker")[1]
+    status, output = converge(host)
+    assert status == 0, output
+    assert root() == former
+    host.check_output("tar -C /tmp/tiny -c . | docker import - %s", IMAGE)
+
+
 def test_a_running_container_survives_a_restart_of_docker(host, container):
     """The size of logs needs a restart; the container does not notice it, and the next run changes nothing."""
     _name, state = container
