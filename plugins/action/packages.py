@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.apt import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
 
 WISHES = ("present", "absent", "hold", "unhold", "retire")
@@ -69,7 +70,7 @@ class ActionModule(LongStepAction):
     def _undo(self, failed: Outcome | Refusal) -> dict[str, Any]:
         """Take off again what the transaction brought, and return the failed task's result."""
         found = self._ask_packages("diagnose")
-        why = failed if isinstance(failed, Refusal) else Refusal(**found["failure"])
+        why = failed if isinstance(failed, Refusal) else explained(Refusal(**found["failure"]))
         if found["script"]:
             argv = ["sh", "-c", found["script"]]
             undo = self.run_step(LongStep(f"{self._name}-undo", argv, UNDO_TIMEOUT, ENVIRONMENT))

@@ -148,6 +148,11 @@ class Catalog:
         """Pairs of driver and kernel that are known not to work."""
         return self.read("known_issues")["issues"]
 
+    @cached_property
+    def build_errors(self) -> list[Record]:
+        """Errors of compilers with a known cause, each with its pattern compiled."""
+        return [{**record, "pattern": re.compile(record["pattern"])} for record in self.read("build_errors")["errors"]]
+
     def platform(self, distribution: str, version: str) -> Record | None:
         """Return the platform of an os-release id and version: ("rocky", "9.5") is that of RHEL 9."""
         distribution = self._platforms["same_as"].get(distribution, distribution)

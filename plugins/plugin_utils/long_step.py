@@ -14,6 +14,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Progress, send
 
 # Seconds the node waits for the end of the step in one poll: at least, and at most. A poll costs the node a third of a
@@ -130,7 +131,8 @@ class LongStepAction(ActionBase):
         try:
             result.update(self.carry_out(dict(self._task.args)))
         except Refusal as refusal:
-            result.update(failed=True, msg=str(refusal), refusal=asdict(refusal))
+            why = explained(refusal)
+            result.update(failed=True, msg=str(why), refusal=asdict(why))
         except ModuleError as error:
             result.update(error.answer)
         return result

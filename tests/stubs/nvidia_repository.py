@@ -42,6 +42,11 @@ MODULE_DESCRIPTION("Stand-in for NVIDIA's kernel module");
 MODULE_LICENSE("Dual MIT/GPL");
 MODULE_VERSION("{version}");
 """
+# As the open modules before 580.126.09 fail on newer kernels
+UNCOMPILABLE = """\
+int pci_resize_resource(int resource, int exclude_bars);
+int spoilt(void) { return pci_resize_resource(1); }
+"""
 DKMS = """\
 PACKAGE_NAME="nvidia"
 PACKAGE_VERSION="{version}"
@@ -80,7 +85,7 @@ PINNING = "Package: libcuda1 libnvidia-* nvidia-*\nPin: version {version}-*\nPin
 def driver(wish: str, system: str) -> list[Package]:
     """Return the packages of one VERSION[:FAULT] for a system, with the dependencies that matter to APT."""
     version, _colon, fault = wish.partition(":")
-    code = MODULE.format(version=version) + ("#error spoilt\n" if fault == "uncompilable" else "")
+    code = MODULE.format(version=version) + (UNCOMPILABLE if fault == "uncompilable" else "")
     full = f"{version}-1ubuntu1" if system.startswith("ubuntu") else f"{version}-1"
     library = {
         # The simulated NVML compares the name of this file with the loaded module's version.

@@ -1,0 +1,30 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a kernel module does not build, where the catalog knows the error of its compiler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+
+CODES = ("D001", "D033", "D034")  # the refusals that name the first error of a build
+
+
+def explained(refusal: Refusal) -> Refusal:
+    """Return a refusal with the known cause and remedy of the compiler's error that it names; any other as it is."""
+    if refusal.code not in CODES:
+        return refusal
+    known = next((error for error in catalog.load().build_errors if error["pattern"].search(refusal.cause)), None)
+    if known is None:
+        return refusal
+    return replace(
+        refusal,
+        cause=f"{refusal.cause} Known cause: {known['cause']}.",
+        remedy=f"{known['remedy']}. {refusal.remedy}",
+    )
