@@ -18,6 +18,9 @@ printf '%s\n' "Package: linux-headers-$kernel-own" 'Version: 1' 'Architecture: a
 dpkg-deb --build $root /srv/own-headers.deb
 dpkg --install /srv/own-headers.deb"""
 DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"
+# As logind tells of somebody at a desktop
+DESKTOP = """leader=$(systemctl show --property=MainPID --value systemd-journald)
+printf 'USER=0\\nCLASS=user\\nTYPE=x11\\nLEADER=%s\\n' $leader > /run/systemd/sessions/desktop"""
 NO_OWN_HEADERS = """dpkg --purge $(dpkg-query -W -f '${Package}' 'linux-headers-*-own')
 rm -r /srv/own-headers* /lib/modules/*-own"""
 
@@ -75,6 +78,9 @@ def story():
     runs["busy"] = site(BETTER)
     took = time.monotonic() - start
     everywhere("gpulab-simulate heal")
+    everywhere(DESKTOP)
+    runs["desktop"] = site(BETTER)
+    everywhere("rm /run/systemd/sessions/desktop")
     runs["busy meanwhile"] = playbook(
         "molecule/nvidia_repository/busy_meanwhile.yml", look=look, nvidia_driver_version=BETTER
     )
@@ -130,6 +136,13 @@ def test_a_node_in_use_keeps_its_driver(story, seen):
     assert story["busy"].status == 2
     assert "GPULAB-D021" in story["busy"].output
     assert seen("busy") == seen("first")
+
+
+def test_a_node_with_somebody_at_its_desktop_keeps_its_driver(story, seen):
+    assert story["desktop"].status == 2
+    assert "GPULAB-D021" in story["desktop"].output
+    assert "root at a desktop" in " ".join(story["desktop"].output.split())
+    assert seen("desktop") == seen("first")
 
 
 def test_a_node_that_came_into_use_after_the_plan_keeps_its_driver(story, seen):

@@ -383,9 +383,9 @@ CODES = {
         "See {log} on the node; make its former version available, and run again. Nothing was changed.",
     ),
     "D021": (
-        "{host} is to change its driver ({change}), and its GPUs are in use ({who})",
+        "{host} is to change its driver ({change}), and is in use ({who})",
         (
-            "Wait until they are idle and run again, or set nvidia_driver_change: wait; to change it all the same:"
+            "Wait until it is idle and run again, or set nvidia_driver_change: wait; to change it all the same:"
             " -e nvidia_driver_change_force={host}"
         ),
     ),
