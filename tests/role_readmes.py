@@ -53,7 +53,8 @@ def _rows(options: dict[str, Any], parent: str = "") -> Iterator[tuple[str, str,
         meaning = _markdown(option["description"], "<br>").replace("|", "\\|")
         shown = choices if kind == "str" and choices else f"{kind}: {choices}" if choices else kind
         yield _code(f"{parent}{name}"), shown, default, meaning
-        yield from _rows(option.get("options", {}), f"{parent}{name}[].")
+        each = "[]" if option.get("type") == "list" else ""
+        yield from _rows(option.get("options", {}), f"{parent}{name}{each}.")
 
 
 def _markdown(description: str | list[str], separator: str) -> str:
