@@ -80,6 +80,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "kernels": kernels,
         "modules": facts_modprobe.loaded(node),
         "nouveau": facts_modprobe.nouveau(modprobe_files, node.text("/proc/cmdline"), pci["gpus"]),
+        "module_options": facts_modprobe.options(node),
         "driver": driver_query.facts(next_boot["nvidia_module"] if next_boot else None),
         "cuda": facts_cuda.read(node),
         "libraries": facts_libraries.read(node, driver_query.linked),

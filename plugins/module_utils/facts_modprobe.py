@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.facts_users import boot_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +24,10 @@ DIRECTORIES = (
     "/usr/lib/modprobe.d",
     "/lib/modprobe.d",
 )
+OWN_OPTIONS = "/etc/modprobe.d/gpulab-nvidia-driver.conf"
+PARAMETERS = "/proc/driver/nvidia/params"
+# All options but this one have their own name there, without NVreg_ (github:NVIDIA/open-gpu-kernel-modules, nv-reg.h).
+_CALLED = {"RmProfilingAdminOnly": "RestrictProfilingToAdminUsers"}
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nouveau", "nova_core")
 OPEN_SOURCE_DRIVERS = frozenset({"nouveau", "novacore"})  # as compared by driver_key()
 _NOTHING = frozenset({"/bin/true", "/bin/false", "/usr/bin/true", "/usr/bin/false", "true", "false", ":"})
@@ -98,6 +105,46 @@ def loaded(node: Node) -> dict[str, dict[str, Any]]:
     if version:
         facts["nvidia"] = {"loaded": True, "version": version}
     return facts
+
+
+def options(node: Node) -> dict[str, Any]:
+    """Return the facts ``module_options``: {"wanted", "running"}, both of them values by "module.option", and "new".
+
+    wanted is what gpulab keeps on disk for the driver's modules, running what those of them have that are loaded. new
+    tells whether it has come there since the boot: where a module does not take a value, no further boot helps.
+    """
+    wanted = {}
+    for line in node.text(OWN_OPTIONS).splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["options"] and module_key(words[1]) in MODULES:
+            pairs = (word.partition("=") for word in words[2:])
+            wanted.update({f"{module_key(words[1])}.{option}": value for option, _equals, value in pairs})
+    lines = (line.partition(": ") for line in node.text(PARAMETERS).splitlines())
+    parameters = {f"nvidia.NVreg_{_CALLED.get(name, name)}": value.strip('"') for name, _colon, value in lines}
+    for name in wanted:
+        module, _dot, option = name.partition(".")
+        place = f"/sys/module/{module}/parameters/{option}"
+        if name not in parameters and node.exists(place):
+            parameters[name] = node.text(place)
+    booted = boot_time(node.text("/proc/stat"))
+    return {
+        "wanted": wanted,
+        "running": {name: parameters[name] for name in wanted if name in parameters},
+        "new": node.exists(OWN_OPTIONS) and node.path(OWN_OPTIONS).stat().st_mtime >= booted,
+    }
+
+
+def same_value(one: str, other: str) -> bool:
+    """Tell whether two values of a module's option mean the same: 1 and Y do, and -1 and 4294967295."""
+    return _value(one) == _value(other)
+
+
+def _value(text: str) -> int | str:
+    switch = {"y": "1", "n": "0"}.get(text.lower(), text)
+    try:
+        return int(switch, 0) % 2**32
+    except ValueError:
+        return text
 
 
 def nouveau(files: dict[str, str], cmdline: str, gpus: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings
+from ansible_collections.gpulab.node.plugins.module_utils import facts_modprobe, gpu_settings
 
 
 def reboot(facts: dict[str, Any]) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     elif coming and not running:
         kernel = facts["system"]["kernel"]
         reasons.append(f"the NVIDIA driver {coming} is on disk for the next kernel, not for {kernel}, which runs")
+    reasons += _options(facts)
     reasons += _arguments(facts)
     reasons += gpu_settings.pending(facts.get("gpu_settings", {}), facts.get("nvml", {}).get("gpus", []))
     return {"reasons": reasons, "loadable": bool(running) and not nvidia["loaded"] and not bound}
@@ -42,6 +43,18 @@ def _forbidden(gpu: dict[str, Any], facts: dict[str, Any]) -> bool:
 def _held(driver: str, gpus: list[dict[str, Any]]) -> str:
     addresses = ", ".join(gpu["address"] for gpu in gpus if gpu["driver"] == driver)
     return f"{driver} holds GPU {addresses} and lets go only at a reboot"
+
+
+def _options(facts: dict[str, Any]) -> list[str]:
+    """Compare the options that the driver's modules shall have with those that they have."""
+    options = facts.get("module_options")
+    if not options or not options["new"]:
+        return []
+    return [
+        f"{name} of the NVIDIA driver is {value}, and {options['wanted'][name]} when it is loaded anew"
+        for name, value in options["running"].items()
+        if not facts_modprobe.same_value(value, options["wanted"][name])
+    ]
 
 
 def _arguments(facts: dict[str, Any]) -> list[str]:

@@ -215,6 +215,21 @@ def test_a_node_in_use_is_rebooted_by_name(lab, report):
     assert lab.node("node13").boot() == boots[1]
 
 
+def test_options_of_the_module_hold_after_the_reboot_that_they_take(lab, report):
+    node = lab.node("node12")
+    options = {"NVreg_RestrictProfilingToAdminUsers": 0, "NVreg_RegistryDwords": "a=1; b=2"}
+    wish = ("-e", json.dumps({"nvidia_driver_module_options": {"nvidia": options}}))
+    boot = node.boot()
+    for turn in ("reboots", "changes nothing"):
+        run = lab.play("site.yml", "-l", "node12", *wish, *report[0])
+        assert run.rc == 0, run.output[-3000:]
+        assert (node.boot() != boot) is (turn == "reboots")
+        assert (changed(run)["node12"] == 0) is (turn == "changes nothing")
+        running = node.run("cat /proc/driver/nvidia/params").splitlines()
+        assert {"RmProfilingAdminOnly: 0", 'RegistryDwords: "a=1; b=2"'} <= set(running)
+        boot = node.boot()
+
+
 def test_open_modules_that_do_not_build_are_refused_before_any_package_is_touched(lab, report):
     node = lab.node("node13")
     packages = "dpkg-query --show --showformat='${Package} ${Version} ${db:Status-Abbrev}\n'"

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s by PCIe generation
 NVIDIA_MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
+# Options of NVIDIA's module, as /proc/driver/nvidia/params names them; one goes by another name than modprobe's.
+PARAMETERS = {"ModifyDeviceFiles": "1", "EnableStreamMemOPs": "0", "RmProfilingAdminOnly": "1", "RegistryDwords": ""}
+PARAMETERS_OF = {"NVreg_RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 BRIDGE = "0604"
 CHIPSET_BUSES = 0x10  # below, a bridge sits on bus 0; above, in front of its device
 
@@ -168,6 +171,14 @@ def write_modules(root: Path, driver: str, version: str) -> None:
         (home / "holders").mkdir(exist_ok=True)
         if driver == "nvidia":
             write_line(home / "version", version)
+
+
+def write_parameters(root: Path, options: dict[str, str]) -> None:
+    """Write what options the loaded driver has; it knows no others than these."""
+    given = {PARAMETERS_OF.get(name, name.replace("NVreg_", "", 1)): value for name, value in options.items()}
+    known = {name: given.get(name, value) for name, value in PARAMETERS.items()}
+    known["RegistryDwords"] = f'"{known["RegistryDwords"]}"'
+    write_line(root / "proc/driver/nvidia/params", "\n".join(f"{name}: {value}" for name, value in known.items()))
 
 
 def write_kernel_log(root: Path, settings: Settings, driver: str, version: str) -> None:

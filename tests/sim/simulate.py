@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import socket
 import stat
@@ -55,6 +56,7 @@ class Kernel(NamedTuple):
     module_version: str  # of the NVIDIA module for it, "" without one
     module_flavour: str  # open or proprietary
     nouveau_blacklisted: bool
+    options: dict[str, str]  # of the NVIDIA module, by name
 
     def driver(self, settings: Settings) -> str:
         """Name the driver that has the GPUs after the boot: nvidia, nouveau or ""."""
@@ -88,14 +90,22 @@ def read_kernel() -> Kernel:
         module_version = modinfo(version, name, "version")
         if module_version:
             flavour = "proprietary" if modinfo(version, name, "license") == "NVIDIA" else "open"
-            return Kernel(version, module_version, flavour, nouveau_blacklisted())
-    return Kernel(version, "", "", nouveau_blacklisted())
+            return Kernel(version, module_version, flavour, nouveau_blacklisted(), module_options(name))
+    return Kernel(version, "", "", nouveau_blacklisted(), {})
 
 
 def modinfo(kernel: str, module: str, field: str) -> str:
     """Return a field of a module on disk, "" where there is no such module."""
     command = ["modinfo", "-k", kernel, "-F", field, module]
     return subprocess.run(command, capture_output=True, check=False, text=True).stdout.strip()
+
+
+def module_options(module: str) -> dict[str, str]:
+    """Return the options with which modprobe would load a module."""
+    shown = subprocess.run(["modprobe", "--showconfig"], capture_output=True, check=True, text=True).stdout
+    lines = [shlex.split(line) for line in shown.splitlines() if line.startswith("options ")]
+    given = [word for line in lines if line[:2] == ["options", module.replace("-", "_")] for word in line[2:]]
+    return dict(word.split("=", maxsplit=1) for word in given if "=" in word)
 
 
 def nouveau_blacklisted(root: Path = Path("/")) -> bool:
@@ -158,6 +168,7 @@ def boot() -> None:
         hardware.write_line(DRIVER, f"{own_uuids(socket.gethostname(), settings)}\n{driver_lines}")
         settings = Settings(MODEL, DRIVER, FAULTS)
         hardware.write_proc_driver(RUN, settings, kernel.module_version, kernel.module_flavour)
+        hardware.write_parameters(RUN, kernel.options)
         make_device_nodes(len(settings.gpus))
     hardware.write_kernel_log(RUN, settings, driver, kernel.module_version)
     show_libraries(kernel.module_version if driver == "nvidia" else "")

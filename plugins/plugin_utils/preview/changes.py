@@ -207,6 +207,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__nvidia_driver_dnf_repository": ("nvidia_driver", files),
     "__nvidia_driver_pinning": ("nvidia_driver", None),
     "__nvidia_driver_upgrades": ("nvidia_driver", files),
+    "__nvidia_driver_options": ("nvidia_driver", files),
     "__nvidia_driver_install": ("nvidia_driver", None),
     "__nvidia_driver_runfile_file": ("nvidia_driver", None),
     RUNFILE: ("nvidia_driver", runfile),

@@ -91,3 +91,56 @@ def test_loaded_modules(tree):
 
 def test_nothing_loaded(tree):
     assert not any(module["loaded"] for module in facts_modprobe.loaded(tree.node()).values())
+
+
+OPTIONS = """\
+# Written by gpulab
+options nvidia NVreg_RestrictProfilingToAdminUsers=0 NVreg_RegistryDwords="a=1; b=2" NVreg_Unknown=1
+options nvidia-current NVreg_RestrictProfilingToAdminUsers=0
+options nvidia-drm modeset=1
+options nouveau
+"""
+
+
+def test_options_of_the_drivers_modules_that_are_wanted_and_those_that_hold(tree):
+    tree.file("/etc/modprobe.d/gpulab-nvidia-driver.conf", OPTIONS)
+    tree.file("/etc/modprobe.d/another.conf", "options nvidia NVreg_EnableMSI=0\n")
+    wanted = {
+        "nvidia.NVreg_RestrictProfilingToAdminUsers": "0",
+        "nvidia.NVreg_RegistryDwords": "a=1; b=2",
+        "nvidia.NVreg_Unknown": "1",
+        "nvidia_drm.modeset": "1",
+    }
+    assert facts_modprobe.options(tree.node()) == {"wanted": wanted, "running": {}, "new": True}
+    tree.file("/proc/driver/nvidia/params", 'EnableMSI: 1\nRmProfilingAdminOnly: 1\nRegistryDwords: "a=1; b=2"\n')
+    tree.file("/sys/module/nvidia_drm/parameters/modeset", "Y\n")
+    assert facts_modprobe.options(tree.node())["running"] == {
+        "nvidia.NVreg_RestrictProfilingToAdminUsers": "1",
+        "nvidia.NVreg_RegistryDwords": "a=1; b=2",
+        "nvidia_drm.modeset": "Y",
+    }
+
+
+def test_options_are_new_until_the_next_boot(tree):
+    assert facts_modprobe.options(tree.node()) == {"wanted": {}, "running": {}, "new": False}
+    tree.file("/etc/modprobe.d/gpulab-nvidia-driver.conf", OPTIONS).file("/proc/stat", "btime 1000\n")
+    assert facts_modprobe.options(tree.node())["new"]
+    tree.file("/proc/stat", "btime 99999999999\n")
+    assert not facts_modprobe.options(tree.node())["new"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("1", "Y", True),
+        ("0", "N", True),
+        ("-1", "4294967295", True),
+        ("0x10", "16", True),
+        ("a=1", "a=1", True),
+        ("1", "0", False),
+        ("a=1", "a=2", False),
+        ("", "0", False),
+    ],
+)
+def test_values_of_options_are_compared_by_what_they_mean(one, other, same):
+    assert facts_modprobe.same_value(one, other) is same

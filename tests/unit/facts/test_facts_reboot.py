@@ -99,3 +99,12 @@ def test_held_gpus_are_named_on_one_line():
     node["pci"]["gpus"].append({"address": "0000:02:00.0", "driver": "nouveau"})
     node["nouveau"]["bound"].append("0000:02:00.0")
     assert reboot(node)["reasons"] == ["nouveau holds GPU 0000:01:00.0, 0000:02:00.0 and lets go only at a reboot"]
+
+
+@pytest.mark.parametrize(("value", "new", "reasons"), [("Y", True, 0), ("0", True, 1), ("0", False, 0)])
+def test_an_option_of_the_module_that_does_not_hold_yet_waits_for_one_reboot(value, new, reasons):
+    node = facts(driver="nvidia", loaded="550.2", running="550.2", coming="550.2")
+    options = {"wanted": {"nvidia_drm.modeset": "1"}, "running": {"nvidia_drm.modeset": value}}
+    node["module_options"] = {**options, "new": new}
+    told = ["nvidia_drm.modeset of the NVIDIA driver is 0, and 1 when it is loaded anew"]
+    assert reboot(node)["reasons"] == told[:reasons]

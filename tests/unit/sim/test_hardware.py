@@ -94,7 +94,7 @@ def test_a_loaded_driver_shows_in_proc_and_sys(tmp_path):
 
 
 def kernel(version="550.163.01", flavour="open", *, blacklisted=True):
-    return simulate.Kernel("6.1.0-50-amd64", version, flavour, blacklisted)
+    return simulate.Kernel("6.1.0-50-amd64", version, flavour, blacklisted, {})
 
 
 @pytest.mark.parametrize(
