@@ -115,8 +115,8 @@ def options(node: Node) -> dict[str, Any]:
     """
     wanted = {}
     for line in node.text(OWN_OPTIONS).splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] == ["options"] and module_key(words[1]) in MODULES:
+        words = _words(line)
+        if len(words) > 1 and words[0] == "options" and module_key(words[1]) in MODULES:
             pairs = (word.partition("=") for word in words[2:])
             wanted.update({f"{module_key(words[1])}.{option}": value for option, _equals, value in pairs})
     lines = (line.partition(": ") for line in node.text(PARAMETERS).splitlines())
@@ -132,6 +132,14 @@ def options(node: Node) -> dict[str, Any]:
         "running": {name: parameters[name] for name in wanted if name in parameters},
         "new": node.exists(OWN_OPTIONS) and node.path(OWN_OPTIONS).stat().st_mtime >= booted,
     }
+
+
+def _words(line: str) -> list[str]:
+    """Split a line; one whose quotes somebody left open tells nothing."""
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:
+        return []
 
 
 def same_value(one: str, other: str) -> bool:

@@ -99,6 +99,8 @@ options nvidia NVreg_RestrictProfilingToAdminUsers=0 NVreg_RegistryDwords="a=1; 
 options nvidia-current NVreg_RestrictProfilingToAdminUsers=0
 options nvidia-drm modeset=1
 options nouveau
+options
+options nvidia NVreg_Open="a
 """
 
 
