@@ -14,6 +14,7 @@ def test_the_blacklist_reaches_modprobe(host):
     config = host.check_output("modprobe --showconfig")
     for module in ("nouveau", "nova_core", "nova_drm"):
         assert re.search(rf"^blacklist {module}$", config, re.MULTILINE)
+        assert re.search(rf"^install {module} /bin/false$", config, re.MULTILINE)
     assert "options nouveau modeset=0" in config
 
 

@@ -79,7 +79,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "pci": pci,
         "kernels": kernels,
         "modules": facts_modprobe.loaded(node),
-        "nouveau": facts_modprobe.nouveau(modprobe_files, node.text("/proc/cmdline"), pci["gpus"]),
+        "nouveau": facts_modprobe.nouveau(node, modprobe_files, pci["gpus"], container=system["container"]),
         "module_options": facts_modprobe.options(node),
         "driver": driver_query.facts(next_boot["nvidia_module"] if next_boot else None),
         "cuda": facts_cuda.read(node),

@@ -155,12 +155,16 @@ def _value(text: str) -> int | str:
         return text
 
 
-def nouveau(files: dict[str, str], cmdline: str, gpus: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts ``nouveau``; ``bound`` counts its successor nova too."""
-    forbidden = blacklisted(files.values()) | blacklisted_by_kernel(cmdline)
+def nouveau(node: Node, files: dict[str, str], gpus: list[dict[str, Any]], *, container: bool) -> dict[str, Any]:
+    """Return the facts ``nouveau``; ``bound`` counts its successor nova too.
+
+    ``unused`` is true where nouveau is loaded and the kernel would let it go; a container's modules are its host's.
+    """
+    forbidden = blacklisted(files.values()) | blacklisted_by_kernel(node.text("/proc/cmdline"))
     return {
         "blacklisted": "nouveau" in forbidden,
         "nova_blacklisted": "nova_core" in forbidden,
         "files": [path for path, text in files.items() if "nouveau" in blacklisted([text])],
         "bound": [gpu["address"] for gpu in gpus if driver_key(gpu["driver"]) in OPEN_SOURCE_DRIVERS],
+        "unused": not container and node.text("/sys/module/nouveau/refcnt").strip() == "0",
     }

@@ -105,3 +105,8 @@ def test_past_the_blacklist_nouveau_would_load(machine):
     """Without this, its absence would prove nothing."""
     machine.run("modprobe --ignore-install nouveau")
     assert "nouveau" in loaded(machine)
+
+
+def test_nouveau_is_unloaded_where_nothing_uses_it(machine, play):
+    play("site.yml", "--tags", "nouveau", timeout=900)
+    assert "nouveau" not in loaded(machine)

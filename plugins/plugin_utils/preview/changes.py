@@ -39,6 +39,7 @@ TRANSACTIONS = {
     "container_toolkit": ("__container_toolkit_engines", "__container_toolkit_packages"),
     "monitoring": ("__monitoring_packages", "__monitoring_retired"),
 }
+NOUVEAU = "__nouveau_unloaded"
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 RUNFILE = "__nvidia_driver_runfile"
@@ -99,6 +100,11 @@ def runfile(result: dict[str, Any]) -> dict[str, list[str]]:
         return {"remove": [f"driver {before} of a .run file"]}
     way = f"{before} -> {after}" if before else after
     return {"change" if before else "install": [f"driver {way} from its .run file"]}
+
+
+def kernel_module(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of modprobe that unloads: the module."""
+    return {"unload": [result["name"]] if result.get("changed") else []}
 
 
 def unit(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -197,6 +203,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     "__secure_boot_retired": ("secure_boot", None),
     "__nouveau_files": ("nouveau", files),
     "__nouveau_initramfs": ("nouveau", command),
+    NOUVEAU: ("nouveau", kernel_module),
     "__nvidia_driver_components": ("nvidia_driver", files),
     "__nvidia_driver_newer": ("nvidia_driver", None),
     "__nvidia_driver_release": ("nvidia_driver", None),

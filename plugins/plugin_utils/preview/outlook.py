@@ -74,9 +74,19 @@ def afterwards(facts: dict[str, Any], plan: dict[str, Any], results: Results) ->
         after["driver"].update(library=coming, module_on_disk=coming)
     after["tuning"]["kernel_arguments"]["wanted"] = plan["tuning"]["kernel_arguments"]
     after["nouveau"].update(blacklisted=True, nova_blacklisted=True)
+    if results.get(changes.NOUVEAU, {}).get("changed"):
+        _unload_nouveau(after)
     after["gpu_settings"] = plan["gpu_settings"]["settings"]
     _store_ecc(after, results)
     return after
+
+
+def _unload_nouveau(after: dict[str, Any]) -> None:
+    """Let nobody have the GPUs that nouveau has."""
+    for gpu in after["pci"]["gpus"]:
+        if gpu["driver"] == "nouveau":
+            gpu["driver"] = None
+            after["nouveau"]["bound"].remove(gpu["address"])
 
 
 def _store_ecc(after: dict[str, Any], results: Results) -> None:

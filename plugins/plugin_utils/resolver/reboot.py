@@ -21,9 +21,9 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         return {"needed": False, "because": ["A container runs its host's kernel and modules."]}
     modules = case.facts["modules"]
     because = [
-        f"{name} holds the GPUs and cannot be unloaded safely."
+        f"{name} is in use, and lets go of the GPUs only at a reboot."
         for name in ("nouveau", "nova_core")
-        if modules.get(name, {}).get("loaded")
+        if modules.get(name, {}).get("loaded") and not (name == "nouveau" and case.facts["nouveau"]["unused"])
     ]
     nvidia = modules.get("nvidia", {})
     planned = driver["version"] or driver["branch"]

@@ -265,7 +265,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "nova_core": {"loaded": False, "version": None},
                 "nvidia_peermem": {"loaded": bool(spec.get("nvswitches")), "version": None},
             },
-            "nouveau": {"blacklisted": True, "bound": []},
+            "nouveau": {"blacklisted": True, "bound": [], "unused": False},
             "driver": {
                 "packages": [{"name": "nvidia-driver", "version": f"{DRIVER}-1", "source": "nvidia"}],
                 "runfile": None,

@@ -49,12 +49,22 @@ def test_nouveau(tree):
         {"address": "0000:03:00.0", "driver": "nvidia"},
         {"address": "0000:04:00.0", "driver": None},
     ]
-    assert facts_modprobe.nouveau(facts_modprobe.configuration(tree.node()), "", gpus) == {
+    files = facts_modprobe.configuration(tree.node())
+    assert facts_modprobe.nouveau(tree.node(), files, gpus, container=False) == {
         "blacklisted": True,
         "nova_blacklisted": False,
         "files": ["/usr/lib/modprobe.d/a.conf"],
         "bound": ["0000:01:00.0", "0000:02:00.0"],
+        "unused": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("users", "container", "unused"), [("0\n", False, True), ("1\n", False, False), ("0\n", True, False)]
+)
+def test_nouveau_is_unused_where_nothing_on_the_node_refers_to_it(tree, users, container, unused):
+    tree.file("/sys/module/nouveau/refcnt", users)
+    assert facts_modprobe.nouveau(tree.node(), {}, [], container=container)["unused"] is unused
 
 
 def test_module_that_stands_in_for_nvidia():

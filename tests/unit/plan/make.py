@@ -63,6 +63,7 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
         },
         "kernels": [kernel(running)] if kernels is None else kernels,
         "modules": {"nvidia": {"loaded": False, "version": None}, "nouveau": {"loaded": False, "version": None}},
+        "nouveau": {"unused": False},
         "driver": {"packages": [], "runfile": None, "runfile_own": False},
         "filesystems": [{"mount": "/", "type": "ext4", "free_mib": 100_000}],
         "network": [],

@@ -1171,6 +1171,12 @@ def test_reboot(modules, container, needed):
     assert plan(node)["reboot"]["needed"] is needed
 
 
+def test_nouveau_that_nothing_uses_takes_no_reboot():
+    node = facts()
+    node["modules"]["nouveau"]["loaded"] = node["nouveau"]["unused"] = True
+    assert plan(node)["reboot"]["needed"] is False
+
+
 def test_reboot_within_a_branch_is_not_asked_for_where_the_distribution_decides():
     node = facts()
     node["modules"]["nvidia"] = {"loaded": True, "version": "535.309.01"}

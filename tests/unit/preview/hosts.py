@@ -103,7 +103,7 @@ def virgin(*, listed: bool = True) -> dict[str, Any]:
     facts["driver"].update(library=None, module_on_disk=None, packages=[])
     facts["modules"]["nvidia"].update(loaded=False, version=None)
     facts["modules"]["nouveau"]["loaded"] = True
-    facts["nouveau"] = {"blacklisted": False, "nova_blacklisted": False, "bound": []}
+    facts["nouveau"] = {"blacklisted": False, "nova_blacklisted": False, "bound": [], "unused": False}
     for gpu in facts["pci"]["gpus"]:
         gpu["driver"] = "nouveau"
         facts["nouveau"]["bound"].append(gpu["address"])

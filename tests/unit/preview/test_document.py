@@ -81,6 +81,15 @@ def test_nouveau_lets_go_only_at_a_reboot(listed):
     assert reboot["refusal"] is None
 
 
+def test_nouveau_that_nothing_uses_lets_go_at_once():
+    one = hosts.virgin()
+    one["results"]["__nouveau_unloaded"] = {"changed": True, "name": "nouveau"}
+    entry = hosts.preview(one)
+    assert not entry["reboot"]["needed"]
+    assert actions(entry)["nouveau", "unload"] == ["nouveau"]
+    assert actions(entry)["reboot", "load"] == ["nvidia", "nvidia_uvm"]
+
+
 def test_a_new_driver_is_loaded_without_a_reboot_where_nothing_holds_the_gpus():
     one = hosts.virgin()
     one["facts"]["nouveau"]["bound"] = []
