@@ -145,6 +145,12 @@ def test_the_newest_container_toolkit_is_not_below_its_floor():
     assert version_key(record["newest"]) >= floors[-1]
 
 
+def test_the_key_that_nvidia_retired_is_trusted_nowhere():
+    """It signed the repositories until 2022; guides still have it: 7fa2af80."""
+    texts = [path.read_text(encoding="utf-8") for path in ROOT.glob("*.yml")]
+    assert not [text for text in texts if "7fa2af80" in text.lower()]
+
+
 def test_recipes_name_wishes_and_their_fields():
     known = options.load().options
     fields = {f"{name}.{field.name}" for name, option in known.items() for field in option.fields}
