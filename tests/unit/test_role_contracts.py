@@ -1,5 +1,6 @@
 """Every role keeps its promises: what it documents is what it defaults to."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,15 @@ def test_variables_carry_the_role_name(role, options):
     assert foreign <= (UNOWNED if role.name == "plan" else set())
     assert not any("default" in options[name] for name in foreign)
     assert all(name.startswith(f"__{role.name}_") for name in load(role / "vars/main.yml"))
+
+
+def test_every_variable_that_a_role_uses_is_one(role):
+    """Ansible tells of a name that nobody defined only where it comes to it."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in role.rglob("*") if path.suffix in {".yml", ".j2"})
+    name = rf"(?:__)?{role.name}_\w+"
+    used = re.findall(rf"(?<![\w.'-]){name}", text)
+    defined = re.findall(rf"(?:^\s*|{{% set )({name})(?=:| =)|\b(?:register|loop_var): ({name})", text, re.MULTILINE)
+    assert set(used) == {one or other for one, other in defined}
 
 
 def test_wishes_are_declared_alike(role, options):
