@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleError
+from ansible_collections.gpulab.node.plugins.module_utils.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
 
@@ -76,7 +77,7 @@ class ActionModule(LongStepAction):
     def _run(self, step: dict[str, Any]) -> Outcome:
         timeout = int(self._args.get("timeout") or TIMEOUT)
         directory = step["argv"][0].rpartition("/")[0] or "/"
-        return self.run_step(LongStep(step["step"], step["argv"], timeout, chdir=directory))
+        return self.run_step(LongStep(step["step"], step["argv"], timeout, ENVIRONMENT, directory))
 
     def _ask_node(self, operation: str, **more: str) -> dict[str, Any]:
         return self.call_module("nvidia_runfile", {**self._args, "operation": operation, **more})

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.action import nvidia_runfile as action
+from ansible_collections.gpulab.node.plugins.module_utils.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
@@ -43,6 +44,7 @@ class Played(action.ActionModule):
 
     def run_step(self, step):
         """End a step."""
+        assert step.environment == ENVIRONMENT
         self.ran.append((step.name, step.chdir, step.timeout))
         return Outcome(int(step.name in self.failing), 1.0, [], "/log", "started")
 
