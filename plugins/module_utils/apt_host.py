@@ -192,14 +192,15 @@ class Apt(PackageHost):
     def _retirable(self, todo: Wishes) -> tuple[str, ...]:
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs.
 
-        What came along and is on hold stays: that was somebody else.
+        What came along and is on hold stays: that was somebody else. So does what nothing needed before, unless it is
+        named itself, as the modules for a kernel that a newer one took the place of.
         """
         brought = self._brought()
         retired = brought & set(todo.retire)
         if not retired:
             return ()
         rest = replace(todo, retire=())
-        needless = self._autoremovable(rest, retired) - self._autoremovable(rest, set())
+        needless = self._autoremovable(rest, retired) - (self._autoremovable(rest, set()) - retired)
         free = (*todo.retire, *self._wishes.unhold)
         held = {
             name for name, package in self.packages().items() if package.held and not package_plan.matches(name, free)

@@ -32,23 +32,24 @@ def solve(question: dict) -> dict:
     base = opened(question)
     unknown = mark(base, question["install"])
     if unknown:
-        return {"unknown": unknown, "problem": "", "rows": [], "download": {}, "growth": 0}
+        return {**outcome(None), "unknown": unknown, "problem": ""}
     for name in question["remove"]:
         base.remove(name)
     try:
         base.resolve(allow_erasing=question["erase"])
     except dnf.exceptions.DepsolveError as error:
-        return {"unknown": [], "problem": str(error), "rows": [], "download": {}, "growth": 0}
-    return {"unknown": [], "problem": "", **outcome(base.transaction)}
+        return {**outcome(None), "unknown": [], "problem": str(error)}
+    return {**outcome(base.transaction), "unknown": [], "problem": ""}
 
 
 def needless(question: dict) -> list:
     """Return the names of what nothing needs once the installs are done and what is given up is nobody's wish any more.
 
-    What nothing needed before is not among them.
+    What nothing needed before is not among them, unless it is given up itself.
     """
     base = opened(question)
-    return sorted(unneeded(base, question, question["give_up"]) - unneeded(base, question, []))
+    before = unneeded(base, question, []) - set(question["give_up"])
+    return sorted(unneeded(base, question, question["give_up"]) - before)
 
 
 def unneeded(base: Any, question: dict, given_up: list) -> set:

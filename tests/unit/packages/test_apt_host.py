@@ -377,6 +377,7 @@ def test_what_is_retired_goes_with_what_came_along_and_nothing_else(brought, mak
 def test_what_was_needless_before_stays(make, node):
     node.needless = {"lib"}
     assert make(retire=("x",)).todo().retire == ("x",)
+    assert make(retire=("lib", "x")).todo().retire == ("lib", "x")  # unless it is named
 
 
 @pytest.mark.usefixtures("brought")
