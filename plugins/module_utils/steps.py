@@ -179,9 +179,11 @@ class Step:
         return bool(self._read("state.json").get("acknowledged"))
 
     def acknowledge(self) -> None:
-        """Note that the end of the step has been handed over: the same command may run anew."""
-        self._write("state.json", json.dumps({**self._read("state.json"), "acknowledged": True}))
-        self._call(["systemctl", "reset-failed", self.unit])
+        """Note that the end of the step, if it was ever started, has been handed over: the same command may run anew."""
+        record = self._read("state.json")
+        if record:
+            self._write("state.json", json.dumps({**record, "acknowledged": True}))
+            self._call(["systemctl", "reset-failed", self.unit])
 
     def _end(self) -> Standing | None:
         result = self._read("result")

@@ -132,6 +132,11 @@ def test_a_result_nobody_has_heard_is_picked_up_once(step, systemd):
     assert step.status().state == "running"
 
 
+def test_a_step_that_never_ran_stays_absent_when_its_end_is_acknowledged(step):
+    step.acknowledge()
+    assert step.status().state == "absent"
+
+
 def test_the_result_of_another_command_is_not_picked_up(step, systemd):
     step.start(ECHO, 60)
     systemd.end(step.unit)
