@@ -171,6 +171,20 @@ def test_another_fingerprint_is_refused_and_nothing_is_written(host, url):
     assert "d42d0685" not in host.check_output("rpm --query gpg-pubkey")
 
 
+def test_a_key_that_nobody_published_is_refused_before_anything_changes(host, has_streams):
+    if has_streams:
+        pytest.skip("the key for RHEL 9 is known")
+    done = playbook(
+        "molecule/nvidia_rpm/converge.yml",
+        f"--limit={host.backend.host}",
+        gpulab_nvidia_repository_fingerprint=None,
+        container_toolkit_repository_fingerprint="F" * 40,
+    )
+    assert done.status != 0
+    assert "GPULAB-H064" in done.output
+    assert done.changed[host.backend.host] == 0
+
+
 def test_a_repository_comes_and_goes_without_a_trace(host, url, fingerprint):
     """The key is the role's too, so it stays trusted: only what bears the name goes."""
     assert declare(host, url, fingerprint)["changed"]

@@ -42,9 +42,8 @@ class ActionModule(LongStepAction):
         if "transaction" not in seen:
             return {key: seen[key] for key in ("changed", "diff", "foreseen") if key in seen}
         transaction = seen["transaction"]
-        if transaction.get("keep"):
-            self._keep(transaction["keep"])
-        outcome = self._run(transaction["argv"])
+        not_kept = self._keep(transaction["keep"]) if transaction.get("keep") else None
+        outcome = not_kept or self._run(transaction["argv"])
         if isinstance(outcome, Refusal) or outcome.rc != 0:
             return self._undo(outcome)
         self._ask_packages("finish")
@@ -61,14 +60,15 @@ class ActionModule(LongStepAction):
                 raise
             return refusal
 
-    def _keep(self, script: str) -> None:
-        """Keep the packages as they are. Raises Refusal D020 where one of them cannot be had any more."""
+    def _keep(self, script: str) -> Refusal | None:
+        """Keep the packages as they are; return why one of them cannot be, as it can be had nowhere any more."""
         outcome = self.run_step(LongStep(f"{self._name}-keep", ["sh", "-c", script], KEEP_TIMEOUT, ENVIRONMENT))
-        if outcome.rc != 0:
-            raise refuse("D020", line=outcome.tail[-1] if outcome.tail else "no output", log=outcome.log)
+        if outcome.rc == 0:
+            return None
+        return refuse("D020", line=outcome.tail[-1] if outcome.tail else "no output", log=outcome.log)
 
     def _undo(self, failed: Outcome | Refusal) -> dict[str, Any]:
-        """Take off again what the transaction brought, and return the failed task's result."""
+        """Take back what this transaction, and those before it that keep former packages, did; return the failure."""
         found = self._ask_packages("diagnose")
         why = failed if isinstance(failed, Refusal) else explained(Refusal(**found["failure"]))
         if found["script"]:

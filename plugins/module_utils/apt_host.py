@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     files,
     package_plan,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import Change, FormerDebs
 from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
 from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
@@ -53,6 +54,9 @@ def read_preferences() -> str:
 
 class Apt(PackageHost):
     """Package transactions by apt-get on this node."""
+
+    former_packages = FormerDebs
+    _former: FormerDebs | None
 
     def packages(self) -> dict[str, apt.Package]:
         """Return what dpkg knows."""
@@ -125,7 +129,7 @@ class Apt(PackageHost):
         # What a former run brought and left broken, cut off before it could undo it.
         new.update(name for name in left["new"] if apt.is_on_disk(known, name) and not apt.is_installed(known, name))
         if self._former:
-            self._former.add(plan, known)
+            self._former.add(_change(plan, known))
         transaction = {
             "argv": self._install(todo, preferences),
             "diff": self.diff(plan, todo),
@@ -156,8 +160,8 @@ class Apt(PackageHost):
         transaction = self._read_transaction()
         packages = self.packages()
         names = [name for name in transaction["new"] if apt.is_on_disk(packages, name)]
-        if self._former and not self._former.restored(packages):
-            return self._explain(report), names, self._former.restore_script(packages)
+        if self._former and not self._former.restored(installed := self._former.installed(packages)):
+            return self._explain(report), names, self._former.restore_script(installed)
         if names and self._call(["dpkg", "--no-act", "--force-remove-reinstreq", "--remove", *names])[0] != 0:
             # Something installed before needs one of them by now: take off only what is broken.
             names = [name for name in names if packages[name].status != "installed"]
@@ -167,7 +171,7 @@ class Apt(PackageHost):
     def audit(self) -> str:
         """Close a failed transaction; return what dpkg finds inconsistent, empty when nothing is."""
         self._close_transaction()
-        if self._former and self._former.restored(self.packages()):
+        if self._former and self._former.restored(self._former.installed(self.packages())):
             self._former.forget()
         return self._call(["dpkg", "--audit"])[1].strip()
 
@@ -263,6 +267,13 @@ class Apt(PackageHost):
         if not apt.has_inner_wildcard(wish):
             return wish
         return apt.exact(wish, self._call(["apt-cache", "madison", apt.split(wish)[0]])[1])
+
+
+def _change(plan: Plan, packages: dict[str, apt.Package]) -> Change:
+    """Return what a transaction is about to do with packages, some of which may be on hold."""
+    going = {**{name: old for name, (old, _new) in plan.change.items()}, **plan.remove}
+    held = {name: name for name, package in packages.items() if package.held}
+    return Change(going, held, [name for name in plan.install if not apt.is_on_disk(packages, name)])
 
 
 def _preferences(*further: str) -> str:

@@ -33,6 +33,16 @@ class Package:
         return f"{self.name}-{self.version}.{self.architecture}"
 
     @property
+    def na(self) -> str:
+        """Return the name of this package in all its versions."""
+        return f"{self.name}.{self.architecture}"
+
+    @property
+    def evr(self) -> str:
+        """Return its version as dnf writes it, without an epoch of zero."""
+        return self.version if self.epoch == "0" else f"{self.epoch}:{self.version}"
+
+    @property
     def lock(self) -> str:
         """Return its line in the list of the versionlock plugin, as ``dnf versionlock add`` writes it."""
         return f"{self.name}-{self.epoch}:{self.version}.*"
@@ -40,10 +50,16 @@ class Package:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the solver says (see dnf_solver): the plan, the names that are new, and bytes to download and to grow by."""
+    """What the solver says (see dnf_solver): the plan, the names that are new, and bytes to download and to grow by.
+
+    going has the version of each package that goes or gives way, by name.architecture, and coming the names of those
+    that come.
+    """
 
     plan: Plan
     new: list[str]
+    going: dict[str, str]
+    coming: list[str]
     unknown: set[str]
     problem: str
     download: dict[str, int]
@@ -102,6 +118,12 @@ def lock_list(text: str, wishes: Wishes, packages: list[Package]) -> str:
     return "".join(f"{line}\n" for line in [*kept, *(lock for lock in wanted if lock not in kept)])
 
 
+def locked_again(text: str, names: set[str], former: tuple[str, ...]) -> str:
+    """Return the list of the versionlock plugin with the former locks of these packages, and no others of theirs."""
+    kept = [line for line in text.splitlines() if _locked_name(line) not in names]
+    return "".join(f"{line}\n" for line in [*kept, *former])
+
+
 def locks(text: str) -> list[str]:
     """Return the locks in the list of the versionlock plugin."""
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!"))]
@@ -156,7 +178,16 @@ def parse_answer(answer: dict[str, Any]) -> Answer:
             plan.change[name] = (row["before"], row["version"])
         else:
             plan.remove[name] = row["version"]
-    return Answer(plan, new, set(answer["unknown"]), answer["problem"], answer["download"], answer["growth"])
+    return Answer(
+        plan,
+        new,
+        answer["going"],
+        answer["coming"],
+        set(answer["unknown"]),
+        answer["problem"],
+        answer["download"],
+        answer["growth"],
+    )
 
 
 def install_command(todo: Wishes, *, recommends: bool, changes_held: bool) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_failure, dnf_solver, files, package_plan
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import Change, Former, FormerRpms
 from ansible_collections.gpulab.node.plugins.module_utils.locks import RPM_LOCKS, find_holder, find_named
 from ansible_collections.gpulab.node.plugins.module_utils.package_host import PackageHost, newest_change
 from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Wishes
@@ -31,13 +32,16 @@ LOCK_LIST = Path("/etc/dnf/plugins/versionlock.list")
 class Dnf(PackageHost):
     """Package transactions by dnf on this node."""
 
+    former_packages = FormerRpms
+    _former: FormerRpms | None
+
     def packages(self) -> list[dnf.Package]:
         """Return what rpm knows."""
         return dnf.parse_packages(self._call(list(dnf.QUERY))[1])
 
     def todo(self) -> Wishes:
         """Return the wishes that do not hold yet; to be given up is then all that goes with the retired packages."""
-        todo = dnf.open_wishes(self._wishes, self.packages(), dnf.locks(_read_locks()))
+        todo = dnf.open_wishes(self._wishes, self.packages(), dnf.locks(read_locks()))
         return replace(todo, retire=self._retirable(todo))
 
     def lock_holder(self) -> str | None:
@@ -79,8 +83,9 @@ class Dnf(PackageHost):
         return self._solve(todo).download
 
     def prepare(self) -> dict[str, Any]:
-        """Check that the transaction can be done, record it, and return it: argv, plan, diff, new.
+        """Check that the transaction can be done, record it, and return it: argv, diff, new, retired, keep.
 
+        keep is the shell script that keeps the former packages, empty where none are to be kept.
         Raises Refusal H048 and H049 from the solver, H050 (space), H051 and H056 (would remove, or change what is
         locked, more than asked).
         """
@@ -89,39 +94,53 @@ class Dnf(PackageHost):
         errors = [*_unmatched(answer), answer.problem]
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
-        foreign = dnf.foreign_holds(answer.plan, self._given_up(todo), dnf.locks(_read_locks()))
+        foreign = dnf.foreign_holds(answer.plan, self._given_up(todo), dnf.locks(read_locks()))
         going = dnf.names_of(todo.retire, self.packages())
         self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire, *going), foreign)
         self._check_space(sum(answer.download.values()), CACHE, answer.growth)
         argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held(todo))
-        diff = self.diff(answer.plan, todo)
-        return self._record_transaction({"argv": argv, "diff": diff, "new": answer.new, "retired": list(todo.retire)})
+        if self._former:
+            self._former.add(_change(answer, self.packages()))
+        transaction = {
+            "argv": argv,
+            "diff": self.diff(answer.plan, todo),
+            "new": answer.new,
+            "retired": list(todo.retire),
+            "keep": self._former.keep_script() if self._former else "",
+        }
+        return self._record_transaction(transaction)
 
     def finish(self) -> None:
         """Lock what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
         todo, transaction, packages = self.todo(), self._read_transaction(), self.packages()
         self._check_fulfilled(todo)
-        locked = _read_locks()
-        wanted = dnf.lock_list(locked, self._given_up(Wishes(retire=tuple(transaction["retired"]))), packages)
-        if wanted != locked:
-            files.make_directory(LOCK_LIST.parent)
-            LOCK_LIST.write_text(wanted)
+        write_locks(dnf.lock_list(read_locks(), self._given_up(Wishes(retire=tuple(transaction["retired"]))), packages))
         new, names = transaction["new"], {package.name for package in packages}
         self._remember_brought([package.name for package in packages if package.nvra in new], names.__contains__)
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
-        """Return why the transaction failed, the packages to take off again, and the script that does it."""
-        there = {package.nvra for package in self.packages()}
+        """Return why the transaction failed, the packages to take off again, and the script that does it.
+
+        Where former packages are kept, the script puts them back.
+        """
+        why = dnf_failure.classify(self._read_log(), str(self._step.log))
+        packages = self.packages()
+        there = {package.nvra for package in packages}
         names = [name for name in self._read_transaction()["new"] if name in there]
+        if self._former and not self._former.restored(installed := self._former.installed(packages)):
+            return why, names, self._former.restore_script(installed)
         if names and self._call(["rpm", "--erase", "--test", *names])[0] != 0:
             names = []  # something installed before needs one of them by now
         script = dnf.undo_script(names) if names else ""
-        return dnf_failure.classify(self._read_log(), str(self._step.log)), names, script
+        return why, names, script
 
     def audit(self) -> str:
         """Close a failed transaction; return what dnf finds inconsistent, empty when nothing is."""
         self._close_transaction()
+        if self._former and self._former.restored(self._former.installed(self.packages())):
+            restore_settings(self._former.read())
+            self._former.forget()
         return self._call(["dnf", "--quiet", "--cacheonly", "check"])[1].strip()
 
     def _changes_held(self, todo: Wishes) -> bool:
@@ -154,5 +173,31 @@ def _unmatched(answer: dnf.Answer) -> list[str]:
     return [f"Unable to find a match: {name}" for name in sorted(answer.unknown)]
 
 
-def _read_locks() -> str:
+def _change(answer: dnf.Answer, packages: list[dnf.Package]) -> Change:
+    """Return what a transaction is about to do with packages, some of which may be locked."""
+    locked, there = dnf.locks(read_locks()), {package.na for package in packages}
+    held = {package.na: package.lock for package in packages if package.lock in locked}
+    return Change(answer.going, held, [na for na in answer.coming if na not in there])
+
+
+def read_locks() -> str:
+    """Return the list of the versionlock plugin."""
     return LOCK_LIST.read_text() if LOCK_LIST.exists() else ""
+
+
+def write_locks(text: str) -> None:
+    """Write the list of the versionlock plugin where it is another one."""
+    if text != read_locks():
+        files.make_directory(LOCK_LIST.parent)
+        LOCK_LIST.write_text(text)
+
+
+def restore_settings(former: Former) -> None:
+    """Have the locks again that former packages had, none on what came with the change, and the former files."""
+    names = {na.rpartition(".")[0] for na in (*former.versions, *former.new)}
+    write_locks(dnf.locked_again(read_locks(), names, former.held))
+    for path, text in former.files.items():
+        if text:
+            Path(path).write_text(text)
+        else:
+            Path(path).unlink(missing_ok=True)

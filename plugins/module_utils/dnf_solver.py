@@ -20,9 +20,10 @@ from typing import Any
 
 
 def solve(question: dict) -> dict:
-    """Return {unknown, problem, rows, download, growth}.
+    """Return {unknown, problem, rows, going, coming, download, growth}.
 
     rows are {action, name, nevra, version, before}; action is install, change or remove, before the version that goes.
+    going maps name.architecture of what goes or gives way to its version; coming is that of what comes.
     unknown are the specifications that no repository's metadata on the node have, and that is all that is known then.
     problem is the solver's reason why there is no solution. download maps each file that is not on the node yet to its
     bytes; growth is in bytes.
@@ -95,7 +96,7 @@ def mark(base: Any, specifications: list) -> list:
 
 
 def outcome(transaction: Any) -> dict:
-    """Return the rows, downloads and growth of a dnf.db.group.RPMTransaction, or of None where nothing is to do."""
+    """Return what solve() does of a dnf.db.group.RPMTransaction, or of None where nothing is to do."""
     coming = list(transaction.install_set) if transaction else []
     going = list(transaction.remove_set) if transaction else []
     left = list(going)
@@ -108,6 +109,8 @@ def outcome(transaction: Any) -> dict:
     rows += [row("remove", package, package.evr) for package in left]
     return {
         "rows": sorted(rows, key=lambda one: one["nevra"]),
+        "going": {f"{package.name}.{package.arch}": package.evr for package in going},
+        "coming": [f"{package.name}.{package.arch}" for package in coming],
         "download": {
             package.location.rpartition("/")[2]: package.downloadsize
             for package in coming

@@ -380,7 +380,10 @@ CODES = {
     # D020 to D023: another driver in place of one that works
     "D020": (
         "a package cannot be kept as it is, so there would be no way back: {line}",
-        "See {log} on the node; make its former version available, and run again. Nothing was changed.",
+        (
+            "See {log} on the node; make its former version available, and run again, or do without a way back:"
+            " nvidia_driver_keep_former: false."
+        ),
     ),
     "D021": (
         "{host} is to change its driver ({change}), and is in use ({who})",

@@ -50,6 +50,11 @@ options:
       - Unset, packages are taken whatever streams there are (C(module_hotfixes)).
     type: str
     default: ""
+  former:
+    description:
+      - Name under which M(gpulab.node.packages) keeps the packages that a change replaces. Where another stream is
+        enabled for them, the former one comes back with them.
+    type: str
   state:
     description:
       - V(absent) removes the files, and needs nothing but O(name). A key that this module had RPM trust is trusted no
@@ -91,6 +96,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import dnf_repository, files, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.dnf_repository import Record, Repository
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerRpms
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 CONFIGURATION = Path("/etc/dnf/dnf.conf")
@@ -107,6 +113,7 @@ def main() -> None:
             "key": {"type": "str", "no_log": False},
             "fingerprint": {"type": "str"},
             "module_stream": {"type": "str", "default": ""},
+            "former": {"type": "str"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
         required_if=[("state", "present", ("url", "fingerprint")), ("state", "present", ("key_url", "key"), True)],
@@ -136,6 +143,8 @@ def main() -> None:
     if not module.check_mode:
         if present:  # first, so that an interruption leaves nothing that is forgotten
             remember(module, record, settled)
+        if params["former"] and repository.stream_path in changed:
+            FormerRpms(params["former"]).add_files({repository.stream_path: before[repository.stream_path]})
         for path in changed:
             files.put(module, Path(path), after[path] or None)
         if untrusted:

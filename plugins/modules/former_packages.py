@@ -45,7 +45,7 @@ attributes:
     description: One package a line.
     support: full
 requirements:
-  - dpkg
+  - dpkg or rpm
   - systemd as the first process of the node
   - root
 """
@@ -65,7 +65,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 versions:
-  description: The former version of each package that is kept.
+  description: The former version of each package that is kept; with rpm, by name and architecture.
   returned: always
   type: dict
   sample: {nvidia-driver: 535.261.03-1}
@@ -88,29 +88,34 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import Former, FormerPackages
+from ansible_collections.gpulab.node.plugins.module_utils import apt, dnf, dnf_host
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import (
+    Former,
+    FormerDebs,
+    FormerPackages,
+    FormerRpms,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
 
 
-def look(kept: FormerPackages, packages: dict[str, apt.Package], params: dict[str, Any]) -> dict[str, Any]:
+def look(kept: FormerDebs | FormerRpms, installed: dict[str, set[str]], state: str) -> dict[str, Any]:
     """Say what is kept and, in the state restored, what puts it back."""
     former = kept.read()
-    changed = params["state"] != "kept"
+    changed = state != "kept"
     result = {"changed": changed, "versions": former.versions, "new": list(former.new)}
     if changed:
-        result["diff"] = diff(former, packages, params["state"])
-    if changed and params["state"] == "restored":
-        result["script"] = kept.restore_script(packages)
+        result["diff"] = diff(former, installed, state)
+    if state == "restored":
+        result["script"] = kept.restore_script(installed)
     return result
 
 
-def diff(former: Former, packages: dict[str, apt.Package], state: str) -> dict[str, str]:
+def diff(former: Former, installed: dict[str, set[str]], state: str) -> dict[str, str]:
     """Return the packages before and after, for people; those that are let go leave the directory of what is kept."""
     kept = {name: f"{name} {version}" for name, version in former.versions.items()}
-    there = {*former.versions, *former.new}
-    now = {name: f"{name} {packages[name].version}" for name in there if apt.is_on_disk(packages, name)}
+    there = {name: sorted(installed[name]) for name in {*former.versions, *former.new} & {*installed}}
+    now = {name: " ".join([name, *versions]) for name, versions in there.items()}
     before, after = (now, kept) if state == "restored" else (kept, {})
     label = "packages" if state == "restored" else "former packages"
     sides = {
@@ -120,25 +125,32 @@ def diff(former: Former, packages: dict[str, apt.Package], state: str) -> dict[s
     return {"before_header": label, "after_header": label, **sides}
 
 
-def judge(kept: FormerPackages, packages: dict[str, apt.Package], step: Step) -> None:
+def judge(kept: FormerDebs | FormerRpms, installed: dict[str, set[str]], step: Step) -> None:
     """Forget what is kept if all is as it was. Raises Refusal D023 where it is not."""
-    amiss = kept.amiss(packages)
+    amiss = kept.amiss(installed)
     if amiss:
         raise refuse("D023", names=", ".join(amiss), log=step.log, directory=kept.directory)
+    if isinstance(kept, FormerRpms):
+        dnf_host.restore_settings(kept.read())
     kept.forget()
 
 
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
-    kept = FormerPackages(params["name"])
-    if kept.read() == Former():
+    if FormerPackages(params["name"]).read() == Former():
         return {"changed": False, "versions": {}, "new": []}
-    packages = apt.parse_packages(module.run_command(list(apt.QUERY))[1])
+    kept: FormerDebs | FormerRpms
+    if module.get_bin_path("apt-get"):
+        kept = FormerDebs(params["name"])
+        installed = kept.installed(apt.parse_packages(module.run_command(list(apt.QUERY))[1]))
+    else:
+        kept = FormerRpms(params["name"])
+        installed = kept.installed(dnf.parse_packages(module.run_command(list(dnf.QUERY))[1]))
     if params["operation"] == "judge":
-        judge(kept, packages, Step(f"{params['name']}-restore", module.run_command, running_boot()))
+        judge(kept, installed, Step(f"{params['name']}-restore", module.run_command, running_boot()))
         return {"changed": True}
-    result = look(kept, packages, params)
+    result = look(kept, installed, params["state"])
     if params["state"] == "confirmed" and not module.check_mode:
         kept.forget()
     return result

@@ -57,7 +57,8 @@ options:
     description:
       - Name under which the packages that the transaction changes or removes are kept on the node, as they were, with
         those of earlier transactions of the same name.
-      - They are put back when the transaction fails, or later by M(gpulab.node.former_packages). APT only.
+      - They are put back when the transaction fails, or later by M(gpulab.node.former_packages).
+      - A package that no source has any more is packed again with APT, and refused with dnf.
     type: str
   last_origin:
     description:
@@ -188,7 +189,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt, package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.dnf_host import Dnf
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
 from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
@@ -272,13 +272,14 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         raise refuse("H055")
     wishes = Wishes(*(tuple(params[key]) for key in ("present", "absent", "hold", "unhold", "retire")))
     step = Step(params["transaction"], module.run_command, running_boot())
-    host = managers[0](
+    manager = managers[0]
+    host = manager(
         module.run_command,
         step,
         wishes,
         recommends=params["recommends"],
         lock_timeout=params["lock_timeout"],
-        former=FormerPackages(params["former"]) if params["former"] else None,
+        former=manager.former_packages(params["former"]) if params["former"] else None,
         last_origin=params["last_origin"] or "",
         upgrade=params["upgrade"],
     )

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Make stand-ins for what a Rocky node reads: its own repositories, EPEL and vendors', with next to nothing inside.
 
-    tests/stubs/rocky_repositories.py DIRECTORY [--cuda CUDA]... --container-toolkit VERSION --docker VERSION DRIVER...
+    rocky_repositories.py DIRECTORY [--cuda CUDA]... --container-toolkit VERSION --docker VERSION DRIVER[:FAULT]...
 
 Layout, package names, dependencies, epochs, module streams and signing are the vendors'. The driver's user space is
-empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. Toolkits are
-those of cuda.py and container_toolkit_repository.py, Docker's are those of docker_vendor.py, and Podman knows nothing
-but its version. Beside these there are a package altered after it was indexed and one that nobody signed. The keys are
+empty; its kernel module is real C, built by the node's DKMS, but against headers that need no kernel. A FAULT spoils a
+driver: its module is uncompilable, or it is lossy and shows one GPU only, as simulated nodes can. Toolkits are those
+of cuda.py and container_toolkit_repository.py, Docker's are those of docker_vendor.py, and Podman knows nothing but
+its version. Beside these there are a package altered after it was indexed and one that nobody signed. The keys are
 made on the spot: NVIDIA's is DIRECTORY/nvidia-key, named by fingerprint, and that of all others key, named by
-system-fingerprint. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky
-image has them.
+system-fingerprint. Needs rpmbuild, rpmsign, createrepo_c, gpg and gcc: the lab's Rocky image has them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ RPM_NAMES = {
     "libnccl2": "libnccl",
     "libnccl-dev": "libnccl-devel",
     "libcudnn9-dev-cuda-13": "libcudnn9-devel-cuda-13",
+}
+# A driver that does not work on this machine, by the simulation's own means.
+LOSSY = {
+    "post": "/usr/local/sbin/gpulab-simulate fault 'driver_count = 1'",
+    "preun": "/usr/local/sbin/gpulab-simulate heal",
 }
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 PODMAN = "#!/bin/sh\n# Stand-in for Podman: no container runs here.\n[ $1 != --version ] || echo podman version 5.4.0\n"
@@ -123,8 +128,10 @@ def compiled(name: str) -> bytes:
         return Path(directory, f"{name}.ko").read_bytes()
 
 
-def driver(version: str, release: str) -> list[Package]:
-    """Return the packages of one driver version, with the dependencies that matter to dnf."""
+def driver(wish: str, release: str) -> list[Package]:
+    """Return the packages of one VERSION[:FAULT], with the dependencies that matter to dnf."""
+    version, _colon, fault = wish.partition(":")
+    spoilt = "#error spoilt\n" if fault == "uncompilable" else ""
 
     def package(name: str, needs: str = "", *tags: str, **parts: dict[str, str]) -> Package:
         requires = [f"Requires: {need} = 3:{version}" if need != "dkms" else "Requires: dkms" for need in needs.split()]
@@ -140,7 +147,7 @@ def driver(version: str, release: str) -> list[Package]:
             f"Conflicts: {other}",
             files={
                 f"{source}/dkms.conf": DKMS.format(version=version),
-                f"{source}/nvidia.c": MODULE.format(version=version, licence=licence),
+                f"{source}/nvidia.c": spoilt + MODULE.format(version=version, licence=licence),
             },
             scripts={
                 "post": f"dkms add -m nvidia -v {version} || :",
@@ -148,13 +155,15 @@ def driver(version: str, release: str) -> list[Package]:
             },
         )
 
+    # The simulated NVML compares the name of this file with the loaded module's version.
+    library = {f"/usr/lib64/libnvidia-ml.so.{version}": "stand-in for NVIDIA's library\n"}
     unit = {"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT}
     return [
         modules("kmod-nvidia-open-dkms", "Dual MIT/GPL", "kmod-nvidia-latest-dkms"),
         package("nvidia-kmod-common", "nvidia-kmod"),
         package("nvidia-driver-cuda", "nvidia-driver-cuda-libs nvidia-kmod-common nvidia-persistenced"),
         package("nvidia-driver-cuda-libs", "libnvidia-ml"),
-        package("libnvidia-ml"),
+        package("libnvidia-ml", files=library, scripts=LOSSY if fault == "lossy" else {}),
         package("nvidia-persistenced", files=unit),
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import apt_host, package_host
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerDebs
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
 
@@ -278,7 +278,7 @@ def test_an_undo_leaves_what_others_need_by_now(host, node, step):
 
 @pytest.fixture
 def former(tmp_path):
-    return FormerPackages("driver", tmp_path / "former")
+    return FormerDebs("driver", tmp_path / "former")
 
 
 @pytest.fixture

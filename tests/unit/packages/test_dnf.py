@@ -83,7 +83,7 @@ def test_an_answer_tells_two_versions_of_a_package_apart():
         row("change", "nvidia-driver-cuda", "3:595.95.01-1.el9", "3:595.91.07-1.el9"),
         row("remove", "kmod-nvidia-latest-dkms", "3:595.91.07-1.el9"),
     ]
-    answer = dnf.parse_answer({"rows": rows, "unknown": [], "problem": "", "download": {"a.rpm": 5}, "growth": 7})
+    answer = dnf.parse_answer({**dnf_solver.outcome(None), "unknown": [], "problem": "", "rows": rows})
     assert answer.plan.install == {
         "kernel-devel-5.14.0-503.el9.x86_64": "5.14.0-503.el9",
         "kernel-devel-5.14.0-570.el9.x86_64": "5.14.0-570.el9",
@@ -121,6 +121,8 @@ def test_an_update_of_two_architectures_brings_nothing_new():
 def test_a_library_of_another_architecture_that_goes_is_seen_beside_the_one_that_changes():
     answer = solved(["nvidia-driver-libs-595.2-1.el9.x86_64"], LIBRARIES)
     assert answer.plan.remove == {"nvidia-driver-libs": "3:590.1-1.el9"}
+    assert answer.going == dict.fromkeys(["nvidia-driver-libs.i686", "nvidia-driver-libs.x86_64"], "3:590.1-1.el9")
+    assert answer.coming == ["nvidia-driver-libs.x86_64"]
     assert answer.plan.change == {"nvidia-driver-libs": ("3:590.1-1.el9", "3:595.2-1.el9")}
 
 

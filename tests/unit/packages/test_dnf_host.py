@@ -7,10 +7,11 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import dnf_host, package_host
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.dnf_host import Dnf
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import Former, FormerRpms
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
 
-NOTHING = {"unknown": [], "problem": "", "rows": [], "download": {}, "growth": 0}
+NOTHING = {"unknown": [], "problem": "", "rows": [], "going": {}, "coming": [], "download": {}, "growth": 0}
 NEW = {"action": "install", "name": "dkms", "nevra": "dkms-3.2-1.noarch", "version": "3.2-1", "before": ""}
 
 
@@ -34,9 +35,9 @@ class Node:
             return 0, f"a plugin's word\n{json.dumps(answer)}\n", ""
         return 0, "", ""
 
-    def dnf(self, **wishes):
+    def dnf(self, former=None, **wishes):
         """Return the transaction of these wishes."""
-        return Dnf(self.call, self.step, Wishes(**wishes), recommends=False, lock_timeout=1)
+        return Dnf(self.call, self.step, Wishes(**wishes), recommends=False, lock_timeout=1, former=former)
 
 
 @pytest.fixture
@@ -125,6 +126,51 @@ def test_an_undo_takes_off_what_was_brought_unless_others_need_it(node):
     assert host.diagnose()[1:] == (["dkms-3.2-1.noarch"], "rpm --erase dkms-3.2-1.noarch\n")
     node.erasable = False
     assert host.diagnose()[1:] == ([], "")
+
+
+DRIVER = {"action": "change", "name": "driver", "nevra": "driver-2-1.x86_64", "version": "3:2-1", "before": "3:1-1"}
+LIBRARY = {**NEW, "name": "lib", "nevra": "lib-2-1.x86_64", "version": "2-1"}
+FORMER, LATTER = "driver\t3\t1-1\tx86_64\n", "driver\t3\t2-1\tx86_64\n"
+
+
+@pytest.fixture
+def former(tmp_path):
+    return FormerRpms("driver", tmp_path / "former")
+
+
+@pytest.fixture
+def change(node, former):
+    """Return the transaction that changes a locked driver, and brings lib and a second version of the kernel."""
+    dnf_host.LOCK_LIST.parent.mkdir()
+    dnf_host.LOCK_LIST.write_text("driver-3:1-1.*\n")
+    node.listed = f"{FORMER}kernel\t0\t1-1\tx86_64\n"
+    coming = ["driver.x86_64", "lib.x86_64", "kernel.x86_64"]
+    node.answer = {**NOTHING, "rows": [DRIVER, LIBRARY], "going": {"driver.x86_64": "3:1-1"}, "coming": coming}
+    return node.dnf(former, present=("driver=2-1",), hold=("driver",))
+
+
+def test_what_changes_is_kept_with_its_lock_before_it_does(change, former):
+    assert "driver-3:1-1.x86_64" in change.prepare()["keep"]
+    assert former.read() == Former({"driver.x86_64": "3:1-1"}, ("driver-3:1-1.*",), ("lib.x86_64",))
+
+
+def test_a_failed_change_is_put_back(change, node):
+    change.prepare()
+    node.listed = f"{LATTER}lib\t0\t2-1\tx86_64\n"
+    script = change.diagnose()[2]
+    assert "rpm --erase --nodeps lib.x86_64\n" in script
+    assert "/driver-1-1.x86_64.rpm\n" in script
+
+
+def test_what_is_put_back_is_let_go_and_what_is_not_stays(change, node, former):
+    change.prepare()
+    node.listed = LATTER
+    change.audit()
+    assert former.read().versions
+    node.listed = FORMER
+    change.audit()
+    assert former.read() == Former()
+    assert dnf_host.LOCK_LIST.read_text() == "driver-3:1-1.*\n"
 
 
 def test_metadata_are_stale_without_a_cache_or_when_older_than_a_repository(node, tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerRpms
 from ansible_collections.gpulab.node.plugins.modules import dnf_repository
 
 NVIDIA, MIRROR = "610C7B14E068A878070DA4E99CD0A493D42D0685", "F" * 40
@@ -22,15 +23,16 @@ class Node:
         """Begin with nothing."""
         self.root, self.trusted, self.check_mode, self.tmpdir = root, set(), False, str(root)
 
-    def declare(self, name="nvidia-cuda", fingerprint=NVIDIA, stream="", *, check=False):
+    def declare(self, name="nvidia-cuda", fingerprint=NVIDIA, stream="", *, former=None, check=False):
         """Declare a repository; return whether that changed anything."""
         self.check_mode = check
-        return self._run(name=name, state="present", fingerprint=fingerprint, key=fingerprint, module_stream=stream)
+        wish = {"fingerprint": fingerprint, "key": fingerprint, "module_stream": stream, "former": former}
+        return self._run(name=name, state="present", **wish)
 
     def forget(self, name="nvidia-cuda", *, check=False):
         """Take a repository away, by its name alone; return whether that changed anything."""
         self.check_mode = check
-        return self._run(name=name, state="absent", fingerprint=None, key=None, module_stream="")
+        return self._run(name=name, state="absent", fingerprint=None, key=None, module_stream="", former=None)
 
     def _run(self, **params):
         self.params = {"url": "https://mirror.example/", "key_url": None, **params}
@@ -74,8 +76,21 @@ def node(tmp_path, monkeypatch):
     monkeypatch.setattr(dnf_repository, "AnsibleModule", lambda **_: node)
     monkeypatch.setattr(dnf_repository, "Path", lambda path: tmp_path / str(path).lstrip("/"))
     monkeypatch.setattr(dnf_repository, "RECORD", tmp_path / "var/lib/gpulab/dnf-repositories.json")
+    monkeypatch.setattr(dnf_repository, "FormerRpms", lambda name: FormerRpms(name, tmp_path / "former"))
     monkeypatch.setattr(vendor_key, "check", lambda *_: None)
     return node
+
+
+def test_the_stream_that_another_takes_the_place_of_is_kept(node, tmp_path):
+    kept = FormerRpms("driver", tmp_path / "former")
+    node.enable(OTHER)
+    node.declare(stream="nvidia-driver:595-open", former="driver", check=True)
+    assert not kept.read().files
+    node.declare(stream="nvidia-driver:595-open", former="driver")
+    assert kept.read().files == {f"/{STREAM}": OTHER}
+    kept.forget()
+    node.declare(stream="nvidia-driver:595-open", former="driver")
+    assert not kept.read().files
 
 
 def test_what_was_set_goes_by_the_name_alone(node):

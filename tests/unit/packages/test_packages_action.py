@@ -112,12 +112,22 @@ def test_what_is_to_be_replaced_is_kept_first():
     assert played.ran == [("packages-keep", ["sh", "-c", KEPT["keep"]]), ("packages", KEPT["argv"])]
 
 
-def test_nothing_is_replaced_that_could_not_be_kept():
-    played = Played({"look": {**PREPARED, "transaction": KEPT}}, packages_keep=BAD)
-    with pytest.raises(Refusal) as refused:
-        played.carry_out({"present": ["x"], "former": "driver"})
-    assert refused.value.code == "D020"
-    assert played.names() == ["packages-keep"]
+@pytest.mark.parametrize(
+    ("found", "names", "told"),
+    [
+        ({**BROUGHT, "script": ""}, ["packages-keep"], False),
+        # A transaction before it, which removed what stands in the way, is taken back.
+        (BROUGHT, ["packages-keep", "packages-undo"], True),
+    ],
+)
+def test_nothing_is_replaced_that_could_not_be_kept(found, names, told):
+    answers = {"look": {**PREPARED, "transaction": KEPT}, "diagnose": found, "audit": {"audit": ""}}
+    played = Played(answers, packages_keep=BAD)
+    result = played.carry_out({"present": ["x"], "former": "driver"})
+    assert result["refusal"]["code"] == "D020"
+    assert ("The packages as they were before are put back." in result["msg"]) is told
+    assert played.names() == names
+    assert played.asked == ["look", "diagnose", "audit"]  # which forgets what has not changed
 
 
 def test_a_failed_change_is_put_back_and_says_so():

@@ -56,7 +56,7 @@ def test_nothing_is_done_for_a_driver_before_the_firmware_is_known_to_let_it_loa
         assert name in entry["tags"]
 
 
-DECISIONS = {  # which change nothing on a node
+DECISIONS = {  # which change nothing on a node, or come only after a failure
     ("plan", "__plan_decision"),
     ("preflight", "__preflight_judgement"),
     ("environments", "__environments_groups"),
@@ -64,6 +64,7 @@ DECISIONS = {  # which change nothing on a node
     ("conda", "__conda_groups"),
     ("nvidia_driver", "__nvidia_driver_reading"),
     ("nvidia_driver", "__nvidia_driver_proof"),
+    ("nvidia_driver", "__nvidia_driver_former_modules"),
 }
 
 
