@@ -1,4 +1,6 @@
-"""The driver on stand-ins for Ubuntu: Debian nodes that say they are Ubuntu, and stub packages under Ubuntu's names."""
+"""The driver and docker.com's Docker on stand-ins for Ubuntu: Debian nodes that say so, and stubs of the packages."""
+
+import json
 
 import pytest
 from scenario import playbook
@@ -191,3 +193,72 @@ def test_it_comes_while_they_are_idle_and_the_former_one_is_kept(host, only):
     assert host.file("/var/lib/gpulab/former/nvidia-driver/nvidia-utils-595-server").is_directory
     status, output = converge("ubuntu2404", **UPGRADE)
     assert "changed=0" in output, output
+
+
+def containers(name, *options, **variables):
+    """Run what of site.yml has to do with containers on one node."""
+    return playbook("site.yml", f"--limit={name}", "--tags=container_toolkit", *options, **variables)
+
+
+DOCKER_FILES = ["/etc/apt/keyrings/gpulab-docker.asc", "/etc/apt/sources.list.d/gpulab-docker.sources"]
+
+
+def test_a_package_that_docker_com_conflicts_with_is_named_before_anything_changes(host, only):
+    only("ubuntu2204")
+    host.check_output("apt-get install --yes --no-install-recommends runc")
+    before = host.check_output("dpkg --get-selections")
+    done = containers("ubuntu2204")
+    assert done.status != 0
+    assert "GPULAB-P078" in done.output
+    assert "cannot be beside runc" in " ".join(done.output.split())
+    assert done.changed.get("ubuntu2204", 0) == 0
+    assert host.check_output("dpkg --get-selections") == before
+    assert not any(host.file(path).exists for path in DOCKER_FILES)
+
+
+def test_a_key_of_docker_com_that_is_another_is_refused(host, only):
+    only("ubuntu2604")
+    done = containers("ubuntu2604", container_toolkit_docker_repository_fingerprint="F" * 40)
+    assert "GPULAB-H060" in done.output
+    assert not any(host.file(path).exists for path in DOCKER_FILES)
+
+
+def test_docker_com_is_installed_and_given_the_gpus(host, only):
+    """The daemon is a stub that answers what gpulab asks; no container runs."""
+    only("ubuntu2604")
+    done = containers("ubuntu2604", "--check")
+    assert done.status == 0, done.output
+    assert done.changed["ubuntu2604"] > 0
+    assert not host.package("docker-ce").is_installed
+    done = containers("ubuntu2604")
+    assert done.status == 0, done.output
+    assert host.check_output("docker --version") == "Docker version 29.7.2, build 0"
+    assert (host.service("docker").is_running, host.service("docker").is_enabled) == (True, True)
+    settings = json.loads(host.file("/etc/docker/daemon.json").content_string)
+    assert (settings["features"], settings["live-restore"]) == ({"cdi": True}, True)
+    assert host.check_output("nvidia-ctk --version").endswith(" 1.20.0")
+    assert "docker-ce" not in host.check_output("apt-mark showhold").split()  # it gets its security fixes
+    done = containers("ubuntu2604")
+    assert (done.status, done.changed["ubuntu2604"]) == (0, 0), done.output
+
+
+def test_nouveau_is_kept_away_beside_canonicals_driver_too(host, only):
+    only("ubuntu2404")
+    done = playbook("site.yml", "--limit=ubuntu2404", "--tags=nouveau")
+    assert done.status == 0, done.output
+    assert "install nouveau /bin/false" in host.check_output("modprobe --showconfig")
+    kernel = host.check_output("ls /lib/modules").split()[0]
+    assert "insmod" not in host.run(f"modprobe --show-depends --set-version {kernel} nouveau").stdout
+
+
+def test_all_of_it_goes_and_nothing_is_left_on_hold(host, name):
+    """It comes last: after it there is no driver. Whatever package names the driver had are those that go."""
+    assert driver(host)
+    done = playbook("playbooks/remove.yml", f"--limit={name}")
+    assert done.status == 0, done.output
+    assert driver(host) == set()
+    assert host.check_output("apt-mark showhold") == ""
+    assert not any(host.file(path).exists for path in REPOSITORY_FILES)
+    assert "install nouveau" not in host.check_output("modprobe --showconfig")
+    done = playbook("playbooks/remove.yml", f"--limit={name}")
+    assert (done.status, done.changed[name]) == (0, 0), done.output

@@ -244,7 +244,7 @@ def main() -> None:
             for version, release in kernels:
                 build(kernel(version, release), "Stand-in for Rocky", work, base)
             build([Package("dkms", "3.2", "1")], "Stand-in for EPEL", work, epel)
-            build(docker_vendor.docker(arguments.docker, f"1.el{major}"), "Docker", work, docker)
+            build(docker_vendor.rpms(arguments.docker, f"1.el{major}"), "Docker", work, docker)
             versions = {version: driver(version, f"1.el{major}") for version in arguments.drivers}
             for packages in versions.values():
                 build(packages, "NVIDIA", work, vendor)
