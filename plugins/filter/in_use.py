@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who uses a node, as a filter over its facts, for messages."""
+"""Who uses a node, as a filter over its facts."""
 
 from __future__ import annotations
 

@@ -209,10 +209,10 @@ def named(user: dict[str, Any]) -> str:
 
 
 def in_use(users: dict[str, Any]) -> str:
-    """Say who of the fact would lose work by a reboot, or that not all could be looked into."""
+    """Say who would lose work by a reboot, or that not all could be looked into; nothing where nobody would."""
     said = [named(user) for user in workers(users)]
     said += [f"{session['user']} at a desktop" for session in users["sessions"] if session["desktop"]]
-    return ", ".join(said) or "not every process could be looked into"
+    return ", ".join(said) or ("" if users["state"] == "idle" else "not every process could be looked into")
 
 
 def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any]:

@@ -115,12 +115,11 @@ def _coming(plan: dict[str, Any], results: Results) -> str | None:
 def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | None) -> dict[str, Any]:
     """Return {needed, because, refusal}: refusal is why site.yml would not reboot the node now, if it would not."""
     reasons = facts_reboot.reboot(after)["reasons"]
-    users, refusal = after["users_of_gpus"], None
-    desktops = [session for session in users["sessions"] if session["desktop"]]
+    who, refusal = facts_users.in_use(after["users_of_gpus"]), None
     if reasons and policy == "never":
         refusal = refuse("H031", host=name, reasons="; ".join(reasons))
-    elif reasons and (users["state"] != "idle" or desktops) and force != name:
-        refusal = refuse("H030", host=name, reasons="; ".join(reasons), who=facts_users.in_use(users))
+    elif reasons and who and force != name:
+        refusal = refuse("H030", host=name, reasons="; ".join(reasons), who=who)
     return {"needed": bool(reasons), "because": reasons, "refusal": asdict(refusal) if refusal else None}
 
 

@@ -213,7 +213,12 @@ def test_a_desktop_is_told_from_other_sessions(node, kind, desktop):
     node.file("/run/systemd/sessions/4", SESSION.format("user", 50) + f"TYPE={kind}\n")
     found = facts_users.read(node.node(), [], OWN)
     assert (found["state"], found["sessions"][0]["desktop"]) == ("idle", desktop)
-    assert ("alice at a desktop" in facts_users.in_use(found)) == desktop
+    assert facts_users.in_use(found) == ("alice at a desktop" if desktop else "")
+
+
+@pytest.mark.parametrize(("state", "said"), [("idle", ""), ("unknown", "not every process could be looked into")])
+def test_who_cannot_be_looked_into_counts_as_a_user(state, said):
+    assert facts_users.in_use({"state": state, "who": [], "sessions": []}) == said
 
 
 def test_utmp_record_has_the_size_that_glibc_writes():

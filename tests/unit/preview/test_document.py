@@ -134,7 +134,8 @@ def test_a_changed_unit_restarts_the_daemon():
 )
 def test_a_reboot_that_site_yml_would_refuse_is_named(variables, state, code):
     one = hosts.busy(hosts.upgradable(**variables))
-    one["facts"]["users_of_gpus"]["state"] = state
+    users = one["facts"]["users_of_gpus"]
+    users.update(state=state, who=[] if state == "idle" else users["who"])
     refusal = hosts.preview(one)["reboot"]["refusal"]
     assert (refusal and refusal["code"]) == code
     if code == "H030":
