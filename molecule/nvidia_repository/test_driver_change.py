@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, replace
 
 import pytest
-from scenario import LAB, Run, each, everywhere, playbook
+from scenario import LAB, Run, cut_off, each, everywhere, playbook
 
 FIRST, BETTER, LOSSY, UNCOMPILABLE, CHOOSY = "595.91.07", "595.95.01", "595.96.01", "595.97.01", "595.98.01"
 # The headers of one more kernel, those of the node's under another name: no package's script builds for it.
@@ -53,9 +53,9 @@ def reloads(host):
     return host.run("journalctl --quiet --no-pager _PID=1 | grep --count Reload").stdout
 
 
-def site(version, *arguments, tags="nouveau,nvidia_driver,reboot", **variables):
+def site(version, *arguments, tags="nouveau,nvidia_driver,reboot", run=playbook, **variables):
     """Run what of site.yml has to do with the driver; the whole of it runs in the lab."""
-    return playbook("site.yml", f"--tags={tags}", *arguments, look=look, nvidia_driver_version=version, **variables)
+    return run("site.yml", f"--tags={tags}", *arguments, look=look, nvidia_driver_version=version, **variables)
 
 
 def hide(version, *, back=False):
@@ -97,6 +97,8 @@ def story():
     runs["before the file"] = Run(0, "", each(reloads))
     runs["file"] = playbook("site.yml", "--tags=nvidia_driver", look=reloads, nvidia_driver_version=BETTER)
     everywhere("gpulab-simulate heal && systemctl daemon-reload")
+    # What it keeps of the former driver is complete, and its packages come.
+    runs["cut off"] = site(LOSSY, run=cut_off, when="systemctl --quiet is-active gpulab-nvidia-driver")
     runs["lossy"] = site(LOSSY)
     hide(BETTER)
     runs["uncompilable"] = site(UNCOMPILABLE)
@@ -185,6 +187,13 @@ def test_systemd_reads_nothing_anew_while_the_gpus_are_in_use(story, seen, name)
     assert story["file"].status == 0, story["file"].output
     assert story["file"].changed[name] > 0
     assert seen("file") == seen("before the file")
+
+
+def test_a_change_that_was_cut_off_is_taken_up_and_the_driver_judged(story, seen):
+    """It does not prove itself: what was kept before the controller died is what comes back."""
+    assert story["cut off"].status < 0
+    assert seen("cut off").kept == "nvidia-driver\n"
+    assert seen("cut off").loaded == BETTER
 
 
 def test_a_driver_that_does_not_is_rolled_back(story, seen):

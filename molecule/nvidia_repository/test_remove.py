@@ -3,7 +3,9 @@
 import re
 
 import pytest
-from scenario import Run, each, everywhere, playbook
+from scenario import Run, each, everywhere, playbook, task
+
+CONVERGE, UNCOMPILABLE = "molecule/nvidia_repository/converge.yml", "595.97.01"
 
 
 def look(host):
@@ -25,6 +27,11 @@ def story():
     runs["foreseen"] = remove("--check", "--diff")
     runs["removed"] = remove()
     runs["again"] = remove()
+    # A simulated driver that is loaded has its library until then.
+    each(lambda host: task(host, "ansible.builtin.reboot"))
+    runs["bare"] = Run(0, "", each(look))
+    runs["spoilt"] = playbook(CONVERGE, look=look, nvidia_driver_version=UNCOMPILABLE)
+    runs["gone"] = remove()
     return runs
 
 
@@ -56,3 +63,22 @@ def test_the_node_is_as_it_was(host, story, seen):
 def test_a_second_run_changes_nothing(story, seen):
     assert story["again"].output.count("changed=0") == len(story["again"].nodes)
     assert seen("again") == seen("removed")
+
+
+def drivers(lines):
+    """Return the driver's packages, in whatever state they are."""
+    return {line for line in lines if re.match(r"\S*(nvidia|libcuda)\S* \S+ [a-z]{2}", line)}
+
+
+def test_a_first_driver_that_does_not_build_goes_again(story, seen):
+    assert story["spoilt"].status == 2
+    said = " ".join(story["spoilt"].output.split())
+    assert "GPULAB-D001" in said
+    assert "are removed again." in said
+    assert drivers(seen("before"))
+    assert drivers(seen("spoilt")) == set()
+
+
+def test_and_leaves_nothing_that_would_not_go(story, seen):
+    assert story["gone"].status == 0, story["gone"].output
+    assert seen("gone") == seen("bare")

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,16 +65,37 @@ def nothing(host):
     """See nothing of a node."""
 
 
-def playbook(path, *options, look=nothing, **variables):
-    """Run a playbook of the project on the scenario's nodes; look returns what there is to be seen of one."""
+def start(path, *options, **variables):
+    """Start a playbook of the project on the scenario's nodes, in a process group of its own."""
     inventories = [f"--inventory={place}" for place in (EPHEMERAL / "inventory", LAB / "inventory")]
     program = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
+    return subprocess.Popen(
         [program, *inventories, f"--extra-vars={json.dumps(variables)}", *options, PROJECT / path],
         cwd=PROJECT,
         env={**os.environ, "ANSIBLE_FORCE_COLOR": "0"},
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
+        start_new_session=True,
     )
-    return Run(done.returncode, done.stdout + done.stderr, each(look))
+
+
+def playbook(path, *options, look=nothing, **variables):
+    """Run a playbook of the project on the scenario's nodes; look returns what there is to be seen of one."""
+    with start(path, *options, **variables) as process:
+        output, _none = process.communicate()
+    return Run(process.returncode, output, each(look))
+
+
+def cut_off(path, *options, when, look=nothing, timeout=300, **variables):
+    """Run a playbook, and kill the controller as soon as a shell command succeeds on every node."""
+    with start(path, *options, **variables) as process:
+        deadline = time.monotonic() + timeout
+        while not all(each(lambda host: host.run(when).rc == 0).values()):
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline, f"{when} did not come to succeed on every node"
+            time.sleep(0.5)
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _none = process.communicate()
+    return Run(process.returncode, output, each(look))

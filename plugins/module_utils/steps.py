@@ -179,7 +179,7 @@ class Step:
         return bool(self._read("state.json").get("acknowledged"))
 
     def acknowledge(self) -> None:
-        """Note that the end of the step, if it was ever started, has been handed over: the same command may run anew."""
+        """Note that the end of a step that ever ran has been handed over: the same command may run anew."""
         record = self._read("state.json")
         if record:
             self._write("state.json", json.dumps({**record, "acknowledged": True}))
