@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -96,6 +97,13 @@ def write(path: Path, text: str) -> None:
         raise
 
 
+def stopped(number: int, _frame: object) -> None:
+    """End as whoever a signal ends, after what is under way has cleaned up."""
+    raise SystemExit(128 + number)
+
+
 def main(arguments: list[str]) -> None:
-    """Write the metrics of this node into the file named first."""
-    write(Path(arguments[0]), collect(Node(), Path(__file__)))
+    """Write the metrics of this node into the file named first; where it is stopped meanwhile, no draft is left."""
+    text = collect(Node(), Path(__file__))
+    signal.signal(signal.SIGTERM, stopped)
+    write(Path(arguments[0]), text)

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -105,3 +106,15 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         gpu_collector.write(target, "two\n")
     assert target.read_text() == "one\n"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_collector_that_is_stopped_while_it_writes_leaves_no_draft(tmp_path, monkeypatch):
+    former = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(gpu_collector, "collect", lambda *_: "text")
+    monkeypatch.setattr(Path, "chmod", lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        with pytest.raises(SystemExit):
+            gpu_collector.main([str(tmp_path / "metrics.prom")])
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert not list(tmp_path.iterdir())
