@@ -125,11 +125,12 @@ class Apt(PackageHost):
         uris = self._call(self._install(todo, preferences, "--print-uris", writes_caches=True))[1]
         download, growth = apt.parse_sizes(uris)
         self._check_space(download, ARCHIVES, growth)
-        new = {name for name in plan.install if not apt.is_on_disk(known, name)}
+        change = _change(plan, known)
+        new = set(change.new)
         # What a former run brought and left broken, cut off before it could undo it.
         new.update(name for name in left["new"] if apt.is_on_disk(known, name) and not apt.is_installed(known, name))
         if self._former:
-            self._former.add(_change(plan, known))
+            self._former.add(change)
         transaction = {
             "argv": self._install(todo, preferences),
             "diff": self.diff(plan, todo),

@@ -95,12 +95,13 @@ class Dnf(PackageHost):
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
         foreign = dnf.foreign_holds(answer.plan, self._given_up(todo), dnf.locks(read_locks()))
-        going = dnf.names_of(todo.retire, self.packages())
+        packages = self.packages()
+        going = dnf.names_of(todo.retire, packages)
         self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire, *going), foreign)
         self._check_space(sum(answer.download.values()), CACHE, answer.growth)
         argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held(todo))
         if self._former:
-            self._former.add(_change(answer, self.packages()))
+            self._former.add(_change(answer, packages))
         transaction = {
             "argv": argv,
             "diff": self.diff(answer.plan, todo),

@@ -64,6 +64,16 @@ def merge(former: Former, change: Change) -> Former:
     )
 
 
+def _away(former: Former, installed: dict[str, set[str]]) -> list[str]:
+    """Return the former packages that are not there in their former version and no other."""
+    return [name for name, version in former.versions.items() if installed.get(name) != {version}]
+
+
+def _brought(former: Former, installed: dict[str, set[str]]) -> list[str]:
+    """Return what came with the change and is still there."""
+    return [name for name in former.new if name in installed]
+
+
 class FormerPackages:
     """The former packages under one name, in a directory of the node that only root reads.
 
@@ -99,8 +109,7 @@ class FormerPackages:
     def amiss(self, installed: dict[str, set[str]]) -> list[str]:
         """Return the packages that are not as they were: those that are not back, then those that are still there."""
         former = self.read()
-        away = [name for name, version in former.versions.items() if installed.get(name) != {version}]
-        return away + [name for name in former.new if name in installed]
+        return [*_away(former, installed), *_brought(former, installed)]
 
     def restored(self, installed: dict[str, set[str]]) -> bool:
         """Tell whether all is as it was."""
@@ -148,9 +157,8 @@ class FormerDebs(FormerPackages):
         former = self.read()
         if former == Former():
             return ""
-        gone = [name for name in former.new if name in installed]
-        away = sorted(name for name, version in former.versions.items() if installed.get(name) != {version})
-        files = [f"{shlex.quote(str(self.directory / name))}/*.deb" for name in away]
+        gone = _brought(former, installed)
+        files = [f"{shlex.quote(str(self.directory / name))}/*.deb" for name in sorted(_away(former, installed))]
         lines = ["set -e"]
         if gone:
             lines.append(shlex.join([*_DPKG, "--force-depends", "--force-remove-reinstreq", "--remove", *gone]))
@@ -196,8 +204,8 @@ class FormerRpms(FormerPackages):
         former = self.read()
         if former == Former():
             return ""
-        gone = [na for na in former.new if na in installed]
-        files = [self._file(na, version) for na, version in former.versions.items() if installed.get(na) != {version}]
+        gone = _brought(former, installed)
+        files = [self._file(na, former.versions[na]) for na in _away(former, installed)]
         lines = ["set -e"]
         if gone:
             lines.append(shlex.join(["rpm", "--erase", "--nodeps", *gone]))
