@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, replace
 
 import pytest
-from scenario import LAB, Run, cut_off, each, everywhere, playbook
+from scenario import Run, cut_off, each, everywhere, hide, playbook
 
 FIRST, BETTER, LOSSY, UNCOMPILABLE, CHOOSY = "595.91.07", "595.95.01", "595.96.01", "595.97.01", "595.98.01"
 # The headers of one more kernel, those of the node's under another name: no package's script builds for it.
@@ -58,12 +58,6 @@ def site(version, *arguments, tags="nouveau,nvidia_driver,reboot", run=playbook,
     return run("site.yml", f"--tags={tags}", *arguments, look=look, nvidia_driver_version=version, **variables)
 
 
-def hide(version, *, back=False):
-    """Take a version out of the repository, as vendors do, or put it back."""
-    for path in (LAB / "repository").rglob(f"*_{version}-1_amd64.deb{'.hidden' if back else ''}"):
-        path.rename(path.with_suffix("") if back else f"{path}.hidden")
-
-
 @pytest.fixture(scope="session")
 def story():
     """Return the runs by name, in the order in which they happen.
@@ -100,9 +94,9 @@ def story():
     # What it keeps of the former driver is complete, and its packages come.
     runs["cut off"] = site(LOSSY, run=cut_off, when="systemctl --quiet is-active gpulab-nvidia-driver")
     runs["lossy"] = site(LOSSY)
-    hide(BETTER)
+    hide(f"*_{BETTER}-1_amd64.deb")
     runs["uncompilable"] = site(UNCOMPILABLE)
-    hide(BETTER, back=True)
+    hide(f"*_{BETTER}-1_amd64.deb", back=True)
     everywhere(OWN_HEADERS)
     kernels = each(lambda host: host.check_output("ls /lib/modules").split())
     wish = {"nvidia_driver_kernels": "{{ kernels[inventory_hostname] }}", "kernels": kernels}

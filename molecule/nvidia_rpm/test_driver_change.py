@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from scenario import LAB, playbook
+from scenario import hide, playbook
 
 FIRST, BETTER, UNCOMPILABLE, LOSSY = "595.91.07", "595.95.01", "595.97.01", "615.71.09"
 
@@ -38,12 +38,6 @@ def site(version, *arguments, **variables):
     return playbook("site.yml", tags, *arguments, look=look, nvidia_driver_version=version, **variables)
 
 
-def hide(version, *, back=False):
-    """Take the files of a version out of the repository, as vendors do, or put them back."""
-    for path in (LAB / "repository").rglob(f"*-{version}-*.rpm{'.hidden' if back else ''}"):
-        path.rename(path.with_suffix("") if back else f"{path}.hidden")
-
-
 @pytest.fixture(scope="session")
 def story():
     """Return the runs by name, in the order in which they happen.
@@ -57,10 +51,10 @@ def story():
     runs["again"] = site(BETTER)
     runs["uncompilable"] = site(UNCOMPILABLE)
     runs["lossy"] = site(LOSSY)
-    hide(BETTER)
+    hide(f"*-{BETTER}-*.rpm")
     runs["no way back"] = site(FIRST)
     runs["back"] = site(FIRST, nvidia_driver_keep_former=False)
-    hide(BETTER, back=True)
+    hide(f"*-{BETTER}-*.rpm", back=True)
     return runs
 
 

@@ -61,6 +61,12 @@ def task(host, module, /, *, check=False, **options):
         return error.result
 
 
+def hide(pattern, *, back=False):
+    """Take files out of the repository that the scenario serves, as vendors do, or put them back."""
+    for path in (LAB / "repository").rglob(f"{pattern}{'.hidden' if back else ''}"):
+        path.rename(path.with_suffix("") if back else f"{path}.hidden")
+
+
 def nothing(host):
     """See nothing of a node."""
 
