@@ -29,6 +29,10 @@ class ActionModule(LongStepAction):
                 self._remove(begun)
             elif state == "fetched":
                 self._fetch()
+            elif state == "confirmed":
+                self._ask_node("confirm")
+            elif state == "restored":
+                self._restore(begun, fetched=fetched)
             else:
                 self._install(begun, fetched=fetched)
         return {key: value for key, value in seen.items() if key != "invocation"}
@@ -59,11 +63,40 @@ class ActionModule(LongStepAction):
             if not fetched:
                 self._fetch()
             for kernel in kernels:
-                tried = self._run(self._ask_node("try", kernel=kernel)["run"])
-                if tried.rc != 0:
-                    raise Refusal(**self._ask_node("explain_build", kernel=kernel, log=tried.log)["why"])
+                self._try(kernel)
             begun = self._ask_node("start", kernel=kernels[0])["run"]
-        if self._run(begun).rc != 0:
+        self._see_through(begun)
+
+    def _restore(self, begun: dict[str, Any] | None, *, fetched: bool) -> None:
+        """Install the former driver, whose modules need not build for every kernel. Raises Refusal."""
+        if not begun:
+            if not fetched:
+                self._ask_node("fetch")
+            begun = self._ask_node("start", kernel=self._first_that_builds())["run"]
+        self._see_through(begun)
+
+    def _first_that_builds(self) -> str:
+        """Return the first kernel that the modules build for. Raises Refusal D002 and D033 of the last one."""
+        *others, last = self._args["kernels"]
+        for kernel in others:
+            if self._build(kernel).rc == 0:
+                return kernel
+        self._try(last)
+        return last
+
+    def _try(self, kernel: str) -> None:
+        """Build the modules for a kernel; where that fails, let go of the file. Raises Refusal D002 and D033."""
+        tried = self._build(kernel)
+        if tried.rc != 0:
+            raise Refusal(**self._ask_node("explain_build", kernel=kernel, log=tried.log)["why"])
+
+    def _build(self, kernel: str) -> Outcome:
+        """Build the modules for a kernel, beside what is there. Raises Refusal D002."""
+        return self._run(self._ask_node("try", kernel=kernel)["run"])
+
+    def _see_through(self, installer: dict[str, Any]) -> None:
+        """Let the installer run and see what came of it. Raises Refusal D034."""
+        if self._run(installer).rc != 0:
             raise Refusal(**self._ask_node("explain")["why"])
         self._ask_node("finish")
 

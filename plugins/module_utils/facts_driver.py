@@ -66,8 +66,14 @@ class DriverQuery:
             "library": facts_libraries.driver_version(self._node.resolve(library)) if library else None,
             "library_path": library,
             "module_on_disk": module_on_disk,
-            "former": FormerPackages(FORMER, self._node.path(str(ROOT))).read().versions,
+            "former": self._former(),
         }
+
+    def _former(self) -> dict[str, str]:
+        """Return what is kept of a driver that another one replaced, and its version: packages, or a .run file."""
+        run = runfile.former_version(self._node.text(str(runfile.ROOT / runfile.FORMER)))
+        kept = FormerPackages(FORMER, self._node.path(str(ROOT))).read().versions
+        return {**kept, ".run file": run} if run else kept
 
     def _runfile(self) -> str | None:
         """Return the version that a .run file installed; None where it left no uninstaller."""

@@ -372,6 +372,10 @@ CODES = {
         "the driver {version} could not be taken off by its own uninstaller: {error}",
         "See {log} on the node, and run {uninstaller} there by hand.",
     ),
+    "D037": (
+        "gpulab does not have the .run file of driver {version}, so there would be no way back to it",
+        "Do without a way back: nvidia_driver_keep_former: false. Nothing was changed.",
+    ),
     # what nvcc says of a node
     "C001": (
         "nvcc of CUDA {version} does not compile for compute capability {capabilities}: {error}",

@@ -8,6 +8,7 @@ What is written here of it is read from its sources (nvidia-installer: backup.c,
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.steps import ROOT as S
 
 ROOT = STEPS.parent / "runfile"
 RECORD = "driver.json"  # what gpulab installed, or began to
+FORMER = "former.json"  # what it replaced, until that has proved itself
 UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
 LOG = "/var/log/nvidia-installer.log"  # of the last attempt, which may have failed
 UNINSTALL_LOG = "/var/log/nvidia-uninstall.log"
@@ -54,6 +56,11 @@ def installed_version(backup: str, log: str) -> str:
     """Return the version that is installed, from the installer's record of it or else its log."""
     match = _BACKUP_VERSION.search(backup) or _LOG_VERSION.search(log)
     return match.group(1) if match else UNKNOWN
+
+
+def former_version(record: str) -> str | None:
+    """Return the version of the driver that the record of a former one names; None where there is no record."""
+    return json.loads(record)["wish"]["driver"]["version"] if record else None
 
 
 def is_there(found: Driver | None, wanted: Driver) -> bool:

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A driver from a .run file on this node: what is there, and the steps to another one.
 
-/var/lib/gpulab/runfile/driver.json   what gpulab installed, or began to; all else there is gone when that has ended
-                        driver.run    the file, until it is unpacked
-                        tree          what is in it, when the digest in tree.sha256 is that of the file
-                        try-KERNEL    its kernel modules, as built for a kernel before anything is changed
+/var/lib/gpulab/runfile/driver.json   what gpulab installed, or began to
+                        former.json   what was there before, until the new driver has proved itself
+                        SHA256.run    the file of each of the two; it is the only way back to that driver
+                        tree          what is in the one whose digest tree.sha256 has, until it is installed
+                        try-KERNEL    its kernel modules, as built for a kernel before anything is changed; goes with it
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ class Wish:
     url: str
     sha256: str
 
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Wish | None:
+        """Read it from a record; None where there is none."""
+        wish = record.get("wish")
+        return cls(Driver(**wish["driver"]), wish["url"], wish["sha256"]) if wish else None
+
 
 class Runfile:
     """The installer and what it left, below root, which is / on a node. call runs an argument list."""
@@ -58,9 +65,8 @@ class Runfile:
         self._wish = wish
         self._root = root
         self._home = self._at(runfile.ROOT)
-        self._file, self._tree = self._home / "driver.run", self._home / "tree"
-        self._mark = self._home / "tree.sha256"
-        self._record = self._home / runfile.RECORD
+        self._tree, self._mark = self._home / "tree", self._home / "tree.sha256"
+        self._record, self._former_record = self._home / runfile.RECORD, self._home / runfile.FORMER
 
     # looking
 
@@ -75,7 +81,7 @@ class Runfile:
 
     def is_fulfilled(self) -> bool:
         """Tell whether the node is as wanted; what gpulab began and did not see end is not."""
-        record = self._read_record()
+        record = read_record(self._record)
         if self._wish is None:
             return not record
         return runfile.is_there(self.installed(), self._wish.driver) and record.get("complete", True)
@@ -89,7 +95,7 @@ class Runfile:
 
         Raises Refusal S003 when something else runs.
         """
-        record = self._read_record()
+        record = read_record(self._record)
         if "step" not in record:
             return None
         step = self._step(record["step"])
@@ -101,22 +107,49 @@ class Runfile:
             raise refuse("S003", name=step.name, command=shlex.join(record["argv"]), log=step.log)
         return None
 
+    # the way back
+
+    def former(self) -> Wish | None:
+        """Return the driver that another one took the place of, and its file; None where none is kept."""
+        return Wish.of(read_record(self._former_record))
+
+    def see_that_it_is_kept(self) -> None:
+        """See that there is a way back to the driver that is there. Raises Refusal D037 where there is none.
+
+        What gpulab began and did not see end is none to go back to.
+        """
+        found, record = self.installed(), read_record(self._record)
+        if found and record.get("complete", True) and not self._kept(found, record):
+            raise refuse("D037", version=found.version)
+
+    def confirm(self) -> None:
+        """Let the former driver go."""
+        self._former_record.unlink(missing_ok=True)
+        self.clear()
+
+    def _kept(self, found: Driver, record: dict[str, Any]) -> Wish | None:
+        """Return what brings a driver that is there back; None where gpulab does not have its file."""
+        wish = Wish.of(record) if record.get("complete") else None
+        return wish if wish and runfile.is_there(found, wish.driver) and self._file(wish).is_file() else None
+
     # the file
 
     def fetch(self, download: Callable[[Path], None]) -> None:
-        """Have the file unpacked: download it, compare, unpack, and see that it is the planned driver.
+        """Have the file unpacked: download it unless it is kept, compare, and see that it is the planned driver.
 
         Raises Refusal D030, D031, D032 and D035; nothing of the file is left then.
         """
         wish = self._wanted()
         self.clear()
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._file(wish)
         try:
             try:
-                download(self._file)
+                if not (file.is_file() and digest(file) == wish.sha256):
+                    download(file)
             except (OSError, ValueError) as error:  # of which urllib's are
                 raise refuse("D030", url=wish.url, detail=error) from error
-            found = digest(self._file)
+            found = digest(file)
             if found != wish.sha256:
                 raise refuse("D031", url=wish.url, found=found, wanted=wish.sha256)
             self._unpack()
@@ -127,7 +160,7 @@ class Runfile:
 
     def _unpack(self) -> None:
         wish = self._wanted()
-        argv = ["sh", str(self._file), "--extract-only", "--target", str(self._tree)]
+        argv = ["sh", str(self._file(wish)), "--extract-only", "--target", str(self._tree)]
         rc, output, errors = self._call(argv)
         if rc != 0 or not (self._tree / "nvidia-installer").is_file():
             said = (errors.strip() or output.strip() or "nothing").splitlines()[-1]
@@ -138,7 +171,6 @@ class Runfile:
         runfile.arguments(self._usage(), wish.driver, "any")
         if not self._source().is_dir():
             raise refuse("D035", **asdict(wish.driver))
-        self._file.unlink()
 
     # trying
 
@@ -158,7 +190,7 @@ class Runfile:
         }
 
     def explain_build(self, kernel: str, log: str) -> Refusal:
-        """Return why the modules do not build for a kernel; nothing of the file is left then."""
+        """Return why the modules do not build for a kernel; nothing of the file is left then, unless it is kept."""
         error = dkms.first_compiler_error(read(Path(log)))
         self.clear()
         wish = self._wanted()
@@ -166,9 +198,16 @@ class Runfile:
 
     # installing
 
-    def start(self, kernel: str) -> dict[str, Any]:
-        """Note that an installation begins; return {step, argv} of the installer, which builds for this kernel."""
+    def start(self, kernel: str, *, keep_former: bool) -> dict[str, Any]:
+        """Note that an installation begins; return {step, argv} of the installer, which builds for this kernel.
+
+        Where the driver that is there is to be kept, what brings it back is noted before, unless an interrupted
+        change has one noted already.
+        """
         wish, former = self._wanted(), self.installed()
+        kept = self._kept(former, read_record(self._record)) if former and keep_former else None
+        if kept and not self.former():
+            write_record(self._former_record, {"wish": asdict(kept)})
         program = str(self._tree / "nvidia-installer")
         argv = [program, *runfile.arguments(self._usage(), wish.driver, kernel)]
         self._write_record(INSTALL, argv, complete=False, former=former.version if former else None)
@@ -176,7 +215,7 @@ class Runfile:
 
     def explain(self) -> Refusal:
         """Return why the installer failed, and what is left of the driver of before."""
-        version, former = self._wanted().driver.version, self._read_record().get("former")
+        version, former = self._wanted().driver.version, read_record(self._record).get("former")
         found = self.installed()
         make_log = dkms.make_log("nvidia", version, self._at(dkms.TREE))
         error = runfile.first_error(read(self._at(runfile.LOG)), read(make_log))
@@ -185,11 +224,11 @@ class Runfile:
         elif found and found.version == former:
             left = f"The driver {former} is still there."
         else:
-            left = f"The driver {former} is gone: this installer takes it off first. Its own .run file brings it back."
+            left = f"It had taken the driver {former} off."
         return refuse("D034", version=version, error=error, log=runfile.LOG, left=left)
 
     def finish(self) -> None:
-        """See that the driver is there, and let go of the file. Raises Refusal D034."""
+        """See that the driver is there, and let go of what was unpacked. Raises Refusal D034."""
         wish, found = self._wanted(), self.installed()
         if not runfile.is_there(found, wish.driver):
             error, left = "it ended well all the same", f"What is there is {found or 'no driver'}."
@@ -218,10 +257,11 @@ class Runfile:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def clear(self) -> None:
-        """Remove the file and what was in it; a record stays."""
+        """Remove what was unpacked, and all files but those of the drivers on record."""
         for place in (self._tree, *self._home.glob("try-*")):
             shutil.rmtree(place, ignore_errors=True)
-        for file in (self._file, self._mark):
+        kept = {self._file(wish) for wish in (Wish.of(read_record(self._record)), self.former()) if wish}
+        for file in {self._mark, *self._home.glob("*.run")} - kept:
             file.unlink(missing_ok=True)
         if self._home.is_dir() and not any(self._home.iterdir()):
             self._home.rmdir()
@@ -235,6 +275,9 @@ class Runfile:
         if self._wish is None:
             raise ValueError
         return self._wish
+
+    def _file(self, wish: Wish) -> Path:
+        return self._home / f"{wish.sha256}.run"
 
     def _uninstaller(self) -> str | None:
         return next((place for place in runfile.UNINSTALLERS if self._at(place).is_file()), None)
@@ -258,18 +301,25 @@ class Runfile:
     def _plain_wish(self) -> dict[str, Any] | None:
         return asdict(self._wish) if self._wish else None
 
-    def _read_record(self) -> dict[str, Any]:
-        return json.loads(read(self._record) or "{}")
-
     def _write_record(
         self, step: str | None = None, argv: list[str] | None = None, *, complete: bool, former: str | None = None
     ) -> None:
         record: dict[str, Any] = {"wish": self._plain_wish(), "complete": complete}
         if step:
             record.update(step=step, argv=argv, former=former)
-        new = self._record.with_suffix(".new")
-        new.write_text(json.dumps(record))
-        new.replace(self._record)
+        write_record(self._record, record)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return a record; empty where there is none."""
+    return json.loads(read(path) or "{}")
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write a record in one step."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(record))
+    new.replace(path)
 
 
 def build_step(kernel: str) -> str:

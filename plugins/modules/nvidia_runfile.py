@@ -17,8 +17,8 @@ description:
     fails, while the driver that is there is untouched. Then NVIDIA's installer runs, with C(--silent --dkms), as a long
     step (see M(gpulab.node.long_step)). It has DKMS build for the first of the kernels; M(gpulab.node.dkms) sees to the
     others.
-  - The installer takes the driver of a former .run file off before it puts the new one there. When it fails after
-    that, the former driver is gone, and the refusal (GPULAB-D034) says so.
+  - The installer takes the driver of a former .run file off before it puts the new one there. The file of what is
+    installed stays on the node for that, and that of the former driver until the change is V(confirmed) or V(restored).
   - Which version is there is read from the installer's own record, F(/var/lib/nvidia/log).
   - Only options that the installer's own help names are given to it. Nothing is loaded or unloaded.
 options:
@@ -28,16 +28,24 @@ options:
       - V(present) has the driver installed.
       - V(absent) has it taken off by its own uninstaller where gpulab installed it; a driver that gpulab did not
         install stays.
+      - V(confirmed) lets the file of the former driver go, as the new one proved itself.
+      - V(restored) installs the former driver from its file; its kernel modules are built for the first of the kernels
+        that they build for.
     type: str
-    choices: [fetched, present, absent]
+    choices: [fetched, present, absent, confirmed, restored]
     default: present
   version:
-    description: The driver's version. Required unless it is to go.
+    description: The driver's version. Required in the states V(fetched) and V(present).
     type: str
   kernel_modules:
-    description: Which of the kernel modules in the file. Required unless it is to go.
+    description: Which of the kernel modules in the file. Required in the states V(fetched) and V(present).
     type: str
     choices: [open, proprietary]
+  keep_former:
+    description: Whether a driver that another one replaces is refused where its file is not there (GPULAB-D037), and
+      kept where it is.
+    type: bool
+    default: true
   kernels:
     description: The kernels, as C(uname -r) names them.
     type: list
@@ -56,7 +64,7 @@ options:
   operation:
     description: What the action plugin asks of the node. Leave it out.
     type: str
-    choices: [look, fetch, try, explain_build, start, explain, finish, start_removal, finish_removal]
+    choices: [look, fetch, try, explain_build, start, explain, finish, start_removal, finish_removal, confirm]
     default: look
   path:
     description: Where the action plugin has put the file. Leave it out.
@@ -129,13 +137,20 @@ TIMEOUT = 60  # seconds without an octet
 
 
 def look(params: dict[str, Any], node: Runfile, wish: Wish | None) -> dict[str, Any]:
-    """Say what is there and what is to do. Raises Refusal S003."""
+    """Say what is there and what is to do. Raises Refusal S003 and D037."""
     found, planned = node.installed(), wish.driver if wish else None
     result: dict[str, Any] = {"installed": str(found) if found else None, "planned": str(planned) if planned else None}
+    state = params["state"]
+    if state in ("confirmed", "restored") and not node.former():
+        return {**result, "changed": False}
+    if state == "confirmed":
+        return {**result, "changed": True}
     fulfilled, begun = node.is_fulfilled(), node.begun()
-    if params["state"] == "fetched":
+    if state in ("fetched", "present") and params["keep_former"] and not (fulfilled or begun):
+        node.see_that_it_is_kept()
+    if state == "fetched":
         return {**result, "changed": not (fulfilled or begun or node.is_fetched())}
-    if fulfilled and not begun:
+    if fulfilled and not begun and state != "restored":
         return {**result, "changed": False}
     sides = {"before": f"{found}\n" if found else "", "after": f"{planned}\n" if planned else ""}
     titles = {"before_header": "driver from a .run file", "after_header": "driver from a .run file"}
@@ -158,23 +173,34 @@ def fetch(module: AnsibleModule, node: Runfile) -> None:
     node.fetch(obtain)
 
 
+def finish(node: Runfile, state: str) -> None:
+    """See that the driver is there; one that is restored is kept no longer. Raises Refusal D034."""
+    node.finish()
+    if state == "restored":
+        node.confirm()
+
+
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
-    params = module.params
-    driver = Driver(params["version"], params["kernel_modules"])
-    wish = None if params["state"] == "absent" else Wish(driver, params["url"], params["sha256"])
-    node = Runfile(module.run_command, running_boot(), wish)
+    params, boot = module.params, running_boot()
+    state, wish = params["state"], None
+    if state in ("fetched", "present"):
+        wish = Wish(Driver(params["version"], params["kernel_modules"]), params["url"], params["sha256"])
+    elif state in ("confirmed", "restored"):
+        wish = Runfile(module.run_command, boot, None).former()
+    node = Runfile(module.run_command, boot, wish)
     kernel = params["kernel"]
     carry_out = {
         "look": lambda: look(params, node, wish),
         "fetch": lambda: fetch(module, node),
         "try": lambda: {"run": node.try_build(kernel)},
         "explain_build": lambda: {"why": asdict(node.explain_build(kernel, params["log"]))},
-        "start": lambda: {"run": node.start(kernel)},
+        "start": lambda: {"run": node.start(kernel, keep_former=params["keep_former"])},
         "explain": lambda: {"why": asdict(node.explain())},
-        "finish": node.finish,
+        "finish": lambda: finish(node, state),
         "start_removal": lambda: {"run": node.start_removal()},
         "finish_removal": node.finish_removal,
+        "confirm": node.confirm,
     }
     return carry_out[params["operation"]]() or {}
 
@@ -184,9 +210,14 @@ def main() -> None:
     wanted = ["version", "kernel_modules", "url", "sha256"]
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["fetched", "present", "absent"], "default": "present"},
+            "state": {
+                "type": "str",
+                "choices": ["fetched", "present", "absent", "confirmed", "restored"],
+                "default": "present",
+            },
             "version": {"type": "str"},
             "kernel_modules": {"type": "str", "choices": ["open", "proprietary"]},
+            "keep_former": {"type": "bool", "default": True},
             "kernels": {"type": "list", "elements": "str", "default": []},
             "url": {"type": "str"},
             "sha256": {"type": "str"},
@@ -203,6 +234,7 @@ def main() -> None:
                     "finish",
                     "start_removal",
                     "finish_removal",
+                    "confirm",
                 ],
                 "default": "look",
             },

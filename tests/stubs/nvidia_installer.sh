@@ -73,7 +73,7 @@ main() {
     put /usr/bin/nvidia-uninstall 0755 <"$0"
     printf '#!/bin/sh\nsleep infinity &\n' | put /usr/bin/nvidia-persistenced 0755
     # The simulated NVML goes by the name of this file. libnvidia-ml.so.1 is not made: nothing could load it.
-    echo "stand-in for NVIDIA's library" | put "$libraries/libnvidia-ml.so.$version" 0644
+    [ "$fault" = lossy ] || echo "stand-in for NVIDIA's library" | put "$libraries/libnvidia-ml.so.$version" 0644
     source=kernel
     [ $type != open ] || source=kernel-open
     cp --recursive $source "/usr/src/nvidia-$version"

@@ -6,8 +6,8 @@
 Each is DIRECTORY/NVIDIA-Linux-x86_64-DRIVER.run with its digest in a file .sha256 beside it. It unpacks itself and runs
 its nvidia-installer (nvidia_installer.sh), as the real one does. The kernel modules, open and proprietary, are a few
 lines of real C, really built by make and DKMS for the node's kernel; libraries and programs are empty. Nothing of it
-drives a GPU. A FAULT spoils it: its modules are uncompilable, or its installer is failing after it took the former
-driver off.
+drives a GPU. A FAULT spoils it: its modules are uncompilable, its installer is failing after it took the former
+driver off, or it is lossy: NVIDIA's library is not in it.
 """
 
 from __future__ import annotations

@@ -84,6 +84,12 @@ def test_a_driver_that_was_replaced_is_kept_until_the_new_one_proved_itself(tree
     assert facts(tree, None)["former"] == {"nvidia-driver": "1"}
 
 
+def test_a_former_driver_of_a_runfile_is_told(tree):
+    record = '{"wish": {"driver": {"version": "580.178.04", "kernel_modules": "open"}, "url": "x", "sha256": "0"}}'
+    tree.file("/var/lib/gpulab/runfile/former.json", record)
+    assert facts(tree, None)["former"] == {".run file": "580.178.04"}
+
+
 @pytest.mark.parametrize(
     ("log", "version"),
     [

@@ -119,26 +119,23 @@ def test_an_uninstaller_is_the_sign_of_an_installation(machine):
 def test_what_an_installer_began_is_not_there_until_it_has_ended(machine):
     node = machine.node()
     node.fetch(download)
-    node.start(KERNEL)
+    node.start(KERNEL, keep_former=True)
     machine.install(NEW)
     assert not machine.node().is_fulfilled()
     node.finish()
     assert machine.node().is_fulfilled()
-    assert machine.left() == ["driver.json"]
+    assert machine.left() == [f"{SHA256}.run", "driver.json"]
 
 
 def test_the_file_is_unpacked_once(machine):
     machine.node().fetch(download)
     assert machine.node().is_fetched()
-    assert machine.left() == ["tree", "tree.sha256"]
+    assert machine.left() == [f"{SHA256}.run", "tree", "tree.sha256"]
     other = Wish(WISH.driver, WISH.url, "0" * 64)
     assert not machine.node(other).is_fetched()
 
 
 def test_a_file_that_cannot_be_had_is_refused(machine):
-    def fail(_path):
-        raise OSError(NO_ROUTE)
-
     assert NO_ROUTE in refused("D030", machine.node().fetch, fail)
     assert machine.left() is None
 
@@ -241,8 +238,8 @@ def test_a_build_that_fails_is_explained_and_leaves_nothing(machine):
 ENDS = {
     "nothing before": (None, None, "There was no driver of a .run file before"),
     "the former one stays": (OLD, OLD, f"The driver {OLD} is still there."),
-    "the former one is gone": (OLD, None, f"The driver {OLD} is gone"),
-    "only a part of the new one is there": (OLD, NEW, f"The driver {OLD} is gone"),
+    "the former one is gone": (OLD, None, f"It had taken the driver {OLD} off."),
+    "only a part of the new one is there": (OLD, NEW, f"It had taken the driver {OLD} off."),
 }
 
 
@@ -252,7 +249,7 @@ def test_an_installer_that_fails_says_what_is_left(machine, before, after, said)
     if before:
         machine.install(before)
     node.fetch(download)
-    node.start(KERNEL)
+    node.start(KERNEL, keep_former=True)
     machine.path("/usr/bin/nvidia-uninstall").unlink(missing_ok=True)
     if after:
         machine.install(after)
@@ -264,6 +261,94 @@ def test_an_installer_that_fails_says_what_is_left(machine, before, after, said)
     assert not node.is_fulfilled()
 
 
+FORMER_DATA = b"the former file"
+FORMER = Wish(Driver(OLD, "open"), "files/former.run", hashlib.sha256(FORMER_DATA).hexdigest())
+
+
+def install(machine, wish, data, *, keep_former=True):
+    """Play a whole installation."""
+    machine.version = wish.driver.version
+    node = machine.node(wish)
+    node.fetch(lambda path: path.write_bytes(data))
+    node.start(KERNEL, keep_former=keep_former)
+    machine.install(wish.driver.version)
+    node.finish()
+
+
+def fail(_path):
+    raise OSError(NO_ROUTE)
+
+
+def test_the_former_file_stays_until_the_new_driver_is_confirmed(machine):
+    install(machine, FORMER, FORMER_DATA)
+    install(machine, WISH, DATA)
+    node = machine.node()
+    assert node.former() == FORMER
+    assert machine.left() == sorted([f"{SHA256}.run", f"{FORMER.sha256}.run", "driver.json", "former.json"])
+    node.confirm()
+    assert node.former() is None
+    assert machine.left() == [f"{SHA256}.run", "driver.json"]
+
+
+def test_the_former_driver_is_fetched_from_the_file_that_is_kept(machine):
+    install(machine, FORMER, FORMER_DATA)
+    install(machine, WISH, DATA)
+    machine.version = OLD
+    former = machine.node(machine.node().former())
+    former.fetch(fail)
+    former.start(KERNEL, keep_former=False)
+    assert former.former() == FORMER
+    machine.install(OLD)
+    former.finish()
+    former.confirm()
+    assert machine.left() == [f"{FORMER.sha256}.run", "driver.json"]
+
+
+def test_a_kept_file_that_was_altered_is_fetched_again(machine):
+    install(machine, WISH, DATA)
+    machine.path(runfile.ROOT / f"{SHA256}.run").write_bytes(b"altered")
+    refused("D030", machine.node().fetch, fail)
+    machine.node().fetch(download)
+
+
+def test_a_new_file_that_is_refused_leaves_the_one_that_is_installed(machine):
+    install(machine, WISH, DATA)
+    refused("D031", machine.node(FORMER).fetch, lambda path: path.write_bytes(b"another"))
+    assert machine.left() == [f"{SHA256}.run", "driver.json"]
+
+
+def test_the_first_driver_of_two_changes_is_the_former_one(machine):
+    install(machine, FORMER, FORMER_DATA)
+    install(machine, WISH, DATA)
+    third = Wish(Driver("595.95.01", "open"), "files/third.run", hashlib.sha256(b"third").hexdigest())
+    install(machine, third, b"third")
+    assert machine.node().former() == FORMER
+
+
+def test_a_driver_whose_file_is_not_there_has_no_way_back(machine):
+    machine.install(OLD)
+    assert OLD in refused("D037", machine.node().see_that_it_is_kept)
+    install(machine, FORMER, FORMER_DATA)
+    machine.node().see_that_it_is_kept()
+    machine.install("570.1.2")  # by somebody else
+    refused("D037", machine.node().see_that_it_is_kept)
+
+
+def test_nothing_is_kept_where_no_way_back_is_asked_for(machine):
+    install(machine, FORMER, FORMER_DATA)
+    install(machine, WISH, DATA, keep_former=False)
+    assert machine.node().former() is None
+    assert machine.left() == [f"{SHA256}.run", "driver.json"]
+
+
+def test_what_never_ended_is_none_to_go_back_to(machine):
+    node = machine.node()
+    node.fetch(download)
+    node.start(KERNEL, keep_former=True)
+    machine.install(NEW)
+    machine.node(FORMER).see_that_it_is_kept()
+
+
 def test_the_compilers_word_comes_before_the_installers(machine):
     machine.write(f"/var/lib/dkms/nvidia/{NEW}/build/make.log", COMPILER)
     machine.write(runfile.LOG, "ERROR: Failed to run dkms.\n")
@@ -273,7 +358,7 @@ def test_the_compilers_word_comes_before_the_installers(machine):
 def test_an_installer_that_ends_well_and_installs_nothing_is_refused(machine):
     node = machine.node()
     node.fetch(download)
-    node.start(KERNEL)
+    node.start(KERNEL, keep_former=True)
     assert "What is there is no driver." in refused("D034", node.finish)
 
 
@@ -281,7 +366,7 @@ def test_an_installer_that_ends_well_and_installs_nothing_is_refused(machine):
 def test_an_installation_that_was_cut_off_is_taken_up_again(machine, ended):
     node = machine.node()
     node.fetch(download)
-    step = node.start(KERNEL)
+    step = node.start(KERNEL, keep_former=True)
     assert node.begun() is None
     machine.begin(step, ended)
     assert machine.node().begun() == step
@@ -290,7 +375,7 @@ def test_an_installation_that_was_cut_off_is_taken_up_again(machine, ended):
 def test_another_driver_waits_for_the_one_that_is_being_installed(machine):
     node = machine.node()
     node.fetch(download)
-    machine.begin(node.start(KERNEL))
+    machine.begin(node.start(KERNEL, keep_former=True))
     refused("S003", machine.node(Wish(Driver(OLD, "open"), WISH.url, "0" * 64)).begun)
     refused("S003", machine.node(None).begun)
 

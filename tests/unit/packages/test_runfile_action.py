@@ -85,7 +85,7 @@ def test_an_installation_that_was_cut_off_is_seen_through():
     assert played.asked == [("look", None), ("finish", None)]
 
 
-@pytest.mark.parametrize("state", ["fetched", "present", "absent"])
+@pytest.mark.parametrize("state", ["fetched", "present", "absent", "confirmed", "restored"])
 def test_check_mode_only_looks(state):
     played = Played({**TODO, "fetched": False}, check_mode=True)
     assert played.carry_out({**ARGS, "state": state})["changed"]
@@ -110,3 +110,32 @@ def test_the_uninstaller_runs_and_the_node_is_asked_whether_it_is_gone():
     played.carry_out({"state": "absent"})
     assert played.ran == [("removal", "/usr/bin", 3600)]
     assert played.asked == [("look", None), ("start_removal", None), ("finish_removal", None)]
+
+
+RESTORED = {"state": "restored", "kernels": ["one", "two"]}
+
+
+def test_a_former_driver_is_installed_for_the_first_kernel_that_it_builds_for():
+    played = Played({**TODO, "fetched": False}, failing=["try-one"])
+    played.carry_out(RESTORED)
+    operations = [("fetch", None), ("try", "one"), ("try", "two"), ("start", "two"), ("finish", None)]
+    assert played.asked[1:] == operations  # and the file is not let go of in between
+
+
+def test_a_former_driver_that_builds_for_no_kernel_is_refused():
+    played = Played(TODO, failing=["try-one", "try-two"])
+    with pytest.raises(Refusal):
+        played.carry_out(RESTORED)
+    assert played.asked[-1] == ("explain_build", "two")
+
+
+def test_a_restoration_that_was_cut_off_is_seen_through():
+    played = Played({**TODO, "begun": INSTALLER})
+    played.carry_out(RESTORED)
+    assert played.asked == [("look", None), ("finish", None)]
+
+
+def test_the_file_of_a_former_driver_is_let_go():
+    played = Played({"changed": True, "installed": "595.91.07", "planned": "580.178.04"})
+    played.carry_out({"state": "confirmed"})
+    assert played.asked == [("look", None), ("confirm", None)]

@@ -65,6 +65,7 @@ DECISIONS = {  # which change nothing on a node, or come only after a failure
     ("nvidia_driver", "__nvidia_driver_reading"),
     ("nvidia_driver", "__nvidia_driver_proof"),
     ("nvidia_driver", "__nvidia_driver_put_back"),
+    ("nvidia_driver", "__nvidia_driver_runfile_back"),
     ("nvidia_driver", "__nvidia_driver_former_modules"),
     ("nvidia_driver", "__nvidia_driver_taken_off"),
 }
