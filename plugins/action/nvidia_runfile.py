@@ -31,16 +31,14 @@ class ActionModule(LongStepAction):
                 self._fetch()
             elif state == "confirmed":
                 self._ask_node("confirm")
-            elif state == "restored":
-                self._restore(begun, fetched=fetched)
             else:
                 self._install(begun, fetched=fetched)
         return {key: value for key, value in seen.items() if key != "invocation"}
 
     def _fetch(self) -> None:
         """Have the file on the node, by itself or from here. Raises Refusal D030 and what the node says of the file."""
-        url = self._args["url"]
-        if "://" in url:
+        url = self._args.get("url")
+        if not url or "://" in url:  # that of a former driver is there
             self._ask_node("fetch")
             return
         try:
@@ -58,22 +56,21 @@ class ActionModule(LongStepAction):
 
     def _install(self, begun: dict[str, Any] | None, *, fetched: bool) -> None:
         """Install the driver, or see an installation through that a former run began. Raises Refusal."""
-        kernels = self._args["kernels"]
         if not begun:
             if not fetched:
                 self._fetch()
-            for kernel in kernels:
-                self._try(kernel)
-            begun = self._ask_node("start", kernel=kernels[0])["run"]
-        self._see_through(begun)
+            # A former driver need not build for every kernel.
+            kernel = self._first_that_builds() if self._args.get("state") == "restored" else self._first_of_all()
+            begun = self._ask_node("start", kernel=kernel)["run"]
+        if self._run(begun).rc != 0:
+            raise Refusal(**self._ask_node("explain")["why"])
+        self._ask_node("finish")
 
-    def _restore(self, begun: dict[str, Any] | None, *, fetched: bool) -> None:
-        """Install the former driver, whose modules need not build for every kernel. Raises Refusal."""
-        if not begun:
-            if not fetched:
-                self._ask_node("fetch")
-            begun = self._ask_node("start", kernel=self._first_that_builds())["run"]
-        self._see_through(begun)
+    def _first_of_all(self) -> str:
+        """Return the first kernel, once the modules have built for every one. Raises Refusal D002 and D033."""
+        for kernel in self._args["kernels"]:
+            self._try(kernel)
+        return self._args["kernels"][0]
 
     def _first_that_builds(self) -> str:
         """Return the first kernel that the modules build for. Raises Refusal D002 and D033 of the last one."""
@@ -93,12 +90,6 @@ class ActionModule(LongStepAction):
     def _build(self, kernel: str) -> Outcome:
         """Build the modules for a kernel, beside what is there. Raises Refusal D002."""
         return self._run(self._ask_node("try", kernel=kernel)["run"])
-
-    def _see_through(self, installer: dict[str, Any]) -> None:
-        """Let the installer run and see what came of it. Raises Refusal D034."""
-        if self._run(installer).rc != 0:
-            raise Refusal(**self._ask_node("explain")["why"])
-        self._ask_node("finish")
 
     def _remove(self, begun: dict[str, Any] | None) -> None:
         """Take the driver off. Raises Refusal D036."""

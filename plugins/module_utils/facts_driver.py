@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -71,9 +72,9 @@ class DriverQuery:
 
     def _former(self) -> dict[str, str]:
         """Return what is kept of a driver that another one replaced, and its version: packages, or a .run file."""
-        run = runfile.former_version(self._node.text(str(runfile.ROOT / runfile.FORMER)))
+        former = runfile.Wish.of(json.loads(self._node.text(str(runfile.ROOT / runfile.FORMER)) or "{}"))
         kept = FormerPackages(FORMER, self._node.path(str(ROOT))).read().versions
-        return {**kept, ".run file": run} if run else kept
+        return {**kept, ".run file": former.driver.version} if former else kept
 
     def _runfile(self) -> str | None:
         """Return the version that a .run file installed; None where it left no uninstaller."""

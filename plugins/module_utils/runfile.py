@@ -8,9 +8,9 @@ What is written here of it is read from its sources (nvidia-installer: backup.c,
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.dkms import first_compiler_error
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
@@ -52,15 +52,25 @@ class Driver:
         return f"{self.version} ({self.kernel_modules} modules)" if self.kernel_modules else self.version
 
 
+@dataclass(frozen=True)
+class Wish:
+    """The driver that shall be there, and the file that it comes from."""
+
+    driver: Driver
+    url: str
+    sha256: str
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Wish | None:
+        """Read it from a record; None where there is none."""
+        wish = record.get("wish")
+        return cls(Driver(**wish["driver"]), wish["url"], wish["sha256"]) if wish else None
+
+
 def installed_version(backup: str, log: str) -> str:
     """Return the version that is installed, from the installer's record of it or else its log."""
     match = _BACKUP_VERSION.search(backup) or _LOG_VERSION.search(log)
     return match.group(1) if match else UNKNOWN
-
-
-def former_version(record: str) -> str | None:
-    """Return the version of the driver that the record of a former one names; None where there is no record."""
-    return json.loads(record)["wish"]["driver"]["version"] if record else None
 
 
 def is_there(found: Driver | None, wanted: Driver) -> bool:

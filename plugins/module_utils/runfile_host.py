@@ -18,7 +18,7 @@ import os
 import re
 import shlex
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts_dkms import SOUR
 from ansible_collections.gpulab.node.plugins.module_utils.facts_kernels import flavour
 from ansible_collections.gpulab.node.plugins.module_utils.files import read
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver
+from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver, Wish
 from ansible_collections.gpulab.node.plugins.module_utils.steps import ROOT as STEPS
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
 
@@ -38,21 +38,6 @@ if TYPE_CHECKING:
 
 INSTALL, REMOVE = "nvidia-runfile", "nvidia-runfile-removal"
 CHUNK = 2**20
-
-
-@dataclass(frozen=True)
-class Wish:
-    """The driver that shall be there, and the file that it comes from."""
-
-    driver: Driver
-    url: str
-    sha256: str
-
-    @classmethod
-    def of(cls, record: dict[str, Any]) -> Wish | None:
-        """Read it from a record; None where there is none."""
-        wish = record.get("wish")
-        return cls(Driver(**wish["driver"]), wish["url"], wish["sha256"]) if wish else None
 
 
 class Runfile:
@@ -144,19 +129,24 @@ class Runfile:
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._file(wish)
         try:
-            try:
-                if not (file.is_file() and digest(file) == wish.sha256):
-                    download(file)
-            except (OSError, ValueError) as error:  # of which urllib's are
-                raise refuse("D030", url=wish.url, detail=error) from error
-            found = digest(file)
-            if found != wish.sha256:
-                raise refuse("D031", url=wish.url, found=found, wanted=wish.sha256)
+            if not (file.is_file() and digest(file) == wish.sha256):
+                self._download(download)
             self._unpack()
         except Refusal:
             self.clear()
             raise
         self._mark.write_text(f"{wish.sha256}\n")
+
+    def _download(self, download: Callable[[Path], None]) -> None:
+        wish = self._wanted()
+        file = self._file(wish)
+        try:
+            download(file)
+        except (OSError, ValueError) as error:  # of which urllib's are
+            raise refuse("D030", url=wish.url, detail=error) from error
+        found = digest(file)
+        if found != wish.sha256:
+            raise refuse("D031", url=wish.url, found=found, wanted=wish.sha256)
 
     def _unpack(self) -> None:
         wish = self._wanted()

@@ -126,8 +126,8 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, download
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver
-from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile
 from ansible_collections.gpulab.node.plugins.module_utils.steps import running_boot
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def look(params: dict[str, Any], node: Runfile, wish: Wish | None) -> dict[str, 
     found, planned = node.installed(), wish.driver if wish else None
     result: dict[str, Any] = {"installed": str(found) if found else None, "planned": str(planned) if planned else None}
     state = params["state"]
-    if state in ("confirmed", "restored") and not node.former():
+    if state in ("confirmed", "restored") and not wish:
         return {**result, "changed": False}
     if state == "confirmed":
         return {**result, "changed": True}

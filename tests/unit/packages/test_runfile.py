@@ -7,8 +7,8 @@ import shutil
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import runfile
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver
-from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile
 
 OLD, NEW = "580.178.04", "595.91.07"
 KERNEL = "6.1.0-50-amd64"
