@@ -157,9 +157,9 @@ def look(params: dict[str, Any], node: Runfile, wish: Wish | None) -> dict[str, 
     return {**result, "changed": True, "begun": begun, "fetched": node.is_fetched(), "diff": {**sides, **titles}}
 
 
-def fetch(module: AnsibleModule, node: Runfile) -> None:
+def fetch(module: AnsibleModule, node: Runfile, url: str) -> None:
     """Have the file on the node. Raises Refusal D030, D031, D032 and D035."""
-    url, given = module.params["url"], module.params["path"]
+    given = module.params["path"]
 
     def obtain(path: Path) -> None:
         if given:
@@ -192,7 +192,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     kernel = params["kernel"]
     carry_out = {
         "look": lambda: look(params, node, wish),
-        "fetch": lambda: fetch(module, node),
+        "fetch": lambda: fetch(module, node, wish.url if wish else ""),
         "try": lambda: {"run": node.try_build(kernel)},
         "explain_build": lambda: {"why": asdict(node.explain_build(kernel, params["log"]))},
         "start": lambda: {"run": node.start(kernel, keep_former=params["keep_former"])},

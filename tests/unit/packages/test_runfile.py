@@ -3,12 +3,14 @@
 import hashlib
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import runfile
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver, Wish
 from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile
+from ansible_collections.gpulab.node.plugins.modules import nvidia_runfile as module
 
 OLD, NEW = "580.178.04", "595.91.07"
 KERNEL = "6.1.0-50-amd64"
@@ -309,6 +311,16 @@ def test_a_kept_file_that_was_altered_is_fetched_again(machine):
     machine.path(runfile.ROOT / f"{SHA256}.run").write_bytes(b"altered")
     refused("D030", machine.node().fetch, fail)
     machine.node().fetch(download)
+
+
+def test_a_former_file_that_was_altered_is_fetched_from_where_it_came(machine, monkeypatch):
+    install(machine, WISH, DATA)
+    machine.path(runfile.ROOT / f"{SHA256}.run").write_bytes(b"altered")
+    fetched = []
+    monkeypatch.setattr(module.download, "save", lambda url, path, _timeout: fetched.append(url) or download(path))
+    restoring = SimpleNamespace(params={"url": None, "path": None}, get_bin_path=lambda _name: None)
+    module.fetch(restoring, machine.node(), WISH.url)
+    assert fetched == [WISH.url]
 
 
 def test_a_new_file_that_is_refused_leaves_the_one_that_is_installed(machine):
