@@ -45,8 +45,8 @@ def key(url, _path, monkeypatch):
 
 
 def runfile(url, path, _monkeypatch):
-    module = SimpleNamespace(params={"url": url, "path": None}, get_bin_path=lambda _name: None)
-    nvidia_runfile.fetch(module, SimpleNamespace(fetch=lambda obtain: obtain(path)))
+    module = SimpleNamespace(params={"path": None}, get_bin_path=lambda _name: None)
+    nvidia_runfile.fetch(module, SimpleNamespace(fetch=lambda obtain: obtain(path)), url)
     return path.read_text()
 
 
