@@ -137,6 +137,56 @@ def test_and_back(host, only):
     assert all(host.file(path).exists for path in REPOSITORY_FILES)
 
 
+IMEX_NODES, IMEX_UNIT = "/etc/nvidia-imex/nodes_config.cfg", "/etc/systemd/system/nvidia-imex.service.d"
+
+
+@pytest.fixture
+def rack(host, only):
+    """Show ubuntu2204's simulated GPUs as GB200, and have daemons start without a driver; return {nodes: wishes}."""
+    only("ubuntu2204")
+    (kernel,) = set(host.check_output("ls /lib/modules").split()) - {KERNEL}
+    own = host.check_output("hostname -I").split()[0]
+    devices = "for gpu in /sys/bus/pci/devices/*/simulated; do echo {} > ${{gpu%/*}}/device; done"
+    host.check_output(
+        f"mkdir -p {IMEX_UNIT} && printf '[Unit]\nConditionPathExists=\n' > {IMEX_UNIT}/zz-no-driver.conf"
+    )
+    host.check_output(devices.format("0x2941"))
+    yield lambda *others: {"nvidia_driver_imex_nodes": [own, *others], "nvidia_driver_kernels": [kernel]}
+    host.check_output(devices.format("0x2684"))
+    host.check_output(f"rm {IMEX_UNIT}/zz-no-driver.conf")
+
+
+def test_imex_gets_the_nodes_of_its_rack_and_a_channel_from_the_driver(host, rack):
+    status, output = converge("ubuntu2204", "--check", **rack("10.9.9.8"))
+    assert status == 0, output
+    assert "changed=0" not in output
+    assert not host.package("nvidia-imex").is_installed
+    status, output = converge("ubuntu2204", **rack("10.9.9.8"))
+    assert status == 0, output
+    assert host.package("nvidia-imex").version == host.package("nvidia-dkms-open").version
+    assert "nvidia-imex" in host.check_output("apt-mark showhold").split()
+    assert host.file(IMEX_NODES).content_string.splitlines() == rack("10.9.9.8")["nvidia_driver_imex_nodes"]
+    assert (host.service("nvidia-imex").is_enabled, host.service("nvidia-imex").is_running) == (True, True)
+    assert "ConditionPathExists=/proc/driver/nvidia/version" in host.file(f"{IMEX_UNIT}/gpulab.conf").content_string
+    assert "NVreg_CreateImexChannel0=1" in host.check_output("modprobe --showconfig")
+    status, output = converge("ubuntu2204", **rack("10.9.9.8"))
+    assert "changed=0" in output, output
+
+
+def test_imex_gets_other_nodes_only_while_the_gpus_are_idle(host, rack):
+    wishes = rack("10.9.9.8", "10.9.9.9")
+    host.check_output("mknod /dev/nvidia0 c 1 3")
+    host.check_output("systemd-run --quiet --unit=training sh -c 'exec sleep 3600 < /dev/nvidia0'")
+    status, output = converge("ubuntu2204", **wishes)
+    host.check_output("systemctl stop training && rm /dev/nvidia0")
+    assert status != 0
+    assert "GPULAB-D021" in output
+    assert host.check_output(f"cat /run/imex-nodes {IMEX_NODES}").count("10.9.9.9") == 0
+    status, output = converge("ubuntu2204", **wishes)
+    assert status == 0, output
+    assert host.check_output("cat /run/imex-nodes").splitlines() == wishes["nvidia_driver_imex_nodes"]
+
+
 # What the distribution decides: a version that is wished for would be held.
 UPGRADE = {"nvidia_driver_version": None, "nvidia_driver_upgrade": True}
 NEWER, NEWER_KERNEL = "595.95.01-0ubuntu0.24.04.1", "6.8.0-60-generic"
@@ -260,5 +310,7 @@ def test_all_of_it_goes_and_nothing_is_left_on_hold(host, name):
     assert host.check_output("apt-mark showhold") == ""
     assert not any(host.file(path).exists for path in REPOSITORY_FILES)
     assert "install nouveau" not in host.check_output("modprobe --showconfig")
+    assert not host.file(IMEX_NODES).exists
+    assert not host.file(f"{IMEX_UNIT}/gpulab.conf").exists
     done = playbook("playbooks/remove.yml", f"--limit={name}")
     assert (done.status, done.changed[name]) == (0, 0), done.output

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_driver,
     facts_group,
     facts_host,
+    facts_imex,
     facts_infiniband,
     facts_initramfs,
     facts_kernel_log,
@@ -62,6 +63,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     limit_texts = facts_limits.LimitTexts(node)
     engines_query = facts_host.EnginesQuery(node, packages_query)
     services_query = facts_services.ServicesQuery(node)
+    imex_query = facts_imex.ImexQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)
     monitoring_query = facts_monitoring.MonitoringQuery(node, SECONDS)
     group_query = facts_group.GroupQuery(node, SECONDS)
@@ -91,6 +93,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "containers": facts_containers.read(node),
         "network": facts_network.read(node),
         "infiniband": facts_infiniband.read(node),
+        "imex": imex_query.facts(),
         "nccl": facts_nccl.read(node),
         "nccl_own": facts_nccl.read_own(node),
         "group": group_query.facts(),

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 UNITS = (
-    "nvidia-fabricmanager.service", "nvidia-persistenced.service", "docker.service", "containerd.service",
-    "irqbalance.service", "tuned.service", "display-manager.service",
+    "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", "docker.service",
+    "containerd.service", "irqbalance.service", "tuned.service", "display-manager.service",
 )  # fmt: skip
 PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
 

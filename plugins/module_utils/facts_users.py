@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 # Daemons that hold the devices and no work of anybody's
-SERVICES = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "dcgm-exporter", "gpulab-metrics"})
+SERVICES = frozenset(
+    {"nvidia-persistenced", "nv-fabricmanager", "nvidia-imex", "nv-hostengine", "dcgm-exporter", "gpulab-metrics"}
+)
 SLURM_STEP = "slurmstepd"
 PROCESS, CONTAINER, SLURM = "process", "container", "slurm"
 _ROLES = {CONTAINER: ", a container with a GPU", SLURM: ", a job of Slurm"}

@@ -631,6 +631,26 @@ CODES = {
         "{variable} turns MIG off and names the MIG instances {instances}",
         "Leave one of them out: instances turn MIG on by themselves.",
     ),
+    # P057 to P060: nvidia_driver_imex_nodes
+    "P057": (
+        "nvidia_driver_imex_nodes has {address}, which is no address that other nodes reach",
+        "Give IP addresses, one of each node of the NVLink domain.",
+    ),
+    "P058": (
+        "nvidia_driver_imex_nodes has no address of this node ({nodes})",
+        "Give the same list to every node of the NVLink domain, with one address of each. This node has {own}.",
+    ),
+    "P059": (
+        "/etc/nvidia-imex/nodes_config.cfg is not gpulab's, and lists other nodes than are wished for ({nodes})",
+        (
+            "Give those nodes, or leave nvidia_driver_imex_nodes out where something else keeps the file, as Slurm's"
+            " prolog does; else move the file away."
+        ),
+    ),
+    "P060": (
+        "{boards}: the driver source {source} of {system} has no nvidia-imex of its version, as far as is known",
+        "Set nvidia_driver_source: nvidia on Ubuntu or RHEL's family, or leave nvidia_driver_imex_nodes out.",
+    ),
     # P070 to P079: monitoring
     "P070": (
         "/etc/default/prometheus-node-exporter says {settings}, and monitoring_state: present says otherwise",

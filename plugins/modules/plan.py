@@ -88,6 +88,10 @@ plan:
       description: The Fabric Manager, where the node has NVSwitches.
       returned: success
       type: dict
+    imex:
+      description: IMEX, where GPUs of a rack share memory over NVLink between the nodes that are named.
+      returned: success
+      type: dict
     tuning:
       description: What the host is tuned to, by its type; each setting with its reason and source.
       returned: success

@@ -112,6 +112,13 @@ WISHES = (
         default=False,
     ),
     Wish(
+        "nvidia_driver_imex_nodes",
+        "list",
+        "IP addresses of all nodes of this node's NVLink domain, on GB200 and GB300; empty sets no IMEX up.",
+        (),
+        elements="str",
+    ),
+    Wish(
         "secure_boot_mok_password",
         "str",
         "Password for one use at the console, with which gpulab asks the firmware to enrol DKMS's key.",

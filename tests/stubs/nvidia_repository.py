@@ -60,6 +60,15 @@ LOSSY = {
     "prerm": "#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate heal\n",
 }
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+# The daemon reads the nodes when it starts, and answers when it is at work.
+IMEX = {
+    "/etc/nvidia-imex/config.cfg": "SERVER_PORT=50000\n",
+    "/lib/systemd/system/nvidia-imex.service": UNIT.replace(
+        "/usr/bin/sleep infinity",
+        "/bin/sh -c 'cp /etc/nvidia-imex/nodes_config.cfg /run/imex-nodes; exec sleep infinity'",
+    ),
+    "/usr/bin/nvidia-imex-ctl": "#!/bin/sh\nsystemctl --quiet is-active nvidia-imex && echo READY\n",
+}
 PERSISTENCED = {"files": {"/lib/systemd/system/nvidia-persistenced.service": UNIT}}
 LIBRARY = ("libnvidia-ml1", "libnvidia-compute")
 # The user space: name, dependencies, files
@@ -119,6 +128,7 @@ def driver(wish: str, system: str) -> list[Package]:
             },
         ),
         package("nvidia-fabricmanager", files={"/lib/systemd/system/nvidia-fabricmanager.service": UNIT}),
+        package("nvidia-imex", files=IMEX),
         package("libnvidia-nscq"),
         *(
             package(name, needs, **(library if name in LIBRARY else parts))

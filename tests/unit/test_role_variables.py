@@ -101,9 +101,32 @@ CHANGE = {"from": "580.178.04 (nvidia)", "to": "595.91.07 (nvidia, open modules)
 def test_a_newer_driver_of_the_distribution_is_a_change_of_the_driver(planned, newer, change):
     known = {"__nvidia_driver_plan": {"change": planned}, "__nvidia_driver_newer": newer, "inventory_hostname": "a"}
     known["__nvidia_driver_packages_wanted"] = ["libcuda1"]
-    known["nvidia_driver_change_force"] = None
+    known.update(nvidia_driver_change_force=None, __nvidia_driver_imex={"restart": False})
     assert value("nvidia_driver", "__nvidia_driver_change", {}, **known) == change
     assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **known) is (change is not None)
+
+
+def test_imex_is_restarted_only_while_the_gpus_are_idle_or_the_node_is_named():
+    known = {"__nvidia_driver_change": None, "inventory_hostname": "a", "nvidia_driver_change_force": None}
+    for restart in (True, False):
+        known["__nvidia_driver_imex"] = {"restart": restart}
+        assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **known) is restart
+    forced = {**known, "__nvidia_driver_imex": {"restart": True}, "nvidia_driver_change_force": "a"}
+    assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **forced) is False
+
+
+def test_the_drivers_channel_of_imex_comes_with_it_and_the_inventory_has_the_last_word():
+    known = {"__nvidia_driver_imex": {"needed": True}, "nvidia_driver_module_options": {"nvidia": {"NVreg_A": 1}}}
+    (wanted,) = value("nvidia_driver", "__nvidia_driver_options_wanted", {}, **known)
+    assert wanted == {"key": "nvidia", "value": {"NVreg_CreateImexChannel0": 1, "NVreg_A": 1}}
+    known["nvidia_driver_module_options"] = {"nvidia": {"NVreg_CreateImexChannel0": 0}}
+    (wanted,) = value("nvidia_driver", "__nvidia_driver_options_wanted", {}, **known)
+    assert wanted["value"] == {"NVreg_CreateImexChannel0": 0}
+    known["__nvidia_driver_imex"] = {"needed": False}
+    assert (
+        value("nvidia_driver", "__nvidia_driver_options_wanted", {}, **known | {"nvidia_driver_module_options": {}})
+        == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ REMEDIES = {
     "configure": "Set it as named; gpulab's role for it does.",
     "start_service": "Start and enable the service named.",
     "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",
+    "start_imex": "Look why (journalctl -u nvidia-imex): every node takes the same list of addresses, its driver's own "
+    "nvidia-imex, and TCP port 50000 open between them.",
     "clear_peer_path": "Switch ACS off on the bridges above the GPUs, and the IOMMU off or to iommu=pt; until then let "
     "programs run with NCCL_P2P_DISABLE=1.",
     "check_seating": "Switch the node off; reseat the card, its riser and its cables; try another slot.",

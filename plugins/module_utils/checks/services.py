@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
+IMEX_GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
+# What the daemon says until it has met the others; one that is slow to come is no fault of this node.
+IMEX_ON_ITS_WAY = ("INITIALIZING", "STARTING_AUTH_SERVER", "WAITING_FOR_PEERS", "WAITING_FOR_RECOVERY", "INIT_GPU")
 
 
 @check(
@@ -46,3 +49,35 @@ def fabric_manager(node: Node) -> Iterator[Result]:
         )
     else:
         yield ok("nvidia-fabricmanager is active", state)
+
+
+@check(
+    "imex",
+    proves="where an NVLink domain's nodes are listed, IMEX is ready, in the driver's version, and there is a channel",
+    source=IMEX_GUIDE,
+)
+def imex(node: Node) -> Iterator[Result]:
+    """Ask the daemon; without it and its channel 0, NCCL finds no memory of other nodes over NVLink."""
+    if not node.facts["imex.nodes"]:
+        yield skipped("no node of an NVLink domain is listed for IMEX")
+        return
+    driver = node.facts.optional("driver.library")
+    versions = [p["version"] for p in node.facts["driver.packages"] if str(p.get("name")).startswith("nvidia-imex")]
+    state = node.facts.optional("imex.state") or "no answer"
+    if versions and driver and not any(driver in version for version in versions):
+        yield fail(
+            f"IMEX {versions[0]} does not go with driver {driver}", "start_imex", observed=versions[0], expected=driver
+        )
+    elif state in IMEX_ON_ITS_WAY:
+        yield warn(f"nvidia-imex is not ready yet: {state}", "start_imex", observed=state, expected="READY")
+    elif state != "READY":
+        yield fail(f"nvidia-imex is not ready: {state}", "start_imex", observed=state, expected="READY")
+    elif not node.facts["imex.channel"]:
+        yield fail(
+            "the driver has no IMEX channel for programs (NVreg_CreateImexChannel0=1)",
+            "reboot",
+            observed="none",
+            expected="channel0",
+        )
+    else:
+        yield ok("nvidia-imex is ready", state)

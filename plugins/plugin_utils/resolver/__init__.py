@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     environments,
     fabric_manager,
     gpu_settings,
+    imex,
     libraries,
     monitoring,
     nccl,
@@ -66,6 +67,7 @@ def resolve(  # noqa: PLR0913
     plan["uv"] = uv.plan(case)
     plan["conda"] = conda.plan(case, plan["driver"])
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
+    plan["imex"] = imex.plan(case, plan["driver"])
     plan["tuning"] = tuning.plan(case)
     plan["gpu_settings"] = gpu_settings.plan(case)
     plan["nccl"] = nccl.plan(case, plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -30,19 +31,17 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager == "always"]
     if not switches and not boards:
         none = {"needed": False, "packages": [], "version": None, "modules": []}
-        return {**none, "because": [_of_rack(case, driver) or "The node has no NVSwitch."]}
-    names = _names(case, driver)
+        return {**none, "because": [_of_rack(case) or "The node has no NVSwitch."]}
+    names = packages.beside_driver(case, driver, "fabric_manager")
     if not names:
         raise refuse("P031", source=driver["source"], system=case.platform["name"])
     if boards and case.architecture == "x86_64" and driver["source"] == "nvidia":
-        names.append(NVLINK_5_LIBRARY)
+        names.append(NVLINK_5_LIBRARY + (f"={driver['version']}*" if driver["version"] else ""))
     if boards and driver["source"] != "nvidia":
         case.warnings.append(
             f"{', '.join(boards)}: the Fabric Manager needs {NVLINK_5}, which NVIDIA's repository has"
             f" (nvidia_driver_source: nvidia), and {case.platform['name']} itself may not."
         )
-    if driver["version"]:
-        names = [f"{name}={driver['version']}*" for name in names]
     return {
         "needed": True,
         "packages": [*names, NVLINK_5] if boards else names,
@@ -53,21 +52,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_rack(case: Case, driver: dict[str, Any]) -> str | None:
-    """Say what runs elsewhere for GPUs whose NVSwitches are in the rack, and warn of what gpulab does not set up."""
+def _of_rack(case: Case) -> str | None:
+    """Say what runs elsewhere for GPUs whose NVSwitches are in the rack."""
     boards = ", ".join(gpu.name for gpu in case.gpus if gpu.fabric_manager == "rack")
-    if not boards:
-        return None
-    case.warnings.append(
-        f"{boards}: memory over NVLink between nodes takes nvidia-imex {driver['version'] or driver['branch']}, with"
-        " the nodes in /etc/nvidia-imex/nodes_config.cfg, which gpulab does not set up."
-    )
-    return f"{boards}: the switches of the rack run the Fabric Manager."
-
-
-def _names(case: Case, driver: dict[str, Any]) -> list[str]:
-    record = case.platform["driver_sources"].get(driver["source"], {"package_sets": []})
-    for names in record["package_sets"]:
-        if driver["branch"] in names["branches"]:
-            return [name.format(branch=driver["branch"]) for name in names.get("fabric_manager", ())]
-    return []
+    return f"{boards}: the switches of the rack run the Fabric Manager." if boards else None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 def package_format(case: Case) -> str:
     """Return deb or rpm."""
     return "deb" if case.platform["family"] == "debian" else "rpm"
+
+
+def beside_driver(case: Case, driver: dict[str, Any], part: str) -> list[str]:
+    """Return what a source has of a part beside the driver, as fabric_manager, at the driver's version."""
+    record = case.platform["driver_sources"].get(driver["source"], {"package_sets": []})
+    for names in record["package_sets"]:
+        if driver["branch"] in names["branches"]:
+            found = [name.format(branch=driver["branch"]) for name in names.get(part, ())]
+            return [f"{name}={driver['version']}*" for name in found] if driver["version"] else found
+    return []
 
 
 def of_cuda(name: str, version: str) -> str:

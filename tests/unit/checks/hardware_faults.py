@@ -155,6 +155,42 @@ LINKS = [
         says=OLD,
     ),
     Fault(
+        "IMEX does not answer",
+        "h100x8",
+        put("imex", {"nodes": ["10.1.2.3"], "own": True, "state": None, "channel": True}),
+        "imex",
+        "start_imex",
+        says="no answer",
+    ),
+    Fault(
+        "IMEX waits for other nodes",
+        "h100x8",
+        put("imex", {"nodes": ["10.1.2.3"], "own": True, "state": "WAITING_FOR_PEERS", "channel": True}),
+        "imex",
+        "start_imex",
+        "warn",
+    ),
+    Fault(
+        "IMEX without a channel",
+        "h100x8",
+        put("imex", {"nodes": ["10.1.2.3"], "own": True, "state": "READY", "channel": False}),
+        "imex",
+        "reboot",
+    ),
+    Fault(
+        "IMEX of another version",
+        "h100x8",
+        all_of(
+            put("imex", {"nodes": ["10.1.2.3"], "own": True, "state": "READY", "channel": True}),
+            lambda f: f["driver"]["packages"].append(
+                {"name": "nvidia-imex", "version": f"{OLD}-1", "source": "nvidia"}
+            ),
+        ),
+        "imex",
+        "start_imex",
+        says=OLD,
+    ),
+    Fault(
         "no NVLink between two SXM GPUs",
         "h100x8",
         put("nvml.peers.0.nvlink", "not_supported"),

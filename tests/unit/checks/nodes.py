@@ -319,6 +319,7 @@ def healthy(model: str) -> dict[str, Any]:
                 ],
                 "toolkit_ldconfig": "@/sbin/ldconfig",
             },
+            "imex": {"nodes": [], "own": False, "state": None, "channel": False},
             "libraries": {"cudnn": ["9.14.0"], "nccl": ["2.28.3"], "tensorrt": []},
             "network": [{"name": "enp1s0f0np0"}],
             "nccl": [{"name": "NCCL_SOCKET_IFNAME", "value": "=enp1s0f0np0", "file": "/etc/nccl.conf"}],

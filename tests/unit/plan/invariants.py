@@ -159,6 +159,10 @@ def nvswitches_have_a_fabric_manager_of_the_drivers_version(p):
     return not p.facts["pci"]["nvswitches"] or (manager["needed"] and manager["version"] == p.driver["version"])
 
 
+def imex_has_the_drivers_version(p):
+    return not p.plan["imex"]["needed"] or p.plan["imex"]["version"] == p.driver["version"]
+
+
 def container_toolkit_reaches_its_floor(p):
     version = p.plan["container_toolkit"]["version"]
     return version is None or numbers(version) >= (1, 19, 1)

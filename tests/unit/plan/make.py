@@ -68,6 +68,8 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
         "filesystems": [{"mount": "/", "type": "ext4", "free_mib": 100_000}],
         "network": [],
         "infiniband": [],
+        "services": {},
+        "imex": {"nodes": [], "own": False, "state": None, "channel": False},
         "nccl_own": {},
         "storage": [],
         "monitoring": {

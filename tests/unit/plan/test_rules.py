@@ -1146,12 +1146,70 @@ def test_nvlink_5_with_ubuntus_driver_warns_of_the_subnet_manager():
     assert "nvlsm" in made["warnings"][0]
 
 
+RACK = ["10.1.2.3", "10.1.2.4"]  # the first is the node's own
+
+
+def in_rack(platform="ubuntu-24.04", *, active=False, **imex):
+    """Return the facts of a node of a rack, whose daemon of IMEX is at work or not."""
+    node = facts(platform, ["10de:2941"], architecture="aarch64")
+    node["services"]["nvidia-imex"] = {"active": "active" if active else "inactive"}
+    node["imex"].update(imex)
+    return node
+
+
 @pytest.mark.parametrize("board", ["10de:2941", "10de:31c2"])
 def test_switches_of_the_rack_are_said_and_what_they_take_between_nodes(board):
     made = plan(facts("ubuntu-24.04", [board], architecture="aarch64"))
-    assert made["fabric_manager"]["needed"] is False
+    assert made["fabric_manager"]["needed"] is made["imex"]["needed"] is False
     assert "switches of the rack" in made["fabric_manager"]["because"][0]
-    assert "nvidia-imex 595.91.07" in made["warnings"][0]
+    assert "nvidia_driver_imex_nodes" in made["warnings"][0]
+
+
+def test_who_keeps_the_nodes_of_imex_otherwise_is_not_warned():
+    assert plan(in_rack(nodes=["10.1.2.9"], active=True))["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "wishes", "package"),
+    [
+        ("ubuntu-24.04", {}, "nvidia-imex=595.91.07*"),
+        ("rhel-9", {}, "nvidia-imex=595.91.07*"),
+        ("ubuntu-24.04", UBUNTU_595, "nvidia-imex-595"),
+    ],
+)
+def test_imex_has_exactly_the_drivers_version_and_the_nodes_that_are_named(platform, wishes, package):
+    made = plan(in_rack(platform), nvidia_driver_imex_nodes=RACK, **wishes)
+    assert made["imex"]["packages"] == [package]
+    assert made["imex"]["nodes"] == RACK
+    assert made["imex"]["restart"] is False
+    assert made["warnings"] == []
+
+
+def test_a_node_outside_of_a_rack_passes_over_the_nodes_of_imex():
+    made = plan(facts("ubuntu-24.04"), nvidia_driver_imex_nodes=["10.9.9.9"])
+    assert made["imex"]["needed"] is False
+    assert made["imex"]["packages"] == []
+
+
+@pytest.mark.parametrize(
+    ("node", "nodes", "restart"),
+    [
+        (in_rack(nodes=["10.1.2.3"], own=True, active=True), RACK, True),
+        (in_rack(nodes=["10.1.2.3"], own=True), RACK, False),
+        (in_rack(nodes=RACK, own=True, active=True), RACK, False),
+        (in_rack(nodes=RACK, active=True), RACK, False),
+        (in_rack(nodes=RACK, own=True, active=True), [], True),
+        (in_rack(nodes=RACK, active=True), [], False),
+    ],
+    ids=["other nodes", "not at work", "the same nodes", "somebody else's of the same nodes", "none any more", "none"],
+)
+def test_imex_is_stopped_only_for_other_nodes(node, nodes, restart):
+    assert plan(node, nvidia_driver_imex_nodes=nodes)["imex"]["restart"] is restart
+
+
+def test_imex_goes_with_the_driver():
+    made = plan(in_rack(nodes=RACK, own=True), nvidia_driver_imex_nodes=["wrong"], nvidia_driver_state="absent")
+    assert made["imex"]["needed"] is False
 
 
 @pytest.mark.parametrize(
@@ -1607,6 +1665,21 @@ REFUSALS = {
     "TensorRT that dropped volta": (facts(gpus=[V100]), {"tensorrt_version": "10.16.1"}, "P029", "10.0.0 to 10.4.0"),
     "container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}, "P030", "CVE-2026-24260"),
     "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
+    "IMEX of a name": (in_rack(), {"nvidia_driver_imex_nodes": ["node1"]}, "P057", "node1"),
+    "IMEX of the loopback": (in_rack(), {"nvidia_driver_imex_nodes": ["127.0.0.1"]}, "P057", "127.0.0.1"),
+    "IMEX without the node itself": (in_rack(), {"nvidia_driver_imex_nodes": ["10.1.2.4"]}, "P058", "10.1.2.3"),
+    "IMEX that somebody else keeps": (
+        in_rack(nodes=["10.1.2.9"]),
+        {"nvidia_driver_imex_nodes": RACK},
+        "P059",
+        "10.1.2.9",
+    ),
+    "IMEX that the source has not": (
+        in_rack("debian-12"),
+        {"nvidia_driver_imex_nodes": RACK},
+        "P060",
+        "nvidia_driver_source: nvidia",
+    ),
     "two frameworks": (facts(), environment("pytorch", "2.9", tensorflow="2.20"), "P032", "pytorch and tensorflow"),
     "no framework": (facts(), environment("packages", ["numpy"]), "P032", "none"),
     "unknown set": (facts(), environment("jax", "0.9", sets=["visions"]), "P073", "monitoring"),
