@@ -33,6 +33,7 @@ SLOW_SCENARIOS = {
     "cuda",
     "nvidia_rpm",
     "nvidia_runfile",
+    "nvidia_ubuntu",
     "secure_boot",
 }
 LONGEST_SCENARIO = "nvidia_repository"  # begun early, it does not run on alone at the end
