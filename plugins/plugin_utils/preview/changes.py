@@ -43,6 +43,7 @@ NOUVEAU = "__nouveau_unloaded"
 MODULES = "__nvidia_driver_modules"
 UNIT_FILES = "__nvidia_driver_unit_files"
 RUNFILE = "__nvidia_driver_runfile"
+IMEX_NODES, IMEX_UNIT = "__nvidia_driver_imex_nodes", "__nvidia_driver_imex_unit"
 ENGINES = "__container_toolkit_engines"
 DOCKER = "__container_toolkit_docker"
 GPU_SETTINGS = "__gpu_settings_live"
@@ -63,6 +64,13 @@ def files(result: dict[str, Any]) -> dict[str, list[str]]:
         if diff["before"] != diff["after"]:
             found["write" if diff["after"] else "delete"].append(diff["after_header"])
     return found
+
+
+def copied_file(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Read a task of copy: its path. Where no more than the mode changes, its diff has no headers."""
+    if not result.get("changed"):
+        return {}
+    return {"write": [result["path"] if isinstance(result["diff"], dict) else result["diff"][0]["after_header"]]}
 
 
 def edited_files(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -222,8 +230,8 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     UNIT_FILES: ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),
     "__nvidia_driver_fabric_unit": ("nvidia_driver", unit),
-    "__nvidia_driver_imex_nodes": ("nvidia_driver", files),
-    "__nvidia_driver_imex_unit": ("nvidia_driver", unit),
+    IMEX_NODES: ("nvidia_driver", copied_file),
+    IMEX_UNIT: ("nvidia_driver", unit),
     "__nvidia_driver_imex_stopped": ("nvidia_driver", stopped_unit),
     "__nvidia_driver_imex_nodes_gone": ("nvidia_driver", removed_path),
     "__nvidia_driver_units_gone": ("nvidia_driver", None),

@@ -24,7 +24,15 @@ _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's ver
 
 def services(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
     """Return {name, action, because} for each service that would be started, restarted or told to reload."""
-    return [*_persistence_daemon(facts, plan, results), *_docker(plan, results), *_node_exporter(results)]
+    daemons = [*_persistence_daemon(facts, plan, results), *_imex(plan, results)]
+    return [*daemons, *_docker(plan, results), *_node_exporter(results)]
+
+
+def _imex(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
+    if not any(results.get(name, {}).get("changed") for name in (changes.IMEX_NODES, changes.IMEX_UNIT)):
+        return []
+    action = "restart" if plan["imex"]["restart"] else "start"
+    return [{"name": plan["imex"]["service"], "action": action, "because": "the nodes of its NVLink domain are set"}]
 
 
 def _docker(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:

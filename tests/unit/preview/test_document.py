@@ -121,6 +121,27 @@ def test_a_changed_unit_restarts_the_daemon():
     assert [one["action"] for one in hosts.preview(one)["services"]] == ["restart"]
 
 
+NODES = "/etc/nvidia-imex/nodes_config.cfg"
+
+
+@pytest.mark.parametrize(
+    "diff",
+    [
+        [{"before": "", "after": "10.1.2.3\n", "after_header": NODES}],
+        {"before": {"path": NODES, "mode": "0600"}, "after": {"path": NODES, "mode": "0644"}},
+    ],
+    ids=["other nodes", "another mode"],
+)
+@pytest.mark.parametrize(("restart", "action"), [(True, "restart"), (False, "start")])
+def test_nodes_of_imex_are_named_and_what_it_does_for_them(diff, restart, action):
+    one = hosts.provisioned()
+    one["plan"]["imex"] = {"service": "nvidia-imex", "restart": restart}
+    one["results"]["__nvidia_driver_imex_nodes"] = {"changed": True, "path": NODES, "diff": diff}
+    entry = hosts.preview(one)
+    assert actions(entry)["nvidia_driver", "write"] == [NODES]
+    assert [(one["name"], one["action"]) for one in entry["services"]] == [("nvidia-imex", action)]
+
+
 @pytest.mark.parametrize(
     ("variables", "state", "code"),
     [
