@@ -30,16 +30,11 @@ def fabric_manager(node: Node) -> Iterator[Result]:
     if not node.facts["pci.nvswitches"]:
         yield skipped("there is no NVSwitch on the PCI bus")
         return
-    driver = node.facts.optional("driver.library")
-    versions = [p["version"] for p in node.facts["driver.packages"] if "fabricmanager" in str(p.get("name"))]
+    versions = _versions(node, "fabricmanager")
     state = node.facts["services"].get("nvidia-fabricmanager.active", "absent")
-    if versions and driver and not any(driver in version for version in versions):
-        yield fail(
-            f"Fabric Manager {versions[0]} does not go with driver {driver}",
-            "start_fabricmanager",
-            observed=versions[0],
-            expected=driver,
-        )
+    misfit = _misfit(node, "Fabric Manager", versions, "start_fabricmanager")
+    if misfit:
+        yield misfit
     elif state != "active":
         yield fail(
             f"nvidia-fabricmanager is {state if versions else 'not installed'}",
@@ -61,13 +56,10 @@ def imex(node: Node) -> Iterator[Result]:
     if not node.facts["imex.nodes"]:
         yield skipped("no node of an NVLink domain is listed for IMEX")
         return
-    driver = node.facts.optional("driver.library")
-    versions = [p["version"] for p in node.facts["driver.packages"] if str(p.get("name")).startswith("nvidia-imex")]
     state = node.facts.optional("imex.state") or "no answer"
-    if versions and driver and not any(driver in version for version in versions):
-        yield fail(
-            f"IMEX {versions[0]} does not go with driver {driver}", "start_imex", observed=versions[0], expected=driver
-        )
+    misfit = _misfit(node, "IMEX", _versions(node, "nvidia-imex"), "start_imex")
+    if misfit:
+        yield misfit
     elif state in IMEX_ON_ITS_WAY:
         yield warn(f"nvidia-imex is not ready yet: {state}", "start_imex", observed=state, expected="READY")
     elif state != "READY":
@@ -81,3 +73,16 @@ def imex(node: Node) -> Iterator[Result]:
         )
     else:
         yield ok("nvidia-imex is ready", state)
+
+
+def _versions(node: Node, part: str) -> list[str]:
+    """Return the versions of the driver's packages that have this part in their names."""
+    return [package["version"] for package in node.facts["driver.packages"] if part in str(package.get("name"))]
+
+
+def _misfit(node: Node, what: str, versions: list[str], remedy: str) -> Result | None:
+    """Return the failure of what is installed in none but other versions than the driver's; None where it fits."""
+    driver = node.facts.optional("driver.library")
+    if not versions or not driver or any(driver in version for version in versions):
+        return None
+    return fail(f"{what} {versions[0]} does not go with driver {driver}", remedy, observed=versions[0], expected=driver)

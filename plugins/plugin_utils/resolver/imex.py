@@ -8,6 +8,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import hosts_file
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages
 
@@ -54,11 +55,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
 
 def _check(case: Case, wished: list[str]) -> None:
     for address in wished:
-        try:
-            usable = not ip_address(address).is_loopback
-        except ValueError:
-            usable = False
-        if not usable:
+        if not hosts_file.is_address(address) or hosts_file.is_loopback(address):
             raise refuse("P057", address=address)
     own = {ip_address(address) for address in case.facts["monitoring"]["addresses"]}
     if own.isdisjoint(map(ip_address, wished)):
