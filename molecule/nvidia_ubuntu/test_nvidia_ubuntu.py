@@ -1,6 +1,7 @@
 """The driver and docker.com's Docker on stand-ins for Ubuntu: Debian nodes that say so, and stubs of the packages."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 from scenario import playbook
@@ -50,6 +51,15 @@ def converge(name, *options, **variables):
     """Run the scenario's converge on one node; return (exit status, output)."""
     run = playbook("molecule/nvidia_repository/converge.yml", f"--limit={name}", *options, **variables)
     return run.status, run.output
+
+
+@contextmanager
+def somebody_who_trains(host):
+    """Have a process that holds a GPU's device file open, for a while."""
+    host.check_output("mknod /dev/nvidia0 c 1 3")
+    host.check_output("systemd-run --quiet --unit=training sh -c 'exec sleep 3600 < /dev/nvidia0'")
+    yield
+    host.check_output("systemctl stop training && rm /dev/nvidia0")
 
 
 def driver(host):
@@ -175,10 +185,8 @@ def test_imex_gets_the_nodes_of_its_rack_and_a_channel_from_the_driver(host, rac
 
 def test_imex_gets_other_nodes_only_while_the_gpus_are_idle(host, rack):
     wishes = rack("10.9.9.8", "10.9.9.9")
-    host.check_output("mknod /dev/nvidia0 c 1 3")
-    host.check_output("systemd-run --quiet --unit=training sh -c 'exec sleep 3600 < /dev/nvidia0'")
-    status, output = converge("ubuntu2204", **wishes)
-    host.check_output("systemctl stop training && rm /dev/nvidia0")
+    with somebody_who_trains(host):
+        status, output = converge("ubuntu2204", **wishes)
     assert status != 0
     assert "GPULAB-D021" in output
     assert host.check_output(f"cat /run/imex-nodes {IMEX_NODES}").count("10.9.9.9") == 0
@@ -220,10 +228,8 @@ def test_it_is_foreseen_in_check_mode_with_the_version(host, only):
 def test_it_does_not_come_while_the_gpus_are_in_use(host, only):
     only("ubuntu2404")
     before = version(host)
-    host.check_output("mknod /dev/nvidia0 c 1 3")
-    host.check_output("systemd-run --quiet --unit=training sh -c 'exec sleep 3600 < /dev/nvidia0'")
-    status, output = converge("ubuntu2404", **UPGRADE)
-    host.check_output("systemctl stop training && rm /dev/nvidia0")
+    with somebody_who_trains(host):
+        status, output = converge("ubuntu2404", **UPGRADE)
     assert status != 0
     assert "GPULAB-D021" in output
     assert f"{before} to {NEWER}" in " ".join(output.split())
