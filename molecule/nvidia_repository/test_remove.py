@@ -6,6 +6,7 @@ import pytest
 from scenario import Run, each, everywhere, playbook, task
 
 CONVERGE, UNCOMPILABLE = "molecule/nvidia_repository/converge.yml", "595.97.01"
+JOURNAL = "/var/lib/dpkg/updates/0001"  # as of a dpkg that was cut off
 
 
 def look(host):
@@ -24,6 +25,9 @@ def story():
     everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
     runs["busy"] = remove()
     everywhere("gpulab-simulate heal")
+    everywhere(f"dpkg --status base-files > {JOURNAL}")
+    runs["cut off"] = remove("--tags=nvidia_driver")
+    everywhere(f"rm {JOURNAL}")
     runs["foreseen"] = remove("--check", "--diff")
     runs["removed"] = remove()
     runs["again"] = remove()
@@ -45,6 +49,12 @@ def test_the_driver_of_a_node_in_use_stays(story, seen):
     assert story["busy"].status == 2
     assert "GPULAB-D021" in story["busy"].output
     assert seen("busy") == seen("before")
+
+
+def test_a_node_whose_dpkg_was_cut_off_is_refused_before_anything_goes(story, seen):
+    assert story["cut off"].status == 2
+    assert "GPULAB-H047" in story["cut off"].output
+    assert seen("cut off") == seen("before")
 
 
 def test_check_mode_names_what_would_go_and_leaves_it(story, seen):

@@ -31,7 +31,7 @@ class ActionModule(LongStepAction):
             return {"changed": False}
         self._args = args
         self._name = args.get("transaction", "packages")
-        if args.get("foresee") and not self._task.check_mode:
+        if args.get("foresee") and args.get("update_cache", True) and not self._task.check_mode:
             self._refresh()
         seen = self._ask_packages("look")
         if "lock_holder" in seen:  # it could not be prepared at once

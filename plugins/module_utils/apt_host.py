@@ -74,8 +74,9 @@ class Apt(PackageHost):
         return str(holder) if holder else None
 
     def check_not_interrupted(self) -> None:
-        """Raise Refusal H047 when dpkg was cut off and would refuse to do anything."""
-        if JOURNAL.is_dir() and any(entry.name.isdigit() for entry in JOURNAL.iterdir()):
+        """Raise Refusal H047 when dpkg was cut off and would refuse to do anything; one at work has a journal, too."""
+        journal = JOURNAL.is_dir() and any(entry.name.isdigit() for entry in JOURNAL.iterdir())
+        if journal and not self.lock_holder():
             raise refuse("H047", line=f"{JOURNAL} is not empty")
 
     def update(self, cache_valid_time: int) -> list[str] | None:

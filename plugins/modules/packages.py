@@ -74,7 +74,7 @@ options:
   foresee:
     description:
       - Whether to say only what the transaction would do, as in check mode, and change nothing. Outside of check mode,
-        the package lists are refreshed before.
+        the package lists are refreshed before (see O(update_cache)).
     type: bool
     default: false
   recommends:
@@ -210,12 +210,13 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
     todo = host.todo()
     if todo == Wishes():
         return {"changed": False}
+    if not left:
+        host.check_not_interrupted()
     if only_said:
         return {"changed": not params["foresee"], **foresee(host, todo)}
     if not (todo.present or todo.absent or todo.retire):
         host.finish()
         return {"changed": True, "diff": package_plan.diff(Plan(), todo)}
-    host.check_not_interrupted()
     update = host.update(params["cache_valid_time"]) if params["update_cache"] else None
     lock_holder = host.lock_holder()
     if update or lock_holder:
@@ -240,6 +241,12 @@ def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
         "diff": host.diff(plan, todo, tuple(not_listed)),
         "foreseen": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
     }
+
+
+def prepare(host: Apt | Dnf) -> dict[str, Any]:
+    """Return the transaction, now that the locks are free. Raises Refusal."""
+    host.check_not_interrupted()
+    return {"transaction": host.prepare()}
 
 
 def wait_for_lock(host: Apt | Dnf) -> dict[str, Any]:
@@ -287,7 +294,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         "look": lambda: look(host, params, check_mode=module.check_mode),
         "lists": lambda: {"update": host.update(params["cache_valid_time"]), "lock_holder": host.lock_holder()},
         "wait": lambda: wait_for_lock(host),
-        "prepare": lambda: {"transaction": host.prepare()},
+        "prepare": lambda: prepare(host),
         "finish": lambda: finish(host, step),
         "diagnose": lambda: diagnose(host, step),
         "audit": lambda: {"audit": host.audit()},

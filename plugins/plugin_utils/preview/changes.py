@@ -214,6 +214,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     NOUVEAU: ("nouveau", kernel_module),
     "__nvidia_driver_components": ("nvidia_driver", files),
     "__nvidia_driver_newer": ("nvidia_driver", None),
+    "__nvidia_driver_going": ("nvidia_driver", None),
     "__nvidia_driver_release": ("nvidia_driver", None),
     "__nvidia_driver_headers": ("nvidia_driver", None),
     "__nvidia_driver_conflicts": ("nvidia_driver", None),

@@ -12,6 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerDebs
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
+from ansible_collections.gpulab.node.plugins.modules import packages
 
 ROW = "{}\tamd64\t1\t{}\t{}\n"
 URIS = "After this operation, {} of additional disk space will be used.\n'http://m/x' x.deb {} SHA256:aa\n"
@@ -341,6 +342,33 @@ def test_an_interrupted_dpkg_is_refused(host, tmp_path, monkeypatch):
     with pytest.raises(Refusal) as refused:
         host.check_not_interrupted()
     assert refused.value.code == "H047"
+    monkeypatch.setattr(apt_host, "find_holder", lambda: "apt-get, which is at work")
+    host.check_not_interrupted()
+
+
+LOOK = {"foresee": False, "update_cache": False, "cache_valid_time": 0}
+
+
+@pytest.fixture
+def cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr(apt_host, "JOURNAL", tmp_path)
+    (tmp_path / "0001").touch()
+
+
+@pytest.mark.usefixtures("cut_off")
+@pytest.mark.parametrize(("foresee", "check_mode"), [(False, False), (True, False), (False, True)])
+def test_it_is_so_before_anything_is_said_or_done(host, foresee, check_mode):
+    with pytest.raises(Refusal) as refused:
+        packages.look(host, {**LOOK, "foresee": foresee}, check_mode=check_mode)
+    assert refused.value.code == "H047"
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_one_that_was_cut_off_while_its_lock_was_waited_for_is_refused(host, step):
+    with pytest.raises(Refusal) as refused:
+        packages.prepare(host)
+    assert refused.value.code == "H047"
+    assert not (step.directory / "transaction.json").exists()
 
 
 @pytest.fixture

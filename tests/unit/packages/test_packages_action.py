@@ -87,6 +87,12 @@ def test_what_is_foreseen_is_told_by_fresh_lists_unless_in_check_mode(check_mode
     assert played.names() == (["driver-lists"] if "wait" in asked else [])
 
 
+def test_what_is_foreseen_by_the_lists_as_they_are_is_one_call():
+    played = Played({"look": {"changed": False}})
+    played.carry_out({"retire": ["x"], "foresee": True, "update_cache": False})
+    assert played.asked == ["look"]
+
+
 def test_check_mode_is_one_call_with_a_diff():
     seen = {"changed": True, "diff": TRANSACTION["diff"], "foreseen": {"install": {"x": "1"}}}
     played = Played({"look": seen})
