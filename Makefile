@@ -48,7 +48,7 @@ unit: test-setup ## unit tests
 sanity: test-setup ## ansible-test sanity on the built artefact
 	tests/sanity.sh
 
-molecule: test-setup ## every molecule scenario; one of them: make molecule SCENARIO='-s nouveau'
+molecule: test-setup ## every molecule scenario; one of them: make molecule SCENARIO='-s nouveau' (LAB_NODES=debian13 for one node)
 	molecule test $(or $(SCENARIO),--all)
 
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
