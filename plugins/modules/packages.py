@@ -221,7 +221,7 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
     lock_holder = host.lock_holder()
     if update or lock_holder:
         return {"changed": True, "update": update, "lock_holder": lock_holder}
-    return {"changed": True, "transaction": host.prepare()}
+    return {"changed": True, **prepare(host)}
 
 
 def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
