@@ -195,6 +195,20 @@ def test_imex_gets_other_nodes_only_while_the_gpus_are_idle(host, rack):
     assert host.check_output("cat /run/imex-nodes").splitlines() == wishes["nvidia_driver_imex_nodes"]
 
 
+def test_imex_goes_where_no_nodes_are_named_any_more_and_the_driver_stays(host, rack):
+    wish = {**rack(), "nvidia_driver_imex_nodes": []}
+    status, output = converge("ubuntu2204", "--check", **wish)
+    assert (status, host.package("nvidia-imex").is_installed) == (0, True), output
+    status, output = converge("ubuntu2204", **wish)
+    assert status == 0, output
+    assert not host.package("nvidia-imex").is_installed
+    assert not host.file(IMEX_NODES).exists
+    assert not host.file(f"{IMEX_UNIT}/gpulab.conf").exists
+    assert host.package("nvidia-dkms-open").is_installed
+    status, output = converge("ubuntu2204", **wish)
+    assert "changed=0" in output, output
+
+
 # What the distribution decides: a version that is wished for would be held.
 UPGRADE = {"nvidia_driver_version": None, "nvidia_driver_upgrade": True}
 NEWER, NEWER_KERNEL = "595.95.01-0ubuntu0.24.04.1", "6.8.0-60-generic"

@@ -115,6 +115,14 @@ def test_imex_is_restarted_only_while_the_gpus_are_idle_or_the_node_is_named():
     assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **forced) is False
 
 
+@pytest.mark.parametrize(("needed", "left"), [(True, []), (False, ["nvidia-imex", "nvidia-imex-595"])])
+def test_the_packages_of_imex_are_retired_where_it_is_not_needed(needed, left):
+    names = ("libnvidia-compute", "nvidia-imex", "nvidia-imex-595", "nvidia-kernel-common")
+    facts = {"driver": {"packages": [{"name": name} for name in names]}}
+    known = {"__nvidia_driver_imex": {"needed": needed, "service": "nvidia-imex"}}
+    assert value("nvidia_driver", "__nvidia_driver_imex_packages_left", facts, **known) == left
+
+
 def test_the_drivers_channel_of_imex_comes_with_it_and_the_inventory_has_the_last_word():
     known = {"__nvidia_driver_imex": {"needed": True}, "nvidia_driver_module_options": {"nvidia": {"NVreg_A": 1}}}
     (wanted,) = value("nvidia_driver", "__nvidia_driver_options_wanted", {}, **known)
