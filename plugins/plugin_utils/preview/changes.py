@@ -229,6 +229,7 @@ TASKS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, list[str]]] | N
     RUNFILE: ("nvidia_driver", runfile),
     MODULES: ("nvidia_driver", modules),
     UNIT_FILES: ("nvidia_driver", files),
+    "__nvidia_driver_own_unit": ("nvidia_driver", files),
     "__nvidia_driver_unit": ("nvidia_driver", unit),
     "__nvidia_driver_fabric_unit": ("nvidia_driver", unit),
     IMEX_NODES: ("nvidia_driver", copied_file),
