@@ -111,10 +111,11 @@ class Apt(PackageHost):
     def prepare(self) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, diff, new, residual, keep.
 
-        keep is the shell script that keeps the former packages, empty where none are to be kept. Raises Refusal H049
-        and the like from the simulation, H050 (space), H051 and H056 (would remove, or change what is on hold, more
-        than asked).
+        keep is the shell script that keeps the former packages, empty where none are to be kept. Raises Refusal H047
+        (who held the locks was cut off), H049 and the like from the simulation, H050 (space), H051 and H056 (would
+        remove, or change what is on hold, more than asked).
         """
+        self.check_not_interrupted()
         todo, known, left = self.todo(), self.packages(), self._read_transaction()
         preferences = self._keep_preferences()
         rc, out, errors = self._call(self._install(todo, preferences, "--simulate", writes_caches=True))

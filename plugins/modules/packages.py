@@ -221,7 +221,7 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
     lock_holder = host.lock_holder()
     if update or lock_holder:
         return {"changed": True, "update": update, "lock_holder": lock_holder}
-    return {"changed": True, **prepare(host)}
+    return {"changed": True, "transaction": host.prepare()}
 
 
 def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
@@ -241,12 +241,6 @@ def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
         "diff": host.diff(plan, todo, tuple(not_listed)),
         "foreseen": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
     }
-
-
-def prepare(host: Apt | Dnf) -> dict[str, Any]:
-    """Return the transaction, now that the locks are free. Raises Refusal."""
-    host.check_not_interrupted()
-    return {"transaction": host.prepare()}
 
 
 def wait_for_lock(host: Apt | Dnf) -> dict[str, Any]:
@@ -294,7 +288,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         "look": lambda: look(host, params, check_mode=module.check_mode),
         "lists": lambda: {"update": host.update(params["cache_valid_time"]), "lock_holder": host.lock_holder()},
         "wait": lambda: wait_for_lock(host),
-        "prepare": lambda: prepare(host),
+        "prepare": lambda: {"transaction": host.prepare()},
         "finish": lambda: finish(host, step),
         "diagnose": lambda: diagnose(host, step),
         "audit": lambda: {"audit": host.audit()},

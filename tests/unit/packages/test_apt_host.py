@@ -67,6 +67,13 @@ def step(node, tmp_path):
     return Step("driver", node, "boot", tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def journal(tmp_path, monkeypatch):
+    """Have a journal of dpkg that is not this machine's."""
+    monkeypatch.setattr(apt_host, "JOURNAL", tmp_path / "updates")
+    return tmp_path / "updates"
+
+
 @pytest.fixture
 def make(node, step, tmp_path, monkeypatch):
     """Return a function from wishes to the node's apt."""
@@ -333,12 +340,11 @@ def test_a_failed_build_is_told_by_its_first_error_and_its_log_is_kept(host, ste
     assert "too few" in (step.directory / "make.log").read_text()
 
 
-def test_an_interrupted_dpkg_is_refused(host, tmp_path, monkeypatch):
-    monkeypatch.setattr(apt_host, "JOURNAL", tmp_path / "updates")
+def test_an_interrupted_dpkg_is_refused(host, journal, monkeypatch):
     host.check_not_interrupted()
-    (tmp_path / "updates").mkdir()
+    journal.mkdir()
     host.check_not_interrupted()
-    (tmp_path / "updates" / "0001").touch()
+    (journal / "0001").touch()
     with pytest.raises(Refusal) as refused:
         host.check_not_interrupted()
     assert refused.value.code == "H047"
@@ -350,9 +356,9 @@ LOOK = {"foresee": False, "update_cache": False, "cache_valid_time": 0}
 
 
 @pytest.fixture
-def cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr(apt_host, "JOURNAL", tmp_path)
-    (tmp_path / "0001").touch()
+def cut_off(journal):
+    journal.mkdir()
+    (journal / "0001").touch()
 
 
 @pytest.mark.usefixtures("cut_off")
@@ -366,7 +372,7 @@ def test_it_is_so_before_anything_is_said_or_done(host, foresee, check_mode):
 @pytest.mark.usefixtures("cut_off")
 def test_one_that_was_cut_off_while_its_lock_was_waited_for_is_refused(host, step):
     with pytest.raises(Refusal) as refused:
-        packages.prepare(host)
+        host.prepare()
     assert refused.value.code == "H047"
     assert not (step.directory / "transaction.json").exists()
 
