@@ -38,7 +38,7 @@ SLOW_SCENARIOS = {
 }
 LONGEST_SCENARIO = "nvidia_repository"  # begun early, it does not run on alone at the end
 # Its other node is left to make test-full, for the same reason: what it shows hardly depends on Debian's release.
-ONE_NODE = {LONGEST_SCENARIO: "debian13"}
+ONE_NODE = {LONGEST_SCENARIO: ("LAB_NODES=debian13",)}
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
@@ -56,18 +56,13 @@ def scenarios() -> list[str]:
     return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
 
 
-def molecule_arguments(name: str, *, full: bool) -> tuple[str, ...]:
-    """Return make's arguments for a scenario."""
-    nodes = None if full else ONE_NODE.get(name)
-    return (f"SCENARIO=-s {name}", *([f"LAB_NODES={nodes}"] if nodes else []))
-
-
 def gates(*, full: bool) -> list[Gate]:
     """Return the gates in order, lint first, then the longest."""
     wanted = [name for name in scenarios() if full or name not in SLOW_SCENARIOS]
     wanted.sort(key=lambda name: name != LONGEST_SCENARIO)
     chosen = [Gate("lint", 10), Gate("lab-test", 75), Gate("unit", 30)]
-    chosen += [Gate("molecule", 60, molecule_arguments(name, full=full)) for name in wanted]
+    fewer = {} if full else ONE_NODE
+    chosen += [Gate("molecule", 60, (f"SCENARIO=-s {name}", *fewer.get(name, ()))) for name in wanted]
     chosen.append(Gate("sanity", 20))
     return chosen + ([Gate("test-vm", 90)] if full else [])
 
