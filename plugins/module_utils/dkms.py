@@ -37,7 +37,15 @@ def version_key(version: str) -> tuple[tuple[int, str], ...]:
 
 def added_versions(module: str, tree: Path = TREE) -> list[str]:
     """Return the versions of a module that DKMS knows, oldest first."""
-    return sorted((source.parent.name for source in (tree / module).glob("*/source")), key=version_key)
+    sources = (source for source in (tree / module).glob("*/source") if source.exists())  # not a link into nothing
+    return sorted((source.parent.name for source in sources), key=version_key)
+
+
+def of_package(package_version: str, added: list[str]) -> str:
+    """Return the version that a package brings to DKMS: the added one that its version begins with, else its own."""
+    upstream = package_version.rpartition(":")[2]
+    found = [version for version in added if re.match(re.escape(version) + r"(?![\w.])", upstream)]
+    return found[-1] if found else re.split("[-+~]", upstream)[0]
 
 
 def state(module: str, version: str, kernel: str, tree: Path = TREE) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
@@ -17,8 +17,11 @@ SOURCES = ("nvidia/nv.c", "nvidia/nv-frontend.c", "kernel-open/nvidia/nv.c", "ke
 _LICENCE = re.compile(r"MODULE_LICENSE\(\"([^\"]+)\"\)")
 
 
-def records(node: Node, kernel: str) -> list[dict[str, str]]:
-    """Read DKMS' own records of the NVIDIA modules for a kernel (``dkms status`` takes a second for the same)."""
+def records(node: Node, kernel: str) -> list[dict[str, Any]]:
+    """Read DKMS' own records of the NVIDIA modules for a kernel (``dkms status`` takes a second for the same).
+
+    ``source`` is false where DKMS' link leads to no dkms.conf: DKMS then stops at this module, and builds no other one.
+    """
     found = []
     for module in node.names(DKMS):
         if not module.startswith("nvidia"):
@@ -27,7 +30,9 @@ def records(node: Node, kernel: str) -> list[dict[str, str]]:
             home = f"{DKMS}/{module}/{version}"
             if node.link(home) is not None or node.link(f"{home}/source") is None:
                 continue
-            found.append({"module": module, "version": version, "state": _state(node, module, version, kernel)})
+            state, source = _state(node, module, version, kernel), node.resolve(f"{home}/source")
+            there = node.exists(f"{source}/dkms.conf")
+            found.append({"module": module, "version": version, "state": state, "source": there})
     return found
 
 
@@ -40,7 +45,7 @@ def _state(node: Node, module: str, version: str, kernel: str) -> str:
     return "added"
 
 
-def installed_file(node: Node, kernel: str, file: str) -> dict[str, str] | None:
+def installed_file(node: Node, kernel: str, file: str) -> dict[str, Any] | None:
     """Return the record of the build that a module file was copied from; None for a file of another origin.
 
     A copy is told by its name and its size in bytes.
@@ -55,7 +60,7 @@ def installed_file(node: Node, kernel: str, file: str) -> dict[str, str] | None:
     return None
 
 
-def licence(node: Node, record: dict[str, str]) -> str | None:
+def licence(node: Node, record: dict[str, Any]) -> str | None:
     """Return the licence that a module's source declares."""
     source = node.resolve(f"{DKMS}/{record['module']}/{record['version']}/source")
     found = (declared_licence(node.text(f"{source}/{name}")) for name in SOURCES)

@@ -21,7 +21,12 @@ options:
     type: str
     required: true
   version:
-    description: Its version. Without it, the newest that DKMS has.
+    description: Its version. Without it and O(package), the newest that DKMS has.
+    type: str
+  package:
+    description:
+      - The package that brings the module; the version is then that of the package.
+      - DKMS may have other versions, too, such as those that a driver from a .run file left behind.
     type: str
   kernels:
     description: The kernels, as C(uname -r) names them.
@@ -85,22 +90,41 @@ from ansible_collections.gpulab.node.plugins.module_utils import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 
-def look(params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+def wanted_version(module: AnsibleModule, added: list[str]) -> str | None:
+    """Return the version to build: the given one, else that of the package, else the newest; None for none."""
+    version, package = module.params["version"], module.params["package"]
+    if version or not package:
+        return version or (added[-1] if added else None)
+    installed = package_version(module, package)
+    return dkms.of_package(installed, added) if installed else None
+
+
+def package_version(module: AnsibleModule, package: str) -> str | None:
+    """Return the version of a package, as its package manager knows it; None where it is not on the node."""
+    for query in (["dpkg-query", "-W", "-f", "${Version}"], ["rpm", "-q", "--queryformat", "%{VERSION}"]):
+        if module.get_bin_path(query[0]):
+            rc, out, _errors = module.run_command([*query, package])
+            if rc == 0 and out:
+                return str(out)
+    return None
+
+
+def look(module: AnsibleModule) -> dict[str, Any]:
     """Say how the module stands for each kernel. Raises Refusal D002 and D003, except for what check mode foresees."""
-    module, kernels = params["module"], params["kernels"]
-    added = dkms.added_versions(module)
-    version = params["version"] or (added[-1] if added else None)
+    name, kernels, check_mode = module.params["module"], module.params["kernels"], module.check_mode
+    added = dkms.added_versions(name)
+    version = wanted_version(module, added)
     if version in added:
-        stands = {kernel: dkms.state(module, version, kernel) for kernel in kernels}
+        stands = {kernel: dkms.state(name, version, kernel) for kernel in kernels}
     else:
         stands = dict.fromkeys(kernels, "absent")
     missing = [kernel for kernel, state in stands.items() if state != "installed"]
     if missing and not check_mode:
         if version not in added:
-            raise refuse("D003", module=module, version=version or "(any version)", added=", ".join(added) or "none")
+            raise refuse("D003", module=name, version=version or "(any version)", added=", ".join(added) or "none")
         for kernel in missing:
             if not dkms.has_headers(kernel):
-                raise refuse("D002", module=module, kernel=kernel)
+                raise refuse("D002", module=name, kernel=kernel)
     return {"changed": bool(missing), "version": version, "kernels": stands, "missing": missing}
 
 
@@ -120,6 +144,7 @@ def main() -> None:
         argument_spec={
             "module": {"type": "str", "required": True},
             "version": {"type": "str"},
+            "package": {"type": "str"},
             "kernels": {"type": "list", "elements": "str", "required": True},
             "timeout": {"type": "int", "default": 1800},
             "operation": {"type": "str", "choices": ["look", "diagnose"], "default": "look"},
@@ -127,10 +152,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        if module.params["operation"] == "diagnose":
-            result = diagnose(module.params)
-        else:
-            result = look(module.params, check_mode=module.check_mode)
+        result = diagnose(module.params) if module.params["operation"] == "diagnose" else look(module)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     module.exit_json(**result)

@@ -227,7 +227,7 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
                 f"kernel {kernel['version']} boots next and has no nvidia module",
                 "rebuild_module",
                 expected=library,
-                reason=_unbuilt(kernel),
+                reason=_unbuilt(kernel, library),
             )
         elif library and module != library:
             yield fail(
@@ -240,11 +240,12 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
             yield ok(f"kernel {kernel['version']} has module {module}", module)
 
 
-def _unbuilt(kernel: Facts) -> str:
-    """Return why a kernel has no nvidia module."""
+def _unbuilt(kernel: Facts, library: str | None) -> str:
+    """Return why a kernel has no nvidia module; DKMS may have leftovers of other drivers beside the library's own."""
     if not kernel.get("headers"):
         return "its headers are not installed"
-    for build in kernel.get("dkms", []):
+    builds = kernel.get("dkms", [])
+    for build in [one for one in builds if one.get("version") == library] or builds:
         if build.get("state") == "installed":
             return f"DKMS calls {build.get('module')} {build.get('version')} installed, but its file is gone"
         return f"DKMS module {build.get('module')} {build.get('version')} is {build.get('state')}, not installed"
@@ -262,22 +263,24 @@ def dkms_every_kernel(node: Node) -> Iterator[Result]:
     if not _installed(node):
         yield skipped("no driver is installed (see driver-responsive)")
         return
-    without = [k for k in node.kernels() if not k.get("nvidia_module") and not _built(k)]
+    library = node.facts.optional("driver.library")
+    without = [k for k in node.kernels() if not k.get("nvidia_module") and not _built(k, library)]
     for kernel in without:
         yield warn(
             f"kernel {kernel['version']} has no nvidia module",
             "rebuild_module",
             observed=[f"{b.get('version')} {b.get('state')}" for b in kernel.get("dkms", [])],
             expected="installed",
-            reason=_unbuilt(kernel),
+            reason=_unbuilt(kernel, library),
         )
     if not without:
         yield ok(f"all {len(node.kernels())} installed kernels have the module")
 
 
-def _built(kernel: Facts) -> bool:
+def _built(kernel: Facts, library: str | None) -> bool:
     return any(
-        "nvidia" in str(build.get("module")) and build.get("state") == "installed" for build in kernel.get("dkms", [])
+        build.get("state") == "installed" and library in (None, build.get("version"))
+        for build in kernel.get("dkms", [])
     )
 
 
@@ -354,6 +357,7 @@ def driver_responsive(node: Node) -> Iterator[Result]:
 def _not_running(node: Node, state: str) -> tuple[str, str]:
     """Return (cause, remedy) for a driver that is absent or not loaded."""
     running = next((kernel for kernel in node.facts.get("kernels", []) if kernel.get("running")), None)
+    library = node.facts.optional("driver.library")
     causes = (
         (node.foreign_kernel, "the container was given no GPU", "configure"),
         (not _installed(node), "it is not installed", "install_driver"),
@@ -365,7 +369,7 @@ def _not_running(node: Node, state: str) -> tuple[str, str]:
         (node.facts.get("nouveau.bound"), "nouveau holds the GPUs", "reboot"),
         (
             running and not running.get("nvidia_module"),
-            f"the running kernel has no nvidia module: {_unbuilt(running or Facts({}))}",
+            f"the running kernel has no nvidia module: {_unbuilt(running or Facts({}), library)}",
             "rebuild_module",
         ),
         (node.facts.get("system.secure_boot") == "enabled", "Secure Boot does not let its module load", "enroll_key"),

@@ -33,7 +33,8 @@ REMEDIES = {
     "upgrade_driver": "Move to a driver version with the security fixes.",
     "upgrade_software": "Move to the version named.",
     "install_software": "Install what is named.",
-    "rebuild_module": "Install the kernel's headers, then build the module: dkms autoinstall -k <kernel>.",
+    "rebuild_module": "Install the kernel's headers, then build the driver's own version of the module: "
+    "dkms install <module>/<version> -k <kernel> (dkms status lists them).",
     "rebuild_initramfs": "Rebuild the initramfs (update-initramfs -u -k <kernel>, or dracut --force), then reboot.",
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
     "Secure Boot off in the firmware.",

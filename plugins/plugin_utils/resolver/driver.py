@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import dkms
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import conflicts, kernels, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.branch import choose_branch
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.kernel_modules import (
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 STAYS = "It is held at the version that is installed: nvidia_driver_upgrade brings the newest while the GPUs are idle."
 NEWEST = (
     "It is upgraded to the newest that the distribution has, while the GPUs are idle: nvidia_driver_upgrade is set."
+)
+
+LEFTOVER = (
+    "DKMS has {module} {version}, which belongs to no installed or planned driver, and can build it for the next kernel"
+    " in place of the driver's: remove it (dkms remove {module}/{version} --all)."
+)
+DEAD_LEFTOVER = (
+    "DKMS has {module} {version}, whose source is gone, and can stop there before it builds the driver for the next"
+    " kernel: remove it (rm -r /var/lib/dkms/{module}/{version})."
 )
 
 
@@ -60,6 +70,7 @@ def _present(case: Case) -> dict[str, Any]:
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
     change = _change(case, planned)
+    case.warnings += _leftovers(case, version)
     if (change or upgrade) and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
@@ -129,6 +140,23 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
         "from": before,
         "to": f"{version} ({planned['source']}, {planned['kernel_modules']} modules)",
     }
+
+
+def _leftovers(case: Case, planned: str) -> list[str]:
+    """Return what is to be said of modules in DKMS that belong to no driver of the node.
+
+    For a new kernel, DKMS builds the newest version of a module, and some versions of it stop at one without a source:
+    https://github.com/pop-os/system76-driver/issues/345
+    """
+    driver = case.facts["driver"]
+    own = {planned, driver.get("library"), driver.get("module_on_disk"), driver["runfile"]}
+    found = {}
+    for record in (record for kernel in case.facts["kernels"] for record in kernel["dkms"]):
+        module, version = record["module"], record["version"]
+        of_package = (dkms.of_package(package["version"], [version]) for package in driver["packages"])
+        if version not in own and version not in of_package:
+            found[module, version] = LEFTOVER if record["source"] else DEAD_LEFTOVER
+    return [text.format(module=module, version=version) for (module, version), text in found.items()]
 
 
 def _other_modules(case: Case, planned: dict[str, Any]) -> bool:

@@ -208,6 +208,26 @@ DRIVER = [
         says="6.1.0-44-amd64",
     ),
     Fault(
+        "DKMS built a leftover of another driver for an installed kernel",
+        "v100x4",
+        lambda f: f["kernels"].append(
+            {
+                **f["kernels"][0],
+                "version": "6.1.0-44-amd64",
+                "running": False,
+                "nvidia_module": None,
+                "dkms": [
+                    {"module": "nvidia", "version": OLD, "state": "installed"},
+                    {"module": "nvidia", "version": nodes.DRIVER, "state": "added"},
+                ],
+            }
+        ),
+        "dkms-every-kernel",
+        "rebuild_module",
+        "warn",
+        says=f"nvidia {nodes.DRIVER} is added",
+    ),
+    Fault(
         "Secure Boot without an enrolled key",
         "rtx4090x2",
         all_of(NOT_LOADED, SECURE_BOOT, put("system.mok_enrolled", value=False)),

@@ -185,10 +185,17 @@ def test_dkms_states(tree):
         kernel(tree, version)
     dkms(tree, built=[OLD, NEW], installed=[NEW])
     states = {version: record["dkms"] for version, record in facts(tree).items()}
-    module = {"module": "nvidia-current", "version": "535.261.03"}
+    module = {"module": "nvidia-current", "version": "535.261.03", "source": False}
     assert states[NEW] == [{**module, "state": "installed"}]
     assert states[OLD] == [{**module, "state": "built"}]
     assert states["6.1.0-60-amd64"] == [{**module, "state": "added"}]
+
+
+def test_a_source_of_dkms_is_there_where_its_link_leads_to_one(tree):
+    kernel(tree, NEW)
+    dkms(tree)
+    tree.file("/usr/src/nvidia-current-535.261.03/dkms.conf")
+    assert [record["source"] for record in facts(tree)[NEW]["dkms"]] == [True]
 
 
 def test_dkms_failed_build_is_not_built(tree):

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import dkms
+from ansible_collections.gpulab.node.plugins.modules import dkms as dkms_module
 
 KERNEL = "6.12.117+deb13-cloud-amd64"
 
@@ -44,6 +45,57 @@ def test_how_a_version_stands_for_a_kernel(tree, version, kernel, state):
 def test_versions_are_sorted_by_their_numbers(tree):
     assert dkms.added_versions("nvidia-current", tree) == ["535.309.01", "550.163.01", "1000.1"]
     assert dkms.added_versions("nvidia-current-open", tree) == []
+
+
+def test_a_link_into_nothing_is_no_source(tree):
+    (tree / "nvidia-current" / "2000.1").mkdir()
+    (tree / "nvidia-current" / "2000.1" / "source").symlink_to(tree / "gone")
+    assert dkms.added_versions("nvidia-current", tree)[-1] == "1000.1"
+
+
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("595.91.07-0ubuntu1", "595.91.07"),
+        ("3:595.91.07-1.el9", "595.91.07"),
+        ("535.309.01-1~deb12u1", "535.309.01"),
+        ("610.43.02", "610.43.02"),
+        ("595.91.071-1", "595.91.071"),  # which DKMS does not have
+        ("550.163.01+ds-2", "550.163.01"),
+    ],
+)
+def test_the_version_in_dkms_is_that_of_the_package(package, version):
+    assert dkms.of_package(package, ["535.309.01", "550.163.01", "595.91.07", "610.43.02"]) == version
+
+
+class Asked:
+    """Stands in for the module on a node that has these packages."""
+
+    def __init__(self, **given):
+        """given: the options of the task."""
+        self.params = {"version": None, "package": None, **given}
+
+    def get_bin_path(self, program):
+        """Return where dpkg-query is; there is no rpm."""
+        return "/usr/bin/dpkg-query" if program == "dpkg-query" else None
+
+    def run_command(self, argv):
+        """Answer what dpkg-query would."""
+        return (0, "595.91.07-0ubuntu1", "") if argv[-1] == "nvidia-dkms-open" else (1, "", "no packages found")
+
+
+@pytest.mark.parametrize(
+    ("given", "version"),
+    [
+        ({"package": "nvidia-dkms-open"}, "595.91.07"),
+        ({"package": "nvidia-dkms-open", "version": "580.178.04"}, "580.178.04"),
+        ({"package": "not-there"}, None),
+        ({}, "610.43.02"),
+    ],
+)
+def test_the_drivers_own_version_is_built_beside_leftovers(given, version):
+    """https://github.com/void-linux/void-packages/issues/5745: the source of an older .run file stays."""
+    assert dkms_module.wanted_version(Asked(**given), ["595.91.07", "610.43.02"]) == version
 
 
 def test_a_node_without_dkms_has_nothing(tmp_path):

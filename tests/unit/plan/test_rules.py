@@ -276,6 +276,21 @@ def test_packages_of_another_driver_are_named_and_removed_only_where_allowed(giv
     assert plan(node, nvidia_driver_remove_conflicting=True, **given)["driver"]["conflicting_packages"] == names
 
 
+@pytest.mark.parametrize(
+    ("version", "source", "told"),
+    [
+        ("595.91.07", True, None),
+        ("610.43.02", True, "dkms remove nvidia/610.43.02 --all"),
+        ("535.54.03", False, "rm -r /var/lib/dkms/nvidia/535.54.03"),
+    ],
+)
+def test_what_dkms_has_beside_the_driver_is_named_with_its_remedy(version, source, told):
+    node = installed(("nvidia-dkms-open", "595.91.07-0ubuntu1", "nvidia"))
+    node["kernels"][0]["dkms"] = [{"module": "nvidia", "version": version, "state": "added", "source": source}]
+    warnings = [line for line in plan(node, **NVIDIA_595)["warnings"] if "DKMS has" in line]
+    assert [told in line for line in warnings] == ([True] if told else [])
+
+
 @pytest.mark.parametrize(("given", "package"), NO_CONFLICTS.values(), ids=NO_CONFLICTS)
 def test_what_can_stay_stays(given, package):
     driver = plan(installed(package), nvidia_driver_remove_conflicting=True, **given)["driver"]
