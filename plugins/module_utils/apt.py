@@ -103,11 +103,21 @@ def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
     held = {name for name, package in packages.items() if package.held}
     return Wishes(
         present=tuple(wish for wish in wishes.present if not is_installed(packages, wish)),
-        absent=tuple(name for name in wishes.absent if is_on_disk(packages, name)),
+        absent=tuple(_of_every_architecture(wishes.absent, packages)),
         hold=tuple(name for name in _on_disk(wishes.hold, packages) if name not in held),
         unhold=tuple(name for name in _on_disk(wishes.unhold, packages) if name in held),
         retire=tuple(name for name in wishes.retire if is_on_disk(packages, name)),
     )
+
+
+def _of_every_architecture(names: tuple[str, ...], packages: dict[str, Package]) -> list[str]:
+    """Return the packages on the disk that have one of these names, those of foreign architectures, too."""
+    return [
+        full_name
+        for name in names
+        for full_name in packages
+        if name in (full_name, full_name.partition(":")[0]) and is_on_disk(packages, full_name)
+    ]
 
 
 def _on_disk(patterns: tuple[str, ...], packages: dict[str, Package]) -> list[str]:

@@ -43,7 +43,13 @@ def read_sources(module: Any) -> list[Source]:
     architecture = module.run_command(["dpkg", "--print-architecture"], check_rc=True)[1].strip()
     main, parts = SOURCES
     read = [main, *sorted(file for file in parts.glob("*") if apt_sources.is_read(file.name))]
-    return [source for file in read for source in apt_sources.parse(str(file), files.read(file), architecture)]
+    found = [source for file in read for source in apt_sources.parse(str(file), files.read(file), architecture)]
+    return [replace(source, origin=_origin(source)) for source in found]
+
+
+def _origin(source: Source) -> str:
+    """Return who publishes a source, from the lists that APT has of it; empty where it has none yet."""
+    return apt_sources.origin("\n".join(files.read(LISTS.parent / name) for name in source.release_files))
 
 
 def read_preferences() -> str:
@@ -123,7 +129,7 @@ class Apt(PackageHost):
             raise apt_failure.classify(out + errors, str(self._step.log))
         plan = apt.parse_plan(out)
         foreign = apt.foreign_holds(plan, self._given_up(todo), known)
-        self._check_asked(plan, (*self._wishes.absent, *todo.retire), foreign)
+        self._check_asked(plan, (*self._wishes.absent, *todo.absent, *todo.retire), foreign)
         uris = self._call(self._install(todo, preferences, "--print-uris", writes_caches=True))[1]
         download, growth = apt.parse_sizes(uris)
         self._check_space(download, ARCHIVES, growth)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 from urllib.parse import urlsplit
 
-from ansible_collections.gpulab.node.plugins.module_utils import openpgp
+from ansible_collections.gpulab.node.plugins.module_utils import apt_sources, openpgp
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 HEADER = "# Written by gpulab; changes made by hand are lost.\n"
 WANTED, UNWANTED = 600, 100  # above the distribution's 500; below it, and not above what is installed
 _EVERY_PACKAGE = re.compile(r"^Package:[ \t]*\*[ \t]*$", re.MULTILINE | re.IGNORECASE)
+# What vendors call systems in the addresses of their repositories: debian12, ubuntu2404, ubuntu22.04, rhel9, debian
+_SYSTEM = re.compile(r"(?:almalinux|amzn|azl|centos|cm|debian|fedora|kylin|opensuse|rhel|rocky|sles|ubuntu)[\d.]*")
 _FINGERPRINT = re.compile(r"(?:[0-9A-F]{40}|[0-9A-F]{64})(?=!?\Z)", re.IGNORECASE)
 
 
@@ -106,10 +108,32 @@ class Repository:
         return None
 
     def check_host(self, sources: list[Source]) -> None:
-        """Raise Refusal H063 where the host serves the distribution too: that would fall behind with the rest."""
-        for source in sources:
-            if source.is_distribution and urlsplit(source.uri).hostname == self.host:
+        """Raise Refusal for what the host serves beside it, since priorities go by host.
+
+        H063: the distribution, which would fall behind with the rest. H210: the same vendor's packages for another
+        release, which would rise with it.
+        """
+        for source in apt_sources.distribution(sources):
+            if urlsplit(source.uri).hostname == self.host:
                 raise refuse("H063", host=self.host, other=source.uri, file=source.file, name=self.name)
+        for source in sources:
+            if self._is_for_another_release(source):
+                other = f"{source.uri} {source.suite}".removesuffix(" /")
+                raise refuse("H210", file=source.file, other=other, name=self.name, url=self.url)
+
+    def _is_for_another_release(self, source: Source) -> bool:
+        """Tell whether a source is this repository but for the system in its address, or for its suite."""
+        own, other = urlsplit(self.url), urlsplit(source.uri)
+        ours, theirs = _parts(own.path), _parts(other.path)
+        if other.hostname != own.hostname or len(ours) != len(theirs):
+            return False
+        differing = [name for pair in zip(ours, theirs) if pair[0] != pair[1] for name in pair]
+        another_suite = source.suite != self.suite and not {source.suite[-1:], self.suite[-1:]} & {"/"}
+        return all(map(_SYSTEM.fullmatch, differing)) and (bool(differing) or another_suite)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
 
 
 def proxy_question(url: str) -> list[str]:

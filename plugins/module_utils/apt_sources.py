@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
 SOURCES_LIST = "/etc/apt/sources.list"
@@ -19,6 +20,9 @@ INSTALLER_FILES = (
     "/etc/apt/sources.list.d/ubuntu.sources",
 )
 KEYRINGS = ("debian-archive-", "ubuntu-archive-")  # Debian has one for each release, too
+HOSTS = (".debian.org", ".ubuntu.com")
+ORIGINS = ("Debian", "Ubuntu")  # in the Release file of an archive, and of every mirror of it
+_ORIGIN = re.compile(r"^Origin: *(.+?) *$", re.MULTILINE)
 # What APT takes for no, and which files of sources.list.d it reads.
 OFF = ("no", "false", "without", "off", "disable", "0")
 # What a one-line source calls otherwise than deb822 does, where a list has spaces between its words and no commas.
@@ -30,13 +34,17 @@ _READ = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.(?:list|sources)")
 
 @dataclass(frozen=True)
 class Source:
-    """One suite of one repository, as one file declares it; options has the other fields, by their names in deb822."""
+    """One suite of one repository, as one file declares it; options has the other fields, by their names in deb822.
+
+    origin is what its Release file says, where APT has read that; it is empty elsewhere.
+    """
 
     file: str
     uri: str
     suite: str
     components: tuple[str, ...]
     options: tuple[tuple[str, str], ...] = ()
+    origin: str = ""
 
     @property
     def signed_by(self) -> str:
@@ -44,16 +52,33 @@ class Source:
         return dict(self.options).get("Signed-By", "")
 
     @property
-    def is_distribution(self) -> bool:
-        """Whether this is the distribution's own archive: the installer wrote it, or its own key signs it.
+    def may_be_distribution(self) -> bool:
+        """Whether this can be the distribution's own archive: the installer wrote it, or its own key signs it.
 
         Vendors are declared in the installer's files, too: theirs are flat or have no main, and in sources.list, where
         the installer names no keyring, they have one of their own.
         """
-        own_key = any(name in self.signed_by for name in KEYRINGS)
+        own_key = self._has_own_key
         installed = self.file in INSTALLER_FILES and "main" in self.components
         foreign_key = self.file == SOURCES_LIST and self.signed_by
         return not self.suite.endswith("/") and (own_key or (installed and not foreign_key))
+
+    @property
+    def is_surely_distribution(self) -> bool:
+        """Whether host, key or Release file tell that it is the distribution's own archive, or a mirror of it."""
+        host = urlsplit(self.uri).hostname or ""
+        return self.may_be_distribution and (self._has_own_key or host.endswith(HOSTS) or self.origin in ORIGINS)
+
+    @property
+    def _has_own_key(self) -> bool:
+        return any(name in self.signed_by for name in KEYRINGS)
+
+    @property
+    def release_files(self) -> list[str]:
+        """Return the names under which APT keeps its Release file in its lists."""
+        parts = urlsplit(self.uri)
+        base = f"{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/").replace("_", "%5f")
+        return [f"{base}/dists/{self.suite}/{name}".replace("/", "_") for name in ("InRelease", "Release")]
 
 
 def is_read(name: str) -> bool:
@@ -71,17 +96,38 @@ def parse(file: str, text: str, architecture: str) -> list[Source]:
     return [source for source in found if not source.uri.startswith("cdrom:")]
 
 
+def origin(release: str) -> str:
+    """Return who publishes a repository, from its Release file."""
+    found = _ORIGIN.search(release)
+    return found[1] if found else ""
+
+
+def distribution(sources: list[Source]) -> list[Source]:
+    """Return the distribution's own archive: of two that can be it and have the same suite, the one that surely is.
+
+    A vendor may have a suite of the distribution's name, with main and under no key of its own:
+    https://github.com/NVIDIA/nvidia-container-toolkit/issues/170
+    """
+    sure = {source.suite for source in sources if source.is_surely_distribution}
+    return [
+        source
+        for source in sources
+        if source.is_surely_distribution or (source.may_be_distribution and source.suite not in sure)
+    ]
+
+
 def missing(sources: list[Source], components: list[str]) -> list[Source]:
     """Return the distribution's archive with the wanted components that no source has, as it is to be declared.
 
     Each suite keeps the options that it has: two declarations with different ones stop apt.
     """
+    own = distribution(sources)
     enabled: dict[tuple[str, str], set[str]] = {}
     archive: dict[tuple[str, str], Source] = {}
     for source in sources:
         key = (source.uri.rstrip("/"), source.suite)
         enabled.setdefault(key, set()).update(source.components)  # whoever declares them: twice makes apt complain
-        if source.is_distribution:
+        if source in own:
             archive.setdefault(key, source)
     lacks = {key: tuple(name for name in components if name not in enabled[key]) for key in archive}
     return [replace(source, components=lacks[key]) for key, source in archive.items() if lacks[key]]

@@ -9,11 +9,14 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.dkms import first_compiler_error
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 DKMS = "/var/lib/dkms"
 SOURCES = ("nvidia/nv.c", "nvidia/nv-frontend.c", "kernel-open/nvidia/nv.c", "kernel/nvidia/nv.c")
+_LOG_OF = re.compile(r"DKMS make\.log for \S+ for kernel (\S+)")
 _LICENCE = re.compile(r"MODULE_LICENSE\(\"([^\"]+)\"\)")
 
 
@@ -21,6 +24,7 @@ def records(node: Node, kernel: str) -> list[dict[str, Any]]:
     """Read DKMS' own records of the NVIDIA modules for a kernel (``dkms status`` takes a second for the same).
 
     ``source`` is false where DKMS' link leads to no dkms.conf: DKMS then stops at this module, and builds no other one.
+    ``error`` is the first error of a build for the kernel that failed; None where DKMS has no log of one.
     """
     found = []
     for module in node.names(DKMS):
@@ -31,9 +35,22 @@ def records(node: Node, kernel: str) -> list[dict[str, Any]]:
             if node.link(home) is not None or node.link(f"{home}/source") is None:
                 continue
             state, source = _state(node, module, version, kernel), node.resolve(f"{home}/source")
-            there = node.exists(f"{source}/dkms.conf")
-            found.append({"module": module, "version": version, "state": state, "source": there})
+            found.append(
+                {
+                    "module": module,
+                    "version": version,
+                    "state": state,
+                    "source": node.exists(f"{source}/dkms.conf"),
+                    "error": _build_error(node, home, kernel) if state == "added" else None,
+                }
+            )
     return found
+
+
+def _build_error(node: Node, home: str, kernel: str) -> str | None:
+    log = node.text(f"{home}/build/make.log")
+    built_for = _LOG_OF.match(log)
+    return first_compiler_error(log) if log and (not built_for or built_for[1] == kernel) else None
 
 
 def _state(node: Node, module: str, version: str, kernel: str) -> str:

@@ -48,7 +48,10 @@ CODES = {
     ),
     "H042": (
         "a package server does not have what its lists promise: {line}",
-        "Run again with fresh lists (cache_valid_time: 0); if it stays, correct the package source named there.",
+        (
+            "Refresh the lists on the node (apt-get update, dnf makecache --refresh) and run again; if it stays,"
+            " correct the package source named there."
+        ),
     ),
     "H043": (
         "a download was damaged: {line}",
@@ -63,7 +66,10 @@ CODES = {
         "Set the node's clock (timedatectl), or mirror.",
     ),
     "H046": ("the node ran out of space: {line}", "Free space on that file system (df -h), then run again."),
-    "H047": ("an earlier installation was cut off: {line}", "Run dpkg --configure -a on the node, then run again."),
+    "H047": (
+        "an earlier installation was cut off: {line}",
+        "Run dpkg --configure -a on the node, and remove what fails there again (apt-get remove NAME); then run again.",
+    ),
     "H048": (
         "the packages do not fit together: {line}",
         "Release holds (apt-mark showhold, dnf versionlock list), or remove what conflicts; it is all in {log}.",
@@ -78,12 +84,15 @@ CODES = {
     ),
     "H051": (
         "the installation would remove what nobody asked to remove: {names}",
-        "Name these packages in absent if they may go; nothing was changed.",
+        (
+            "If they may go, remove them on the node (apt-get remove, dnf remove) and run again; if not, ask for the"
+            " version of the driver or the library that they need. Nothing was changed."
+        ),
     ),
     "H052": ("a package's own script failed: {line}", "Read {log} on the node."),
     "H053": (
         "the package manager succeeded but these wishes do not hold: {names}",
-        "Read {log} on the node; use real package names.",
+        "Read {log} on the node: a package of another name may have been installed in their place.",
     ),
     "H054": (
         "the package system is in use since {seconds} s: {holder}",
@@ -91,11 +100,11 @@ CODES = {
     ),
     "H056": (
         "the installation would change packages that are on hold: {names}",
-        "Name them in hold or unhold if they may change; nothing was changed.",
+        "If they may change, release them on the node (apt-mark unhold, dnf versionlock delete). Nothing was changed.",
     ),
     "H057": (
         "what is wanted is on hold: {line}",
-        "Name the packages in hold (they change and stay held) or in unhold; apt-mark showhold lists them.",
+        "If they may change, release them on the node: apt-mark unhold NAME; apt-mark showhold lists them.",
     ),
     "H059": ("the package manager failed: {line}", "Read {log} on the node."),
     # H060 to H064: a vendor's package repository
@@ -404,9 +413,22 @@ CODES = {
         "the former packages {names} could not be put back",
         "See {log} on the node; their files are in {directory}.",
     ),
+    # D040 to D049: a driver that does not work on the node
+    "D040": (
+        "{names} cannot be configured: DKMS could not build {module} {version} for kernel {kernel}: {error}",
+        "Remove what does not build (apt-get remove {remove}), and run again: gpulab plans a driver that does.",
+    ),
     "H020": (
         "{path} exists and gpulab did not write it",
         "Move what you need of it into your inventory, then move the file away.",
+    ),
+    # H210 to H219: package sources and what package managers say, with H040 to H064
+    "H210": (
+        "{file} declares {other}: the packages of {name} for another system than {url}; APT would mix the two",
+        (
+            "Remove that file, or the package that brought it (dpkg --search {file}), and run again."
+            " Nothing was changed."
+        ),
     ),
     # H170 to H172: the key of Secure Boot, with P046 and P047
     "H170": (
@@ -569,8 +591,8 @@ CODES = {
     "P038": (
         "packages of another driver are installed, which cannot stay beside branch {branch} from {source}: {names}",
         (
-            "Set nvidia_driver_remove_conflicting: true to have these removed and no others, or plan for them with"
-            " nvidia_driver_source and nvidia_driver_branch."
+            "Set nvidia_driver_remove_conflicting: true, and gpulab removes these and no others{keep}."
+            " Nothing was changed."
         ),
     ),
     "P039": (
@@ -676,6 +698,14 @@ CODES = {
     "P078": (
         "docker.com's Docker is wished for, and cannot be beside {rivals}, which the node has",
         "Remove them where nothing needs them, or leave Docker out of container_toolkit_engines. Nothing was changed.",
+    ),
+    # P085 to P089: the driver that the node has
+    "P085": (
+        "somebody put the driver on hold ({names}), and the plan is to replace it: {change}",
+        (
+            "To let gpulab replace it, release the hold on the node (apt-mark unhold, or dnf versionlock delete)"
+            "{keep}. Nothing was changed."
+        ),
     ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
-CODES = ("D001", "D033", "D034")  # the refusals that name the first error of a build
+CODES = ("D001", "D033", "D034", "D040")  # the refusals that name the first error of a build
 
 
 def explained(refusal: Refusal) -> Refusal:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Facts = dict[str, Any]
 
 
 def broken(facts: Facts, plan: dict[str, Any]) -> Iterator[Refusal]:
     """Yield what has to be mended on the node first."""
-    system = facts["system"]
-    if system.get("package_state") == "interrupted":
-        unfinished = ", ".join(system.get("packages_unfinished") or ()) or "a transaction of dpkg"
-        yield refuse("H047", line=f"{unfinished} was not brought to its end")
+    if facts["system"].get("package_state") == "interrupted":
+        yield from _cut_off(facts, plan.get("driver") or {})
     for filesystem in _of_plan(facts, plan):
         if filesystem.get("responsive") is False:
             yield refuse("H080", mount=filesystem["mount"])
@@ -48,6 +48,41 @@ def losing_display(facts: Facts) -> Iterator[Refusal]:
         who.append("display-manager.service")
     if who:
         yield refuse("H086", who=", ".join(who))
+
+
+def _cut_off(facts: Facts, driver: dict[str, Any]) -> Iterator[Refusal]:
+    """Yield what keeps packages unfinished: a driver that does not build is not to be configured once more.
+
+    Nothing is in the way where the plan takes all of them off.
+    """
+    found = facts["system"].get("packages_unfinished") or []
+    going = [*driver.get("conflicting_packages", ()), *driver.get("remove_packages", ())]
+    left = [name for name in found if name not in map(_bare, going)]
+    if found and not left:
+        return
+    versions = {_bare(package["name"]): package["version"] for package in facts["driver"].get("packages", ())}
+    of_driver = {name: versions[name] for name in left if name in versions}
+    failed = _failed_build(facts, of_driver.values())
+    if failed:
+        names = list(of_driver)
+        yield explained(refuse("D040", names=", ".join(names), remove=" ".join(names), **failed))
+        left = [name for name in left if name not in of_driver]
+    if left or not found:
+        yield refuse("H047", line=f"{', '.join(left) or 'a transaction of dpkg'} was not brought to its end")
+
+
+def _failed_build(facts: Facts, versions: Iterable[str]) -> dict[str, str] | None:
+    """Return the build of DKMS that failed, of a driver of one of these versions."""
+    for kernel in facts.get("kernels", ()):
+        for build in kernel["dkms"]:
+            named = any(dkms.of_package(version, [build["version"]]) == build["version"] for version in versions)
+            if build["error"] and named:
+                return {"kernel": kernel["version"], **{key: build[key] for key in ("module", "version", "error")}}
+    return None
+
+
+def _bare(name: str) -> str:
+    return name.partition(":")[0]
 
 
 def _of_plan(facts: Facts, plan: dict[str, Any]) -> list[Facts]:

@@ -9,14 +9,17 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.branch import has_ended
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 # What has the version of a driver is a part of one; a library such as libnvidia-egl-wayland1 has a version of its own.
 _VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d+")
+_UPSTREAM = re.compile(r"(?:\d+:)?(\d{3}[\d.]+\d)")
 # What has a branch in its name: Ubuntu has each twice, and the servers' cannot stay beside the desktops'.
-_SERIES = re.compile(r"-((\d{3})(?:-server)?)(?=-|\Z)")
+_SERIES = re.compile(r"-((\d{3})(?:-server)?)(?=[-:]|\Z)")
 # But these once, for both
 _OF_EVERY_SERIES = ("libnvidia-nscq-", "libnvsdm-", "nvidia-fabricmanager-", "nvidia-imex-")
 # They serve a driver of any version.
@@ -32,13 +35,42 @@ def find(case: Case, source: str, branch: str, version: str, planned: list[str])
     """Return the packages to remove before the planned ones. Raises Refusal P038 where that is not allowed."""
     series = next((named.group(1) for name in planned if (named := _SERIES.search(name))), None)
     names = sorted(
-        package["name"]
-        for package in case.facts["driver"]["packages"]
-        if _is_of_a_driver(package) and (package["source"] != source or _is_other(package, branch, version, series))
+        {
+            package["name"]
+            for package in case.facts["driver"]["packages"]
+            if _is_of_a_driver(package) and (package["source"] != source or _is_other(package, branch, version, series))
+        }
     )
     if names and not case.wishes["nvidia_driver_remove_conflicting"]:
-        raise refuse("P038", names=", ".join(names), source=source, branch=branch)
+        way = way_to_keep(case)
+        raise refuse(
+            "P038", names=", ".join(names), source=source, branch=branch, keep=f"; or keep them: {way}" if way else ""
+        )
     return names
+
+
+def way_to_keep(case: Case) -> str:
+    """Return the variables under which the driver packages of the node stay; empty where there are none such."""
+    packages = [package for package in case.facts["driver"]["packages"] if _is_of_a_driver(package)]
+    found = {(package["source"], _branch_of(package)) for package in packages if _branch_of(package)}
+    if len(found) != 1:
+        return ""
+    ((source, branch),) = found
+    carried = case.platform["driver_sources"].get(source, {"package_sets": []})["package_sets"]
+    names = next((names for names in carried if branch in names["branches"]), None)
+    record = case.catalog.branches.get(branch or "")
+    if names is None or record is None or branch is None:
+        return ""
+    version = next(_UPSTREAM.findall(package["version"])[0] for package in packages if _branch_of(package))
+    planned = [name.format(branch=branch, version=version, pin="") for name in names["packages"]["proprietary"]]
+    series = next((named.group(1) for name in planned if (named := _SERIES.search(name))), None)
+    if any(_is_other(package, branch, version, series) for package in packages):
+        return ""
+    held = f'nvidia_driver_version: "{version}"' if source == "nvidia" else f'nvidia_driver_branch: "{branch}"'
+    floor = record["security_floor"]
+    below = floor and not same_or_newer(version, floor["version"])
+    old = f', gpulab_allow_branches: ["{branch}"]' if below or has_ended(record, case.today) else ""
+    return f"nvidia_driver_source: {source}, {held}{old}"
 
 
 def _is_of_a_driver(package: dict[str, str]) -> bool:
@@ -61,7 +93,7 @@ def _is_other(package: dict[str, str], branch: str, version: str, series: str | 
         return False
     named = _SERIES.search(name)
     if named is None:
-        if name in _METAPACKAGES:
+        if name.partition(":")[0] in _METAPACKAGES:
             return not package["version"].startswith(version)
         # NVIDIA's names have had no branch since 590; Ubuntu's without one are tools.
         unnumbered = series is not None and package["source"] == "nvidia" and not name.startswith(_TOOLS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import dkms
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import conflicts, kernels, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.branch import choose_branch
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.kernel_modules import (
@@ -25,6 +26,8 @@ NEWEST = (
     "It is upgraded to the newest that the distribution has, while the GPUs are idle: nvidia_driver_upgrade is set."
 )
 
+# Where the role has written this, the holds are its own: it writes it before it holds anything, and takes it away last.
+OWN_HOLDS = "/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"
 LEFTOVER = (
     "DKMS has {module} {version}, which belongs to no installed or planned driver, and can build it for the next kernel"
     " in place of the driver's: remove it (dkms remove {module}/{version} --all)."
@@ -70,6 +73,7 @@ def _present(case: Case) -> dict[str, Any]:
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
     }
     change = _change(case, planned)
+    _check_holds(case, planned, change)
     case.warnings += _leftovers(case, version)
     if (change or upgrade) and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
@@ -140,6 +144,17 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
         "from": before,
         "to": f"{version} ({planned['source']}, {planned['kernel_modules']} modules)",
     }
+
+
+def _check_holds(case: Case, planned: dict[str, Any], change: dict[str, str] | None) -> None:
+    """Raise Refusal P085 where a driver would go that somebody else has put on hold."""
+    held = case.facts["driver"].get("holds", [])
+    goes = change or planned["conflicting_packages"] or planned["remove_packages"]
+    if held and goes and OWN_HOLDS not in case.facts.get("own_files", []):
+        way = conflicts.way_to_keep(case)
+        told = f"{change['from']} to {change['to']}" if change else f"branch {planned['branch']}"
+        keep = f"; to keep it: {way}" if way else ""
+        raise refuse("P085", names=", ".join(held), change=told, keep=keep)
 
 
 def _leftovers(case: Case, planned: str) -> list[str]:

@@ -44,6 +44,13 @@ def test_packages():
     assert held == ["nvidia-kernel-dkms"]
 
 
+def test_packages_of_a_foreign_architecture_carry_its_name():
+    rows = (("dpkg", "amd64"), ("libcuda1", "amd64"), ("libcuda1", "i386"), ("nvidia-support", "all"))
+    listing = "".join(f"hi \t{name}\t1\t{DEBIAN}\t{architecture}\n" for name, architecture in rows)
+    packages, held = facts_driver.packages(installed(listing))
+    assert [package["name"] for package in packages] == ["libcuda1", "libcuda1:i386", "nvidia-support"] == held
+
+
 def test_debian_node(tree):
     tree.file("/var/lib/dpkg/status").prints("dpkg-query", LISTING).prints("ldconfig", LDCONFIG)
     tree.link("/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/etc/alternatives/glx--libnvidia-ml.so.1")

@@ -185,7 +185,7 @@ def test_dkms_states(tree):
         kernel(tree, version)
     dkms(tree, built=[OLD, NEW], installed=[NEW])
     states = {version: record["dkms"] for version, record in facts(tree).items()}
-    module = {"module": "nvidia-current", "version": "535.261.03", "source": False}
+    module = {"module": "nvidia-current", "version": "535.261.03", "source": False, "error": None}
     assert states[NEW] == [{**module, "state": "installed"}]
     assert states[OLD] == [{**module, "state": "built"}]
     assert states["6.1.0-60-amd64"] == [{**module, "state": "added"}]
@@ -202,8 +202,12 @@ def test_dkms_failed_build_is_not_built(tree):
     """What a failed build leaves: the build directory and its log."""
     kernel(tree, NEW)
     dkms(tree)
-    tree.file("/var/lib/dkms/nvidia-current/535.261.03/build/make.log", "error")
-    assert facts(tree)[NEW]["dkms"][0]["state"] == "added"
+    log = f"DKMS make.log for nvidia-current-535.261.03 for kernel {NEW} (x86_64)\nnv.c:9:9: error: no such thing\n"
+    tree.file("/var/lib/dkms/nvidia-current/535.261.03/build/make.log", log)
+    kernel(tree, OLD)
+    record = facts(tree)[NEW]["dkms"][0]
+    assert (record["state"], record["error"]) == ("added", "nv.c:9:9: error: no such thing")
+    assert facts(tree)[OLD]["dkms"][0]["error"] is None  # the log is of another kernel
 
 
 def test_module_under_debians_name(tree):

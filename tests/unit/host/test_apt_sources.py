@@ -1,7 +1,9 @@
 """APT sources: what Debian's archive lacks, and nothing of anybody else's."""
 
+from dataclasses import replace
+
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.apt_sources import Source, missing, parse, render
+from ansible_collections.gpulab.node.plugins.module_utils.apt_sources import Source, missing, origin, parse, render
 
 ONE_LINE = """
 # a comment
@@ -102,6 +104,45 @@ VENDORS = {
 @pytest.mark.parametrize("line", VENDORS.values(), ids=VENDORS)
 def test_a_vendors_line_in_the_installers_file_is_left_alone(line):
     assert missing(parse("/etc/apt/sources.list", line, "amd64"), ["contrib"]) == []
+
+
+LAMBDA = "deb http://archive.lambdalabs.com/ubuntu jammy main"  # NVIDIA/nvidia-container-toolkit#170
+BESIDE_A_VENDOR = {
+    "the archive's host": ("deb http://archive.ubuntu.com/ubuntu jammy main universe", ""),
+    "a country's host": ("deb http://de.archive.ubuntu.com/ubuntu jammy main universe", ""),
+    "the archive's key": (f"deb [signed-by={RING}] http://mirror.example/ubuntu jammy main universe", ""),
+    "the Release file of a mirror": ("deb http://mirror.example/ubuntu jammy main universe", "Ubuntu"),
+}
+
+
+@pytest.mark.parametrize(("archive", "told"), BESIDE_A_VENDOR.values(), ids=BESIDE_A_VENDOR)
+def test_a_vendor_with_main_and_no_key_is_told_from_the_archive(archive, told):
+    own, vendor = parse("/etc/apt/sources.list", f"{archive}\n{LAMBDA}", "amd64")
+    (lack,) = missing([replace(own, origin=told), replace(vendor, origin="Lambda Labs")], ["restricted"])
+    assert lack.uri == own.uri
+
+
+def test_a_mirror_beside_the_archives_own_host_is_left_to_it():
+    """Hetzner's images declare both; the components come from one of them."""
+    text = "deb http://mirror.hetzner.com/ubuntu jammy main\ndeb http://archive.ubuntu.com/ubuntu jammy main\n"
+    (lack,) = missing(parse("/etc/apt/sources.list", text, "amd64"), ["restricted"])
+    assert lack.uri == "http://archive.ubuntu.com/ubuntu"
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("http://deb.debian.org/debian/", "deb.debian.org_debian_dists_bookworm_InRelease"),
+        ("https://user:pw@mirror.example:8080/a_b", "mirror.example:8080_a%5fb_dists_bookworm_InRelease"),
+    ],
+)
+def test_the_release_file_is_called_as_apt_calls_it(uri, name):
+    assert Source("f", uri, "bookworm", ("main",)).release_files[0] == name
+
+
+@pytest.mark.parametrize(("text", "found"), [("Suite: x\nOrigin: Lambda Labs\n", "Lambda Labs"), ("", "")])
+def test_the_publisher_is_read_from_the_release_file(text, found):
+    assert origin(text) == found
 
 
 MIRROR = "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\n"

@@ -111,6 +111,18 @@ def test_a_glob_holds_what_is_on_the_disk_and_not_held_yet(packages):
     assert todo.unhold == ("nvidia-kernel-dkms",)
 
 
+def test_a_name_takes_the_packages_of_foreign_architectures_off_too():
+    """https://github.com/psygreg/linuxtoys/issues/1182: the driver's i386 libraries stayed, and so did the change."""
+    listed = "dpkg\tamd64\t1.22\tinstall\tinstalled\n" + "".join(
+        f"{name}\t{architecture}\t550.163.01-2\tinstall\tinstalled\n"
+        for name, architecture in (("libnvidia-glcore", "i386"), ("libcuda1", "amd64"), ("libcuda1", "i386"))
+    )
+    packages = apt.parse_packages(listed)
+    todo = apt.open_wishes(Wishes(absent=("libnvidia-glcore", "libcuda1")), packages)
+    assert todo.absent == ("libnvidia-glcore:i386", "libcuda1", "libcuda1:i386")
+    assert apt.open_wishes(Wishes(absent=("libcuda1:i386",)), packages).absent == ("libcuda1:i386",)
+
+
 def test_nothing_is_open_when_all_holds(packages):
     assert (
         apt.open_wishes(Wishes(("libc6", "tzdata"), ("sl",), ("nvidia-kernel-dkms",), ("libc6",)), packages) == Wishes()

@@ -175,6 +175,7 @@ def test_what_is_switched_off_is_no_conflict(word):
     assert repository().declared_elsewhere(sources("cuda.sources", text), read) is None
 
 
+DOCKER = "https://download.docker.com/linux/debian"
 DISTRIBUTION = "deb http://mirror.example/debian bookworm main"
 
 
@@ -190,6 +191,52 @@ def test_a_host_that_serves_the_distribution_too_is_refused():
 def test_a_host_that_serves_another_vendors_packages_is_taken():
     other = "deb https://developer.download.nvidia.com/hpc-sdk/ubuntu/amd64 /"
     repository().check_host(sources("nvhpc.list", other))
+
+
+OTHER_RELEASES = {  # https://github.com/psygreg/linuxtoys/issues/451
+    "of the same vendor": (URL, "/", f"deb {URL.replace('debian12', 'debian11')} /", "debian11"),
+    "of another system": (
+        URL,
+        "/",
+        f"deb [signed-by={KEYRING}] {URL.replace('debian12', 'ubuntu2404')} ./",
+        "ubuntu2404",
+    ),
+    "another suite": (DOCKER, "bookworm", f"deb {DOCKER} trixie stable", "trixie"),
+    "another suite of another system": (
+        DOCKER,
+        "bookworm",
+        "deb https://download.docker.com/linux/ubuntu noble stable",
+        "noble",
+    ),
+}
+
+
+@pytest.mark.parametrize(("url", "suite", "text", "named"), OTHER_RELEASES.values(), ids=OTHER_RELEASES)
+def test_the_vendors_packages_for_another_release_are_refused(url, suite, text, named):
+    """APT takes the file that sorts first of two with the same version, and the priority by host lifts both."""
+    with pytest.raises(Refusal) as caught:
+        repository(url=url, suite=suite).check_host(sources("cuda-debian11-x86_64.list", text))
+    assert caught.value.code == "H210"
+    assert named in caught.value.cause
+    assert "/etc/apt/sources.list.d/cuda-debian11-x86_64.list" in caught.value.remedy
+
+
+SAME_RELEASE = {
+    "the repository itself": (URL, "/", f"deb {URL} /"),
+    "another product of the vendor": (
+        URL,
+        "/",
+        "deb https://developer.download.nvidia.com/devtools/repos/ubuntu2404/amd64/ /",
+    ),
+    "a channel of the vendor": (TOOLKIT, "/", f"deb {TOOLKIT.replace('stable', 'experimental')} /"),
+    "another mirror": (URL, "/", f"deb {URL.replace('debian12', 'debian11').replace('developer', 'other')} /"),
+    "the same suite": (DOCKER, "bookworm", f"deb {DOCKER} bookworm test"),
+}
+
+
+@pytest.mark.parametrize(("url", "suite", "text"), SAME_RELEASE.values(), ids=SAME_RELEASE)
+def test_what_a_vendor_has_beside_it_is_taken(url, suite, text):
+    repository(url=url, suite=suite).check_host(sources("vendor.list", text))
 
 
 def test_the_repository_itself_in_the_installers_file_is_no_distribution():

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import conflicts, reasons, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 from .make import TODAY, facts, kernel
 
@@ -47,6 +48,14 @@ def installed(*packages):
     """Return the facts of a node with these packages: (name, version, who made it)."""
     node = facts("ubuntu-24.04")
     node["driver"]["packages"] = [dict(zip(("name", "version", "source"), package)) for package in packages]
+    return node
+
+
+def held(*packages, own=False):
+    """Return the facts of a node whose driver is on hold, by gpulab where it is its own."""
+    node = installed(*packages)
+    node["driver"].update(holds=[package[0] for package in packages], library=packages[0][1].partition("-")[0])
+    node["own_files"] = ["/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"] if own else []
     return node
 
 
@@ -223,6 +232,7 @@ UBUNTU_595 = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "5
 NVIDIA_580 = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "580"}
 PINNED_580 = ("nvidia-driver-pinning-580.178.04", "1.0-1", "nvidia")
 CONFLICTS = {
+    "a foreign architecture": (NVIDIA_595, [("libnvidia-compute-465:i386", "465.19.01-0ubuntu1", "nvidia")]),
     "another branch": (NVIDIA_595, [("nvidia-dkms-580-open", "580.178.04-1ubuntu1", "nvidia")]),
     "another branch of the distribution": (
         UBUNTU_595,
@@ -289,6 +299,47 @@ def test_what_dkms_has_beside_the_driver_is_named_with_its_remedy(version, sourc
     node["kernels"][0]["dkms"] = [{"module": "nvidia", "version": version, "state": "added", "source": source}]
     warnings = [line for line in plan(node, **NVIDIA_595)["warnings"] if "DKMS has" in line]
     assert [told in line for line in warnings] == ([True] if told else [])
+
+
+HELD = ("nvidia-dkms-open", "590.48.01-0ubuntu1", "nvidia")
+KEPT = {"nvidia_driver_source": "nvidia", "nvidia_driver_version": "590.48.01", "gpulab_allow_branches": ["590"]}
+
+
+def test_a_driver_that_somebody_holds_is_kept_as_the_refusal_says():
+    refused = refusal(held(HELD))
+    assert "590.48.01 (nvidia) to 595.91.07 (nvidia, open modules)" in refused.cause
+    way = 'nvidia_driver_source: nvidia, nvidia_driver_version: "590.48.01", gpulab_allow_branches: ["590"]'
+    assert way in refused.remedy
+    assert plan(held(HELD), **KEPT)["driver"]["change"] is None
+
+
+def test_a_driver_that_gpulab_holds_is_replaced():
+    assert plan(held(HELD, own=True))["driver"]["change"]["to"].startswith("595.91.07")
+
+
+def test_packages_that_somebody_holds_do_not_go_as_conflicting():
+    node = held(("nvidia-utils-580-server", "580.95.05-0ubuntu1", "distribution"))
+    assert refusal(node, **UBUNTU_595, nvidia_driver_remove_conflicting=True).code == "P085"
+
+
+WAYS = {
+    "another branch of the source": ([HELD], "590"),
+    "a branch that the distribution has": ([("nvidia-utils-580-server", "580.178.04-0ubuntu1", "distribution")], "580"),
+    "a branch that no source has": ([("nvidia-dkms-510", "510.39.01-0ubuntu1", "nvidia")], None),
+    "the desktops' driver": ([("nvidia-utils-580", "580.178.04-0ubuntu1", "distribution")], None),
+    "a maker that nobody knows": ([("nvidia-mine", "580.178.04-1", "other")], None),
+    "packages of two sources": ([HELD, ("libcuda1", "590.48.01-1", "distribution")], None),
+}
+
+
+@pytest.mark.parametrize(("packages", "branch"), WAYS.values(), ids=WAYS)
+def test_a_driver_can_be_kept_only_where_it_can_be_planned(packages, branch):
+    case = Case.of(installed(*packages), wishes.complete({}), catalog.load(), TODAY)
+    way = yaml.safe_load(f"{{{conflicts.way_to_keep(case)}}}")
+    assert bool(way) is (branch is not None)
+    if way:
+        kept = plan(installed(*packages), **way)["driver"]
+        assert (kept["branch"], kept["conflicting_packages"]) == (branch, [])
 
 
 @pytest.mark.parametrize(("given", "package"), NO_CONFLICTS.values(), ids=NO_CONFLICTS)
@@ -1506,6 +1557,12 @@ REFUSALS = {
         {},
         "P038",
         "libcuda1, nvidia-smi",
+    ),
+    "a driver that somebody holds": (
+        held(("nvidia-dkms-open", "590.48.01-0ubuntu1", "nvidia")),
+        {},
+        "P085",
+        "apt-mark unhold",
     ),
     "packages on a run file": (RUNFILE, {}, "P020", "nvidia-uninstall"),
     "cu122": (facts(), environment("pytorch", "2.9", index="cu122"), "P021", "cu126"),

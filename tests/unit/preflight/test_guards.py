@@ -24,6 +24,50 @@ def test_an_interrupted_dpkg_fails_and_names_the_packages():
     )
 
 
+UNBUILT = ("nvidia-dkms-510", "nvidia-driver-510")
+ERROR = "nv-linux.h:9:9: error: implicit declaration of function 'in_irq'"
+
+
+def half_configured(*others, error=ERROR, version="510.39.01"):
+    """Return a node with a driver whose build failed; others are unfinished packages beside it."""
+    facts = node(package_state="interrupted", packages_unfinished=[*UNBUILT, *others])
+    facts["driver"]["packages"] = [{"name": name, "version": "510.39.01-0ubuntu1"} for name in UNBUILT]
+    build = {"module": "nvidia", "version": version, "state": "added", "source": True, "error": error}
+    return {**facts, "kernels": [{"version": "6.8.0-40-generic", "dkms": [build]}]}
+
+
+def test_a_driver_that_does_not_build_is_not_to_be_configured_once_more():
+    """https://github.com/NVIDIA/open-gpu-kernel-modules/issues/188: dpkg --configure -a builds it again, and fails."""
+    facts = half_configured()
+    assert found(facts) == [("fail", "D040")]
+    (text,) = told(facts)
+    assert ERROR in text
+    assert "Known cause" in text
+    assert "apt-get remove nvidia-dkms-510 nvidia-driver-510" in text
+    assert "dpkg --configure" not in text
+
+
+def test_what_else_was_cut_off_beside_it_is_named_for_itself():
+    assert found(half_configured("bash")) == [("fail", "D040"), ("fail", "H047")]
+    assert "nvidia" not in told(half_configured("bash"))[1]
+
+
+@pytest.mark.parametrize("given", [{"error": None}, {"version": "535.54.03"}], ids=["no log", "of another driver"])
+def test_a_driver_that_was_merely_cut_off_is_configured(given):
+    assert found(half_configured(**given)) == [("fail", "H047")]
+
+
+def test_what_the_plan_takes_off_is_not_in_its_way():
+    plan = {
+        **PLAN,
+        "driver": {"conflicting_packages": ["nvidia-dkms-510:i386"], "remove_packages": ["nvidia-driver-510"]},
+    }
+    assert found(half_configured(), plan=plan) == []
+    assert found(half_configured("bash"), plan=plan) == [("fail", "H047")]
+    journal = node(package_state="interrupted", packages_unfinished=[])
+    assert found(journal, plan=plan) == [("fail", "H047")]
+
+
 @pytest.mark.parametrize(
     ("root", "code"),
     [({"responsive": False, "free_mib": None, "free_inodes": None}, "H080"), ({"read_only": True}, "H081")],
