@@ -276,16 +276,19 @@ def _links(metrics: Metrics, gpu: dict[str, Any], labels: Labels, slot_width: in
 
 def _kernel_log(metrics: Metrics, log: dict[str, Any]) -> None:
     metrics.gauge("gpulab_kernel_log_readable", "Whether the kernel log could be read.", log["readable"])
-    for event in log["events"]:
-        labels = {"kind": event["kind"], "xid": event["xid"], "bus_id": event["bus_id"]}
+    counts: dict[tuple[Any, ...], int] = {}
+    times: dict[tuple[Any, ...], Any] = {}
+    for event in log["events"]:  # those that differ in their text only are one series
+        series = (event["kind"], event["xid"], event["bus_id"])
+        counts[series] = counts.get(series, 0) + event["count"]
+        times[series] = max(seconds_of(event["time"]) or 0, times.get(series) or 0) or None
+    for series, count in counts.items():
+        labels = dict(zip(("kind", "xid", "bus_id"), series))
         metrics.gauge(
-            "gpulab_kernel_log_errors", "Errors of the driver in the kernel log of this boot.", event["count"], **labels
+            "gpulab_kernel_log_errors", "Errors of the driver in the kernel log of this boot.", count, **labels
         )
         metrics.gauge(
-            "gpulab_kernel_log_error_timestamp_seconds",
-            "When that error was logged last.",
-            seconds_of(event["time"]),
-            **labels,
+            "gpulab_kernel_log_error_timestamp_seconds", "When that error was logged last.", times[series], **labels
         )
 
 

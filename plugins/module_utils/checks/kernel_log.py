@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Result,
     check,
     fail,
+    info,
     ok,
     skipped,
     unknown,
@@ -27,12 +28,21 @@ CATALOG = "https://docs.nvidia.com/deploy/xid-errors/"
 WITHOUT_XID = {
     "fallen_off_the_bus": ("the GPU has fallen off the bus", "reboot"),
     "reset_required": ("the GPU requires a reset", "reset_gpu"),
+    "no_power": ("the GPU's power cables are not connected", "check_power"),
+    "not_supported": ("the loaded driver does not support this GPU", "install_driver"),
+    "init_failed": ("the driver could not start the GPU (RmInitAdapter failed)", "power_cycle"),
+    "sxid": ("an NVSwitch reports an error", "contact_support"),
+    "sxid_fatal": ("an NVSwitch reports a fatal error", "reboot"),
 }
+# Where one of these is told of a GPU, the driver's failure to start it follows from that.
+WHY_NOT_STARTED, OFF_THE_BUS = ("fallen_off_the_bus", "no_power", "not_supported"), 79
 # NVLink 5 errors (XID 144 to 150) say in their text whether they end work; a fatal one needs what NVIDIA names.
 NVLINK5 = range(144, 151)
 
 
-@check("xids", proves="the driver reported no error of GPU, board or link since the node booted", source=CATALOG)
+@check(
+    "xids", proves="the driver reported no error of GPU, board, link or switch since the node booted", source=CATALOG
+)
 def xids(node: Node) -> Iterator[Result]:
     """Judge each XID by NVIDIA's immediate action; what a user's program causes is only told."""
     readable = node.facts["kernel_log.readable"]
@@ -43,15 +53,27 @@ def xids(node: Node) -> Iterator[Result]:
         yield unknown("the kernel log could not be read; reading it takes root")
         return
     events = node.facts["kernel_log.events"]
+    whys = [event for event in events if event["kind"] in WHY_NOT_STARTED or event.get("xid") == OFF_THE_BUS]
+    explained = {event.get("bus_id") for event in whys}
     for event in events:
-        yield _xid(node, event) if event["kind"] == "xid" else _without_xid(node, event)
+        kind = event["kind"]
+        if kind == "xid":
+            yield _xid(node, event)
+        elif kind != "init_failed" or event.get("bus_id") not in explained:
+            yield _without_xid(node, event)
     if not events:
         yield ok("no XID since the node booted", 0)
 
 
 def _without_xid(node: Node, event: Facts) -> Result:
+    seen = _seen(node, event)
+    number = f" (SXid {event['xid']})" if event.get("xid") else ""
+    if event["kind"] == "sxid_nonfatal":
+        return info(f"an NVSwitch reports an error that ends no work{number}", **seen)
     text, remedy = WITHOUT_XID[event["kind"]]
-    return fail(text, remedy, **_seen(node, event))
+    if event["kind"] == "init_failed" and seen["gpu"].get("uuid"):
+        return info(f"{text}, and it answers now", **seen)
+    return fail(f"{text}{number}", remedy, **seen)
 
 
 def _xid(node: Node, event: Facts) -> Result:

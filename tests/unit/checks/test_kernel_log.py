@@ -7,6 +7,18 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import v
 from . import nodes
 
 STAMP = "2026-11-21T00:12:01+0000 node1 kernel: "
+SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0)"
+# Several lines of one message (osinit.c, nv-pci.c): of them only the first names the GPU.
+LOST = """NVRM: The NVIDIA GPU 0000:b3:00.0
+NVRM: (PCI ID: 10de:26b5) installed in this system has
+NVRM: fallen off the bus and is not responding to commands."""
+OPEN_ONLY = """NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:2b85)
+NVRM: installed in this system requires use of the NVIDIA open kernel modules."""
+NO_GSP = """NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:1db4)
+NVRM: installed in this system is not supported by open
+NVRM: nvidia.ko because it does not include the required GPU
+NVRM: System Processor (GSP)."""
+FAILED = "NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x22:0x56:884)"
 
 
 @pytest.mark.parametrize(
@@ -28,12 +40,93 @@ STAMP = "2026-11-21T00:12:01+0000 node1 kernel: "
             None,
             None,
         ),
+        # kernel_rc.c of NVIDIA/open-gpu-kernel-modules: krcReportXid
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 95, pid=7, name=python3, Uncontained", "xid", 95, "0000:01:00.0"),
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 43, pid=7, name=python3, Ch 8", "xid", 43, "0000:01:00.0"),
+        ("NVRM: Xid (PCI:0000:01:00): 45, Ch 8 caused by previous Xid 31", "xid", 45, "0000:01:00.0"),
+        # common_nvswitch.h and intr_nvswitch.h: NVSWITCH_PRINT_SXID and NVSWITCH_REPORT_*
+        (f"{SWITCH}: 12020, Fatal, Link 28 egress sequence ID error (First)", "sxid_fatal", 12020, "0000:c1:00.0"),
+        (f"{SWITCH}: 28006, Non-fatal, Link 46 MC TS crumbstore MCTO", "sxid_nonfatal", 28006, "0000:c1:00.0"),
+        (f"{SWITCH}: 20009, Correctable, Link 04 RX Short Error Rate", "sxid_nonfatal", 20009, "0000:c1:00.0"),
+        (f"{SWITCH}: 10001, Fatal, PRI WRITE SYS error, instance=0, chiplet=1", "sxid_fatal", 10001, "0000:c1:00.0"),
+        (f"{SWITCH}: 10003, Fatal, unhandled interrupt in f(9)", "sxid_fatal", 10003, "0000:c1:00.0"),
+        (f"{SWITCH}: 10004, NVSWITCH Temperature 105C | TSENSE WARN Threshold 100C", "sxid", 10004, "0000:c1:00.0"),
+        # osinit.c: RmInitAdapter, and the same of drivers that name no GPU
+        ("NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x65:1792)", "init_failed", None, "0000:98:00.0"),
+        ("NVRM: RmInitAdapter failed! (0x27:0x38:1193)", "init_failed", None, None),
+        (
+            "NVRM: GPU 0000:13:00.0: GPU does not have the necessary power cables connected.",
+            "no_power",
+            None,
+            "0000:13:00.0",
+        ),
+        ("NVRM: GPU at 0000:01:00.0 has fallen off the bus.", "fallen_off_the_bus", None, "0000:01:00.0"),
     ],
 )
 def test_line_is_an_event(line, kind, xid, bus_id):
     (event,) = facts_kernel_log.events(f"{STAMP}{line}\n")
     assert (event["kind"], event["xid"], event["bus_id"], event["count"]) == (kind, xid, bus_id, 1)
     assert event["time"] == "2026-11-21T00:12:01+0000"
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["\n               ", "\n                                         ", f"\n{STAMP}"],
+    ids=["dmesg", "journal", "each with a stamp"],
+)
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [(LOST, "fallen_off_the_bus"), (OPEN_ONLY, "not_supported"), (NO_GSP, "not_supported")],
+)
+def test_lines_of_one_message_are_one_event_of_the_gpu_in_the_first(message, kind, between):
+    log = STAMP + message.replace("\n", between)
+    (event,) = facts_kernel_log.events(f"{log}\n{STAMP}NVRM: The NVIDIA probe routine failed for 1 device(s).\n")
+    assert (event["kind"], event["bus_id"], event["count"]) == (kind, "0000:b3:00.0", 1)
+    assert event["time"] == "2026-11-21T00:12:01+0000"
+
+
+def test_a_message_that_breaks_off_hides_nothing_after_it():
+    first = LOST.splitlines()[0]
+    (event,) = facts_kernel_log.events(f"{first}\nNVRM: Xid (PCI:0000:05:00): 79, x\n{first}\n")
+    assert event["xid"] == 79
+
+
+def test_instance_of_a_cut_gpu_is_named():
+    line = "NVRM: Xid (PCI:0000:01:00 GPU-I:{} GPU-CI:00): 43, pid=7, name=python3, Ch 8\n"
+    found = facts_kernel_log.events(line.format("05") + line.format("05") + line.format("06"))
+    assert [(event["text"].partition(",")[0], event["count"]) for event in found] == [
+        ("GPU-I:05 GPU-CI:00: pid=7", 2),
+        ("GPU-I:06 GPU-CI:00: pid=7", 1),
+    ]
+
+
+def test_registers_of_a_switch_are_no_further_error():
+    lines = ("28006, Non-fatal, Link 46 MC TS", "28006, Severity 0 Engine instance 46", "28006, Data {0x00140004, 0x0}")
+    (event,) = facts_kernel_log.events("".join(f"{SWITCH}: {line}\n" for line in lines))
+    assert event["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        (FAILED, [("fail", "power_cycle")]),
+        (f"{OPEN_ONLY}\n{FAILED}", [("fail", "install_driver")]),
+        (f"{LOST}\n{FAILED}", [("fail", "reboot")]),
+        (f"NVRM: Xid (PCI:0000:b3:00): 79, x\n{FAILED}", [("fail", "reboot")]),
+        (f"NVRM: GPU 0000:b3:00.0: does not have the necessary power cables connected.\n{FAILED}",
+         [("fail", "check_power")]),
+        (FAILED.replace("b3", "19"), [("info", "none")]),
+        (f"{SWITCH}: 12020, Fatal, Link 28 egress sequence ID error", [("fail", "reboot")]),
+        (f"{SWITCH}: 10004, NVSWITCH Temperature 105C", [("fail", "contact_support")]),
+        (f"{SWITCH}: 28006, Non-fatal, Link 46 MC TS", [("info", "none")]),
+        ("NVRM: Xid (PCI:0000:19:00 GPU-I:05): 95, pid=7, name=python3, Uncontained", [("fail", "reset_gpu")]),
+    ],
+)  # fmt: skip
+def test_event_has_its_remedy_and_what_explains_it_is_told_once(log, found):
+    facts = nodes.healthy("h100x8")
+    facts["kernel_log"]["events"] = facts_kernel_log.events(log)
+    results = [r for r in verify(nodes.node(facts)) if r.id == "xids"]
+    assert [(r.severity, r.remediation) for r in results] == found
 
 
 def test_other_lines_are_no_events():

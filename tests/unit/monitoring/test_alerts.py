@@ -75,6 +75,8 @@ CASES = [
     ),
     Case("GpuXid", FIRES, 60, node(SEEN, "60x200", kind="xid", xid="79", bus_id="0000:19:00.0")),
     Case("GpuXid", FIRES, 60, node(SEEN, "60x200", kind="fallen_off_the_bus", bus_id="0000:19:00.0")),
+    Case("GpuXid", FIRES, 60, node(SEEN, "60x200", kind="sxid_fatal", xid="12020", bus_id="0000:c1:00.0")),
+    Case("GpuXid", SILENT, 60, node(SEEN, "60x200", kind="sxid_nonfatal", xid="28006", bus_id="0000:c1:00.0")),
     Case("GpuXid", SILENT, 62, node(SEEN, "60x200", kind="xid", xid="79", bus_id="0000:19:00.0")),
     Case("GpuXid", SILENT, 60, node(SEEN, "60x200", kind="xid", xid="31", bus_id="0000:19:00.0")),
     Case("GpuXid", FIRES, 60, node(SEEN, "60x200", kind="xid", xid="131313", bus_id="0000:19:00.0")),

@@ -118,6 +118,14 @@ def test_errors_of_the_kernel_log():
     assert samples(found, "gpulab_kernel_log_error_timestamp_seconds", xid="79") == [10.0]
 
 
+def test_errors_that_differ_in_their_text_only_are_one_series():
+    event = {"kind": "xid", "xid": 149, "bus_id": "0000:19:00.0", "count": 3, "time": "1970-01-01T01:00:20+0100"}
+    earlier = {**event, "count": 1, "time": "1970-01-01T01:00:10+0100"}
+    found = text(kernel_log={"readable": True, "events": [event, earlier, {**event, "time": None}]})
+    assert samples(found, "gpulab_kernel_log_errors", xid="149") == [7.0]
+    assert samples(found, "gpulab_kernel_log_error_timestamp_seconds", xid="149") == [20.0]
+
+
 @pytest.mark.parametrize("time", [None, "", "yesterday", "2026-11-21T08:15:00"])
 def test_a_time_that_is_none_gives_no_sample(time):
     assert gpu_metrics.seconds_of(time) is None
