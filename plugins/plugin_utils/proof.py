@@ -57,6 +57,15 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
             for record in _read("profiles.yml")["profiles"]
             for device in record["devices"]
         },
+        "lanes": {
+            device: record["pcie_width"] for record in _read("profiles.yml")["lanes"] for device in record["devices"]
+        },
+        "fabric_managers": {
+            device: record["fabric_manager"]
+            for record in _read("gpus.yml")["gpus"]
+            if "fabric_manager" in record
+            for device in record["pci_ids"]
+        },
         "xids": {record["xid"]: record for record in _read("xids.yml")["xids"]},
         "container_toolkit": _read("container_toolkit.yml"),
         "branches": {record["branch"]: record for record in _read("driver_branches.yml")["branches"]},

@@ -10,7 +10,7 @@
 
 enum { MEMORY_LOCATION_DRAM = 2, MEMORY_LOCATION_SRAM = 7 };
 
-/* where: "", "dram_" or "sram_". Counters are not supported while ECC is off. */
+/* where: "", "dram_" or "sram_". Counters are not supported while ECC is off; volatile ones, of a GPU with MIG on. */
 static nvmlReturn_t read_ecc(nvmlDevice_t device, const char *where, unsigned type, unsigned counter, uint64_t *count)
 {
     static const char *const TYPES[] = {"corrected", "uncorrected"}, *const COUNTERS[] = {"volatile", "aggregate"};
@@ -21,7 +21,7 @@ static nvmlReturn_t read_ecc(nvmlDevice_t device, const char *where, unsigned ty
         return status;
     if (type > 1 || counter > 1)
         return INVALID_ARGUMENT;
-    if (!enabled)
+    if (!enabled || (!counter && in_instances(device)))
         return NOT_SUPPORTED;
     snprintf(key, sizeof key, "ecc_%s%s_%s", where, COUNTERS[counter], TYPES[type]);
     return read_u64(device, key, count);
@@ -51,9 +51,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEcc
         status = read_ecc(device, "sram_", 1, 1, &sram->aggregateUncSecDed);
     if (!status)
         status = read_ecc(device, "sram_", 0, 1, &sram->aggregateCor);
-    if (!status)
+    sram->volatileUncSecDed = sram->volatileCor = 0;
+    if (!status && !in_instances(device))
         status = read_ecc(device, "sram_", 1, 0, &sram->volatileUncSecDed);
-    if (!status)
+    if (!status && !in_instances(device))
         status = read_ecc(device, "sram_", 0, 0, &sram->volatileCor);
     sram->aggregateUncParity = sram->volatileUncParity = 0;
     sram->bucketL2 = sram->aggregateUncSecDed;
@@ -64,6 +65,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEcc
 EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
                                               unsigned *pending, unsigned *failure)
 {
+    if (in_instances(device))
+        return NOT_SUPPORTED;
     nvmlReturn_t status = read_u32(device, "remapped_corrected", corrected);
     if (!status)
         status = read_u32(device, "remapped_uncorrected", uncorrected);

@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
     warn,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.checks.software import release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,7 +183,7 @@ def driver_match(node: Node) -> Iterator[Result]:
     elif on_disk and on_disk != loaded:
         yield warn(
             f"module and library are {loaded}, the module on disk is {on_disk}",
-            "rebuild_module",
+            _remedy(on_disk, library),
             observed=on_disk,
             expected=loaded,
             reason="the next load of the module brings the mismatch",
@@ -191,13 +192,22 @@ def driver_match(node: Node) -> Iterator[Result]:
         yield ok(f"module and library are {loaded}", loaded)
 
 
+def _remedy(module: str, library: str) -> str:
+    """Return what helps where a module on disk is not the library's: no build brings a newer library."""
+    return "reinstall_driver" if release(module) > release(library) else "rebuild_module"
+
+
 def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tuple[str, str]:
     """Return (cause, remedy) of a loaded module that is not the library's version."""
     runfile = node.facts.get("driver.runfile")
     if runfile and node.facts.get("driver.packages"):
         return f"two drivers are installed: packages, and {runfile} by NVIDIA's .run installer", "reinstall_driver"
+    older = release(library) < release(loaded)
     if on_disk == library:
-        return "the driver was upgraded after its module was loaded", "reboot"
+        return f"the driver was {'downgraded' if older else 'upgraded'} after its module was loaded", "reboot"
+    if on_disk == loaded and older:
+        path = node.facts.get("driver.library_path") or "it"
+        return f"the library is older than the module: {path} was not upgraded with it", "reinstall_driver"
     if on_disk == loaded:
         return f"the library was upgraded, but no module {library} was built for the running kernel", "rebuild_module"
     if on_disk is None:
@@ -232,7 +242,7 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
         elif library and module != library:
             yield fail(
                 f"kernel {kernel['version']} boots next with module {module}; the library is {library}",
-                "rebuild_module",
+                _remedy(module, library),
                 observed=module,
                 expected=library,
             )

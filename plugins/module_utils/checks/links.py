@@ -106,9 +106,14 @@ def _noisy(errors: Any) -> bool:
 
 @check("fabric", proves="the GPU has joined the NVSwitch fabric", source=FABRIC_GUIDE, per_gpu=True)
 def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Expect a completed, healthy registration; CUDA fails with error 802 without."""
-    switched = bool(node.facts.get("pci.nvswitches"))
-    expected = switched and "fabric_state" in node.profile(gpu).get("capabilities", ())
+    """Expect a completed, healthy registration; CUDA fails with error 802 without.
+
+    A board that a rack's switches join may be on its own, as in a GB200 NVL4: it is expected to have joined where the
+    nodes of its domain are listed.
+    """
+    rack = node.fabric_manager(gpu) == "rack"
+    made = "fabric_state" in node.profile(gpu).get("capabilities", ())
+    expected = bool(node.facts.get("imex.nodes")) if rack else made and node.runs_fabric_manager
     try:
         state, status = gpu["fabric.state"], gpu["fabric.status"]
     except Unread as unread:
@@ -123,7 +128,7 @@ def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
     elif state != "completed" or status != "SUCCESS":
         yield fail(
             f"the NVSwitch fabric is not ready: {state}, {status}",
-            "start_fabricmanager",
+            "check_rack" if rack else "start_fabricmanager",
             observed=state,
             expected="completed",
         )
@@ -164,7 +169,7 @@ def peer_access(node: Node) -> Iterator[Result]:
     if wrong:
         yield fail(
             f"{len(wrong)} of {len(pairs)} pairs of GPUs have no NVLink between them: {_names(wrong)}",
-            "start_fabricmanager" if node.facts.get("pci.nvswitches") else "reset_gpu",
+            "start_fabricmanager" if node.runs_fabric_manager else "reset_gpu",
             observed=len(pairs) - len(wrong),
             expected=len(pairs),
             unit="pairs",

@@ -534,6 +534,8 @@ def _of_each(node: Node, test: str, judge: Callable[[Facts, Facts], Iterable[Res
     for gpu in node.facts["measurements.gpus"]:
         record = gpu[f"tests.{test}"]
         kept = _kept(record, f"the test {test}")
+        if kept and kept.remediation == "start_fabricmanager" and node.fabric_manager(gpu) == "rack":
+            kept = replace(kept, remediation="check_rack")
         for result in [kept] if kept else judge(gpu, record):
             yield replace(result, gpu=gpu.identity())
 

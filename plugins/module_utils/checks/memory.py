@@ -57,8 +57,12 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
     per_gpu=True,
 )
 def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
-    """Look at the volatile counter, then at those over the board's life: of SRAM alone they wear the board out."""
-    errors = gpu["ecc.volatile.uncorrected"]
+    """Look at the volatile counter, then at those over the board's life: of SRAM alone they wear the board out.
+
+    With MIG on, NVML tells the volatile ones of instances only (nvmlDeviceGetTotalEccErrors).
+    """
+    cut = bool(gpu.get("mig.enabled")) and gpu.get("ecc.aggregate.uncorrected") is not None
+    errors = gpu.get("ecc.volatile.uncorrected", 0) if cut else gpu["ecc.volatile.uncorrected"]
     ever = gpu.get("ecc.aggregate.uncorrected", 0)
     lifetime = gpu.get("ecc.aggregate.sram_uncorrected", 0)
     if errors:
@@ -73,7 +77,8 @@ def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
         )
     elif ever and not errors:
         yield info(
-            f"{ever} uncorrected memory errors over the board's life, none since the driver was loaded",
+            f"{ever} uncorrected memory errors over the board's life"
+            + ("" if cut else ", none since the driver was loaded"),
             observed=ever,
             expected=0,
             unit="errors",

@@ -43,6 +43,8 @@ REMEDIES = {
     "configure": "Set it as named; gpulab's role for it does.",
     "start_service": "Start and enable the service named.",
     "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",
+    "check_rack": "Look at the NVLink switches of the rack (NMX-Controller, or whoever runs the rack): they give each "
+    "GPU its partition; no package of the node does.",
     "start_imex": "Look why (journalctl -u nvidia-imex): every node takes the same list of addresses, its driver's own "
     "nvidia-imex, and TCP port 50000 open between them.",
     "clear_peer_path": "Switch ACS off on the bridges above the GPUs, and the IOMMU off or to iommu=pt; until then let "
@@ -206,6 +208,11 @@ class Node:
         return bool(self.facts.get("system.container", False)) and not self.facts.get("simulated")
 
     @property
+    def bare_metal(self) -> bool:
+        """Whether this is a machine, or what stands for one; Unread when that was not read."""
+        return self.facts["system.virtualization"] == "none" or bool(self.facts.get("simulated"))
+
+    @property
     def pci_gpus(self) -> list[Facts]:
         """The GPUs on the PCI bus; Unread when the bus was not read."""
         gpus: list[Facts] = self.facts["pci.gpus"]
@@ -221,6 +228,18 @@ class Node:
         """Return what is expected of this board; empty for one that nobody described."""
         found: dict[str, Any] = self.catalog.get("profiles", {}).get(gpu.get("device"), {})
         return found
+
+    def fabric_manager(self, gpu: Facts) -> str | None:
+        """Return who runs the Fabric Manager of a board: the node "always", its "rack"; None by what the bus shows."""
+        found: str | None = self.catalog.get("fabric_managers", {}).get(gpu.get("device"))
+        return found
+
+    @property
+    def runs_fabric_manager(self) -> bool:
+        """Whether the node runs Fabric Manager. A virtual machine without a switch leaves it to its host."""
+        if self.facts["pci.nvswitches"]:
+            return True
+        return self.bare_metal and any(self.fabric_manager(gpu) == "always" for gpu in self.pci_gpus)
 
     def kernels(self) -> list[Facts]:
         """Return the kernels installed on the node, in the order of the facts."""

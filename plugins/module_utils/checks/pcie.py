@@ -33,18 +33,25 @@ IN_MACHINE = "in a virtual machine this is the host's affair"
 
 @check("pcie-width", proves="the link has all the lanes that board and slot have", source=LINK_API, per_gpu=True)
 def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Hold the width against the profile's; without one, against board and slot, and only warn."""
+    """Hold the width against the catalog's; without one, against board and slot.
+
+    A board that nobody described may have fewer lanes than its connector: then the difference is told only.
+    """
     width, board = gpu["pcie.width"], gpu["pcie.max_width"]
     slot = _device(node, gpu).get("bridge_link.max_width") or board
-    wanted = node.profile(gpu).get("pcie_width")
-    seen = {"observed": width, "expected": wanted or min(board, slot), "unit": "lanes"}
-    if width >= seen["expected"]:
+    wanted = node.profile(gpu).get("pcie_width") or node.catalog.get("lanes", {}).get(gpu.get("device"))
+    expected = wanted or min(board, slot)
+    text, seen = f"the link runs at x{width} of x{expected}", {"observed": width, "expected": expected, "unit": "lanes"}
+    if width >= expected:
         yield ok(f"x{width}", width)
+    elif not node.bare_metal:
+        yield info(text, reason=IN_MACHINE, **seen)
     elif wanted and width < slot:
-        yield fail(f"the link runs at x{width} of x{wanted}", "check_seating", **seen)
+        yield fail(text, "check_seating", **seen)
+    elif wanted or node.profile(gpu):
+        yield warn(text, "check_seating", reason=f"the slot has {slot} lanes" if wanted else None, **seen)
     else:
-        reason = f"the slot has {slot} lanes" if wanted else None
-        yield warn(f"the link runs at x{width} of x{seen['expected']}", "check_seating", reason=reason, **seen)
+        yield info(text, reason="it is not known how many lanes a board of this model has", **seen)
 
 
 def _device(node: Node, gpu: Facts) -> Facts:
@@ -102,7 +109,7 @@ def pcie_errors(node: Node, gpu: Facts) -> Iterator[Result]:
 @check("pcie-acs", proves="GPUs below a PCIe switch reach each other through it", source=ACS_GUIDE, on_host=True)
 def pcie_acs(node: Node) -> Iterator[Result]:
     """Find bridges that send peer traffic up to the processor, where peer traffic takes PCI Express."""
-    if not _bare_metal(node):
+    if not node.bare_metal:
         yield skipped(IN_MACHINE)
         return
     gpus = _peers_over_pcie(node, BELOW_SWITCHES)
@@ -129,7 +136,7 @@ def pcie_acs(node: Node) -> Iterator[Result]:
 @check("iommu", proves="copies between GPUs over PCI Express arrive as they were sent", source=PEER_GUIDE, on_host=True)
 def iommu(node: Node) -> Iterator[Result]:
     """Find an IOMMU that translates, where CUDA uses PCI Express between GPUs: NVIDIA does not support that."""
-    if not _bare_metal(node):
+    if not node.bare_metal:
         yield skipped(IN_MACHINE)
         return
     gpus = _peers_over_pcie(node)
@@ -146,11 +153,6 @@ def iommu(node: Node) -> Iterator[Result]:
         )
     else:
         yield ok("no IOMMU translates between the GPUs")
-
-
-def _bare_metal(node: Node) -> bool:
-    """Tell a machine, or what stands for one, from a virtual one."""
-    return node.facts["system.virtualization"] == "none" or bool(node.facts.get("simulated"))
 
 
 def _peers_over_pcie(node: Node, ancestors: tuple[str, ...] | None = None) -> list[Facts]:

@@ -74,6 +74,8 @@ SUBJECTS = (
     monitoring,
     measurements,
 )
+# NVML documents that it does not tell this of a GPU with MIG instances (nvmlDeviceGetRemappedRows).
+HIDDEN_BY_MIG = ("remapped_rows",)
 SUBJECT_NAMES = [module.__name__.rpartition(".")[2] for module in SUBJECTS]
 
 
@@ -133,6 +135,8 @@ def _unread(check: Check, unread: Unread, node: Node, gpu: Facts | None = None) 
     if not unread.unsupported:
         return unknown(f"{unread.path} could not be read: {unread.error}")
     profile = node.profile(gpu) if gpu else {}
+    if gpu and gpu.get("mig.enabled") and check.requires in HIDDEN_BY_MIG:
+        return skipped(f"MIG is on: NVML does not tell it then ({unread.error})")
     if check.requires and check.requires in profile.get("capabilities", ()):
         return fail(
             f"a {profile.get('name', 'board of this model')} has {check.requires}, this one does not show it",

@@ -22,13 +22,17 @@ IMEX_ON_ITS_WAY = ("INITIALIZING", "STARTING_AUTH_SERVER", "WAITING_FOR_PEERS", 
 
 @check(
     "fabric-manager",
-    proves="where there are NVSwitches, Fabric Manager runs, in the driver's exact version",
+    proves="where the node's GPUs are on NVSwitches, Fabric Manager runs, in the driver's exact version",
     source=FABRIC_GUIDE,
 )
 def fabric_manager(node: Node) -> Iterator[Result]:
-    """Look at the service and at the packages; CUDA fails with error 802 without."""
-    if not node.facts["pci.nvswitches"]:
-        yield skipped("there is no NVSwitch on the PCI bus")
+    """Look at the service and at the packages; CUDA fails with error 802 without.
+
+    The switches of B200 and B300 boards are on no PCI bus; those of a GB200's rack are the rack's.
+    """
+    if not node.runs_fabric_manager:
+        rack = any(node.fabric_manager(gpu) == "rack" for gpu in node.pci_gpus)
+        yield skipped("the NVLink switches of the rack run it" if rack else "there is no NVSwitch on the PCI bus")
         return
     versions = _versions(node, "fabricmanager")
     state = node.facts["services"].get("nvidia-fabricmanager.active", "absent")

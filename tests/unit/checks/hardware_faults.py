@@ -7,6 +7,7 @@ from typing import Any
 from . import nodes
 from .faults import OLD, Fault, all_of, every_gpu, put
 
+VOLATILE = ("corrected", "uncorrected", "dram_uncorrected", "sram_uncorrected")
 LOST = {"index": 3, "error": "GPU_IS_LOST", "code": 15}
 
 
@@ -69,6 +70,8 @@ LINKS = [
         "warn",
         says="slot has 8 lanes",
     ),
+    Fault("x4 on an A10G", "a10g", gpu("pcie.width", 4), "pcie-width", "check_seating", says="x4 of x8"),
+    Fault("x4 on a GeForce of eight lanes", "rtx4060ti", gpu("pcie.width", 4), "pcie-width", "check_seating"),
     Fault("generation 1 under load", "t4", gpu("utilization.gpu", 90), "pcie-generation", "check_seating", "warn"),
     Fault("two NVLinks down", "h100x8", lambda f: links_down(f, 3, 7), "nvlink", "reset_gpu", says="down: 3, 7"),
     Fault(
@@ -114,6 +117,35 @@ LINKS = [
     ),
     Fault("fabric registration failed", "h200x8", gpu("fabric.status", "UNKNOWN", 6), "fabric", "start_fabricmanager"),
     Fault("no fabric state beside NVSwitches", "h100x8", gpu("fabric", nodes.ABSENT), "fabric", "start_fabricmanager"),
+    Fault(
+        "no fabric state on a B200, whose switches are on no PCI bus",
+        "b200x8",
+        gpu("fabric", nodes.ABSENT),
+        "fabric",
+        "start_fabricmanager",
+    ),
+    Fault(
+        "a GB200 without a partition of its rack",
+        "gb200x4",
+        every_gpu("fabric.status", "INSUFFICIENT_RESOURCES"),
+        "fabric",
+        "check_rack",
+        says="INSUFFICIENT_RESOURCES",
+    ),
+    Fault(
+        "a GB200 that its rack does not know, in an NVLink domain",
+        "gb200x4",
+        gpu("fabric", nodes.ABSENT),
+        "fabric",
+        "check_rack",
+    ),
+    Fault(
+        "Fabric Manager failed on a B200, whose switches are on no PCI bus",
+        "b200x8",
+        put("services.nvidia-fabricmanager.active", "failed"),
+        "fabric-manager",
+        "start_fabricmanager",
+    ),
     Fault(
         "fabric bandwidth degraded",
         "b200x8",
@@ -511,7 +543,8 @@ def cut_into(*names: str) -> Any:
         part,
         every_gpu("mig", {"enabled": True, "pending": True}),
         every_gpu("mig_instances", [{"name": name} for name in names]),
-        every_gpu("utilization", {"unsupported": "NOT_SUPPORTED"}),
+        *(every_gpu(path, nodes.ABSENT) for path in ("utilization", "remapped_rows")),
+        *(every_gpu(f"ecc.volatile.{kind}", nodes.ABSENT) for kind in VOLATILE),
     )
 
 

@@ -62,6 +62,13 @@ CUDA = [
         "start_fabricmanager",
     ),
     Loaded(
+        "CUDA waits for the fabric manager of the rack",
+        "gb200x4",
+        ended("smoke", cuda(802, "SYSTEM_NOT_READY", "cuInit")),
+        "cuda-smoke",
+        "check_rack",
+    ),
+    Loaded(
         "CUDA library and module differ",
         "b200x8",
         ended("smoke", cuda(803, "SYSTEM_DRIVER_MISMATCH", "cuInit")),

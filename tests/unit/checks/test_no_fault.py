@@ -37,7 +37,26 @@ ONE_IS_UP = put(
         {"name": "wg0", "up": False, "ipv4": "10.9.0.1"},
     ],
 )
+VIRTUAL = put("system.virtualization", "kvm")
+NO_FABRIC_INFO = every_gpu("fabric", nodes.ABSENT)
 CASES = [
+    ("pcie-width", "ok", "a10g", VIRTUAL, None),
+    ("pcie-width", "info", "unknown-narrow", lambda _: None, None),
+    ("pcie-width", "info", "h100x8", all_of(VIRTUAL, every_gpu("pcie.width", 8)), None),
+    ("fabric-manager", "skipped", "gb200x4", lambda _: None, None),
+    ("fabric-manager", "skipped", "b200x8", all_of(VIRTUAL, put("services", {})), None),
+    ("fabric-manager", "skipped", "a100-pcie-x2", put("services", {}), None),
+    ("fabric", "skipped", "gb200x4", all_of(NO_FABRIC_INFO, put("imex.nodes", [])), None),
+    ("fabric", "skipped", "b200x8", all_of(VIRTUAL, NO_FABRIC_INFO), None),
+    ("row-remapping", "skipped", "a100-pcie-x2", cut_into("7g.40gb"), None),
+    ("ecc-uncorrected", "ok", "a100-pcie-x2", cut_into("7g.40gb"), None),
+    (
+        "ecc-uncorrected",
+        "info",
+        "a100-pcie-x2",
+        all_of(cut_into("7g.40gb"), every_gpu("ecc.aggregate.uncorrected", 3)),
+        None,
+    ),
     ("gpu-settings", "skipped", "l40s", lambda _: None, gpu_plan()),
     ("gpu-settings", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
     ("power-limit", "ok", "rtx4090x2", LIMITED, ONE_LIMIT),
