@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.structure import HOST_TYPES
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
 
 
@@ -35,8 +35,9 @@ class ActionModule(ActionBase):
         given = {name: self._templar.template(variables[name]) for name in wishes.NAMES if name in variables}
         today = datetime.now(tz=timezone.utc).date()
         groups = variables.get("group_names", ())
-        host_type = next((group for group in HOST_TYPES if group in groups), None)
-        alone = len(variables.get("groups", {}).get(host_type or "gpu-nodes", ())) == 1
+        host_type = next((group for group in structure.HOST_TYPES if group in groups), None)
+        members = variables.get("groups", {})
+        alone = len(members[host_type] if host_type else structure.nodes(members)) == 1
         try:
             plan = resolve(facts, wishes.complete(given), catalog.load(), today, host_type, alone=alone)
         except Refusal as refusal:

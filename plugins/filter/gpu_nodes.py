@@ -9,15 +9,20 @@ from typing import Any, Callable
 
 from ansible import context
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 
 LOOKS_ONLY = ("syntax", "listhosts", "listtasks", "listtags")
 
 
 def gpu_nodes(groups: dict[str, Any]) -> str:
-    """Return the pattern of the GPU nodes. Raises AnsibleFilterError where a run would find none."""
+    """Return the pattern of the GPU nodes.
+
+    Raises AnsibleFilterError where a run would find none, and where it would begin after its nodes were read (I040).
+    """
     try:
+        if task := context.CLIARGS.get("start_at_task"):
+            raise refuse("I040", task=task)
         return structure.selection(groups)
     except Refusal as refusal:
         if any(context.CLIARGS.get(option) for option in LOOKS_ONLY):

@@ -232,7 +232,7 @@ CODES = {
     ),
     "H124": (
         "the settings of the GPUs cannot be looked at: {detail}",
-        "Bring the driver up (site.yml does), or take the settings out of the inventory. Nothing was changed.",
+        "Bring the driver up: ansible-playbook gpulab.node.provision; or drop the settings. Nothing was changed.",
     ),
     "H125": ("GPU {gpu} did not take {name} = {value} ({why})", "{way}."),
     "H126": (
@@ -794,10 +794,7 @@ CODES = {
     ),
     "I004": (
         "{variable} is the text {value}, and it takes true or false",
-        (
-            "Write true or false without quotes; in an INI inventory True; on the command line:"
-            " -e '{{\"{variable}\": true}}'."
-        ),
+        "Write true or false without quotes, as YAML or JSON: a text inside a mapping or a list stays text.",
     ),
     "I005": ("{variable} is {value}, and it takes {expected}", "{advice}"),
     "I006": ("{variable} is {value}, which is none of {choices}", "{advice}"),
@@ -814,6 +811,10 @@ CODES = {
     "I022": ("{types} both claim {host}", "Leave it under one of them."),
     "I023": ("the group {group} of {hosts} is no host type", "Did you mean {near}?"),
     "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove all but one."),
+    "I040": (
+        "--start-at-task {task} skips the tasks that read and plan the node, and all others need them",
+        "Use --tags with the name of a role, such as --tags cuda; a run without it does only what is missing, too.",
+    ),
     # S: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (

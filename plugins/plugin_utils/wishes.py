@@ -27,6 +27,12 @@ class Wish:
     secret: bool = False  # a value that no message may show
 
 
+# The words that Ansible's filter bool takes for a boolean: -e name=true gives text.
+BOOLEANS = {
+    **dict.fromkeys(("yes", "true", "on", "1"), True),
+    **dict.fromkeys(("no", "false", "off", "0"), False),
+}
+
 BRANCH = r"\d{3}"
 DRIVER_VERSION = r"\d{3}(\.\d+){1,2}"
 CUDA_VERSION = r"\d{2}\.\d"
@@ -308,6 +314,7 @@ WISHES = (
 )
 
 NAMES = tuple(wish.name for wish in WISHES)
+_BOOLEANS = {wish.name for wish in WISHES if wish.type == "bool"}
 
 
 def complete(given: dict[str, Any]) -> dict[str, Any]:
@@ -317,5 +324,10 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
         if name not in wishes:
             raise KeyError(name)
         if value is not None:
-            wishes[name] = value
+            wishes[name] = boolean(value) if name in _BOOLEANS else value
     return wishes
+
+
+def boolean(value: Any) -> Any:
+    """Return the boolean that a word stands for, and any other value as it is."""
+    return BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value

@@ -8,6 +8,7 @@ import role_readmes
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import NAMES_A_HOST
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import load as options_of_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import WISHES
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,19 @@ def test_every_variable_that_a_role_uses_is_one(role):
     used = re.findall(rf"(?<![\w.'-]){name}", text)
     defined = re.findall(rf"(?:^\s*|{{% set )({name})(?=:| =)|\b(?:register|loop_var): ({name})", text, re.MULTILINE)
     assert set(used) == {one or other for one, other in defined}
+
+
+def test_a_boolean_that_is_decided_on_may_be_a_word():
+    """-e name=false gives text, which is true; what goes to a module whole is turned into a boolean there."""
+    known = options_of_all()
+    booleans = "|".join(option.name for option in known.options.values() if option.type == "bool")
+    files = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/vars/*.yml"), *ROOT.glob("playbooks/*.yml")]
+    text = "\n".join(re.sub(r"^ *#.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE) for path in files)
+    converted = rf"(?:{booleans})(?: \| default\(false\))? \| bool\b"
+    whole = rf'"\{{\{{ (?:{booleans})(?: \| default\((?:false|omit|network_state.*?)\))? \}}\}}"'
+    assigned = rf"^ *(?:{booleans}):"
+    text = re.sub(f"{converted}|{whole}|{assigned}", "", text, flags=re.MULTILINE)
+    assert re.findall(rf"^.*\b(?:{booleans})\b.*$", text, re.MULTILINE) == []
 
 
 def test_wishes_are_declared_alike(role, options):

@@ -28,7 +28,7 @@ REMEDIES = {
     "reset_gpu": "Stop the programs on this GPU and reset it (nvidia-smi --gpu-reset -i <bus id>), or reboot.",
     "reboot": "Reboot the node when its GPUs are idle.",
     "power_cycle": "Switch the node off, wait a minute, switch it on again.",
-    "install_driver": "Install the NVIDIA driver (site.yml does).",
+    "install_driver": "Install the NVIDIA driver: ansible-playbook gpulab.node.provision.",
     "reinstall_driver": "Install the NVIDIA driver again, all of its packages in one version.",
     "upgrade_driver": "Move to a driver version with the security fixes.",
     "upgrade_software": "Move to the version named.",
@@ -39,7 +39,7 @@ REMEDIES = {
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
     "Secure Boot off in the firmware.",
     "repair_packages": "Finish the interrupted installation: dpkg --configure -a, then apt-get -f install.",
-    "rebuild_environment": "Remove its link in the directory of the environments, and run site.yml.",
+    "rebuild_environment": "Remove its link from the environments' directory, then: ansible-playbook gpulab.node.provision.",
     "configure": "Set it as named; gpulab's role for it does.",
     "start_service": "Start and enable the service named.",
     "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",

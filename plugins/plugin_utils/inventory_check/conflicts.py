@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, recipes
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import FRAMEWORKS
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, same_or_newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import boolean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +62,7 @@ def _driver(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     driver = version or catalog.branches[branch]["latest"]
     for toolkit in values.get("cuda_toolkits") or ():
         record = catalog.toolkits.get(toolkit)
-        if record is None or values.get("cuda_compat") or same_or_newer(driver, record["min_driver"]):
+        if record is None or boolean(values.get("cuda_compat")) or same_or_newer(driver, record["min_driver"]):
             continue
         way = compat.way(record, branch)
         yield refuse("P023", version=toolkit, floor=record["min_driver"], driver=driver, way=way)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
 GPU_NODES = "gpu-nodes"
+# How inventory plugins that make groups (constructed, clouds') write the same name: Ansible takes no hyphen from them.
+SPELLINGS = (GPU_NODES, "gpu_nodes")
 HOST_TYPES = ("workstations", "training_servers", "inference_servers")
 SSH_PORT = 22
 SHOWN = 3
@@ -23,30 +25,36 @@ Groups = dict[str, list[str]]
 
 def selection(groups: Groups) -> str:
     """Return the pattern of the hosts gpulab works on. Raises Refusal I020 where that is nobody."""
-    if groups.get(GPU_NODES):
-        return GPU_NODES
-    near = get_close_matches(GPU_NODES, [name for name in groups if name != GPU_NODES], 1)
-    what = "is empty" if GPU_NODES in groups else "is not in the inventory"
+    there = [name for name in SPELLINGS if groups.get(name)]
+    if there:
+        return ":".join(there)
+    empty = next((name for name in SPELLINGS if name in groups), None)
+    near = [] if empty else get_close_matches(GPU_NODES, groups, 1)
     raise refuse(
         "I020",
-        detail=f"the group {GPU_NODES} {what}",
+        detail=f"the group {empty} is empty" if empty else f"the group {GPU_NODES} is not in the inventory",
         advice=f"Did you mean {GPU_NODES} where it says {near[0]}?"
-        if near and GPU_NODES not in groups
+        if near
         else f"Put each machine under one of {', '.join(HOST_TYPES)}, and these under {GPU_NODES}.",
     )
 
 
+def nodes(groups: Groups) -> list[str]:
+    """Return the hosts gpulab works on, whichever way their group is written."""
+    return list(dict.fromkeys(host for name in SPELLINGS for host in groups.get(name, ())))
+
+
 def faults(hosts: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[Refusal]:
     """Yield what is wrong with the groups and addresses of these hosts, given with their connection variables."""
-    nodes = [host for host in hosts if host in groups.get(GPU_NODES, ())]
-    yield from _host_types(nodes, groups)
+    ours = nodes(groups)
+    yield from _host_types([host for host in hosts if host in ours], groups)
     yield from _addresses(hosts)
 
 
 def where(hosts: Collection[str], groups: Groups, everyone: Collection[str]) -> str:
     """Name hosts in few words: a group where they are all of it that takes part, else the hosts."""
     if len(hosts) > 1:
-        for group in (*HOST_TYPES, GPU_NODES, *groups):
+        for group in (*HOST_TYPES, *SPELLINGS, *groups):
             if set(hosts) == set(groups.get(group, ())) & set(everyone):
                 return f"group {group}"
     return listed(hosts)

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import BOOLEANS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ EXPECTED = {
     "list": "a list",
     "dict": "a mapping",
 }
-BOOLEAN_WORDS = frozenset({"yes", "no", "true", "false", "on", "off", "y", "n", "t", "f", "1", "0"})
 SHOWN = 60
 
 
@@ -59,10 +59,7 @@ def faults(option: Wish, value: Any, name: str | None = None) -> Iterator[Refusa
     elif option.type in ("int", "float"):
         yield from _number_faults(option, value, name)
     elif option.type == "bool":
-        if isinstance(value, str) and value.lower() in BOOLEAN_WORDS:
-            yield refuse("I004", variable=name, value=shown(value))
-        elif not isinstance(value, bool):
-            yield _wrong_type(option, value, name)
+        yield from _boolean_faults(option, value, name)
     elif option.type in ("str", "path"):
         yield from _text_faults(option, value, name)
 
@@ -91,6 +88,15 @@ def _text_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
         yield refuse("I006", variable=name, value=shown(value), choices=", ".join(option.choices), advice=advice)
     elif option.pattern and not re.fullmatch(option.pattern, value):
         yield refuse("I007", variable=name, value=shown(value), description=option.description)
+
+
+def _boolean_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+    """Judge a boolean; a word for one will do for a variable of its own, for the command line gives nothing else."""
+    if isinstance(value, str) and value.lower() in BOOLEANS:
+        if name != option.name:
+            yield refuse("I004", variable=name, value=shown(value))
+    elif not isinstance(value, bool):
+        yield _wrong_type(option, value, name)
 
 
 def _number_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import load
 
 from .make import check_hosts, check_variables
 
@@ -33,19 +34,34 @@ def test_what_the_catalog_does_not_know_is_refused_with_what_it_knows(variables,
 
 
 def test_the_remedies_hold_in_an_ini_inventory_too(tmp_path):
-    """Its host lines take quotes away and make numbers of digits, and its booleans are Python's."""
+    """Its host lines take quotes away and make numbers of digits."""
 
     def wrong(line):
         inventory = tmp_path / "hosts.ini"
         inventory.write_text(f"[workstations]\nnode1 {line}\n", encoding="utf-8")
         host = InventoryManager(DataLoader(), sources=[str(inventory)]).get_host("node1")
-        names = ("nvidia_driver_branch", "gpulab_without_gpu")
-        return check_variables(**{name: host.vars[name] for name in names if name in host.vars})
+        return check_variables(nvidia_driver_branch=host.vars["nvidia_driver_branch"])
 
-    (number,), (word,) = wrong('nvidia_driver_branch="580"'), wrong("gpulab_without_gpu=true")
+    (number,) = wrong('nvidia_driver_branch="580"')
     assert """INI inventory, which loses quotes, '"580"'.""" in number
-    assert "in an INI inventory True;" in word
-    assert wrong("""nvidia_driver_branch='"580"' gpulab_without_gpu=True""") == []
+    assert wrong("""nvidia_driver_branch='"580"'""") == []
+
+
+BOOLEANS = [option.name for option in load().options.values() if option.type == "bool"]
+
+
+@pytest.mark.parametrize("name", BOOLEANS)
+@pytest.mark.parametrize("word", ["true", "True", "no", "off", "1"])
+def test_a_boolean_may_be_a_word_as_the_command_line_gives_it(name, word):
+    assert check_variables(**{name: word}) == []
+
+
+def test_a_conflict_reads_the_word_as_the_roles_do():
+    wishes = {"nvidia_driver_branch": "535", "cuda_toolkits": ["13.0"]}
+    refused = check_variables(**wishes)
+    assert [message.split()[0] for message in refused] == ["GPULAB-P023"]
+    assert check_variables(**wishes, cuda_compat="false") == refused
+    assert check_variables(**wishes, cuda_compat="true") == []
 
 
 def test_all_errors_come_at_once_in_the_order_of_the_variables():

@@ -76,11 +76,11 @@ def test_the_inventory_of_the_lab_passes(run):
 
 
 def test_every_error_is_a_line(run):
-    result = run("nvidia_driver_version: 580.10, gpulab_without_gpu: 'yes', gpulab_drivr_branch: 1")
+    result = run("nvidia_driver_version: 580.10, gpulab_without_gpu: 'perhaps', gpulab_drivr_branch: 1")
     assert result["failed"] is True
     assert [line.split(":")[0] for line in result["msg"].splitlines()] == [
         "GPULAB-I003 node1",
-        "GPULAB-I004 node1",
+        "GPULAB-I005 node1",
         "GPULAB-I001 node1",
     ]
 

@@ -54,6 +54,20 @@ def test_an_inventory_without_nodes_is_refused(tmp_path):
     assert "GPULAB-I020 there is no host to work on: the group gpu-nodes is empty." in output
 
 
+def test_the_group_may_be_written_as_an_inventory_plugin_writes_it(tmp_path):
+    text = INVENTORY.replace("HOST", "ntp_server: pool").replace("gpu-nodes", "gpu_nodes")
+    status, output = site(tmp_path, text, "-l", "gpu_nodes")
+    assert status == 4
+    assert "node1  unreachable" in output
+
+
+def test_a_run_that_would_begin_after_the_plan_is_refused(tmp_path):
+    text = INVENTORY.replace("HOST", "ntp_server: pool")
+    status, output = site(tmp_path, text, "--start-at-task", "Install the toolkits")
+    assert status != 0
+    assert "GPULAB-I040 --start-at-task Install the toolkits skips the tasks that read and plan the node" in output
+
+
 def test_good_input_lets_the_run_go_on(tmp_path):
     status, output = site(tmp_path, INVENTORY.replace("HOST", "ntp_server: pool"))
     assert status == 4

@@ -74,7 +74,7 @@ def test_one_address_reached_in_two_ways_is_two(difference):
     ("groups", "cause", "remedy"),
     [
         ({"gpu-nodes": []}, "is empty", f"Put each machine under one of {TYPES}, and these under gpu-nodes."),
-        ({"gpu_nodes": ["node1"]}, "is not in the inventory", "Did you mean gpu-nodes where it says gpu_nodes?"),
+        ({"gpunodes": ["node1"]}, "is not in the inventory", "Did you mean gpu-nodes where it says gpunodes?"),
     ],
     ids=["empty", "misspelt"],
 )
@@ -86,5 +86,13 @@ def test_an_inventory_without_gpu_nodes_is_refused(groups, cause, remedy):
     )
 
 
-def test_the_hosts_of_a_run_are_the_gpu_nodes():
-    assert structure.selection(GROUPS) == "gpu-nodes"
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [(["gpu-nodes"], "gpu-nodes"), (["gpu_nodes"], "gpu_nodes"), (["gpu-nodes", "gpu_nodes"], "gpu-nodes:gpu_nodes")],
+)
+def test_the_hosts_of_a_run_are_the_gpu_nodes_with_hyphen_or_underscore(names, pattern):
+    groups = {name: [f"node{number}"] for number, name in enumerate(names)}
+    assert structure.selection(groups) == pattern
+    assert structure.nodes(groups) == [f"node{number}" for number in range(len(names))]
+    untyped = [refusal.code for refusal in structure.faults({"node0": {}}, groups)]
+    assert untyped == ["I021"]

@@ -30,6 +30,11 @@ BROKEN_12 = kernel("6.1.0-56-amd64", markers=["pci_exclude_bars"])
 BROKEN_13 = kernel("6.12.117+deb13-amd64", markers=["pci_exclude_bars"])
 
 
+@pytest.mark.parametrize(("word", "meant"), [("false", False), ("True", True), (False, False), (None, False)])
+def test_a_boolean_may_be_a_word_as_the_command_line_gives_it(word, meant):
+    assert wishes.complete({"cuda_compat": word})["cuda_compat"] is meant
+
+
 def plan(node, today=TODAY, **given):
     return resolve(node, wishes.complete(given), catalog.load(), today)
 
