@@ -57,6 +57,7 @@ requirements:
 """
 
 import atexit
+import re
 import shutil
 import sys
 import textwrap
@@ -67,7 +68,7 @@ from typing import TYPE_CHECKING, Any
 from ansible import constants as C  # noqa: N812 - its name in every plugin of Ansible
 from ansible import context
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.explain import address_of, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.live_region import HAS_RICH, LiveRegion
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Receiver
 from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import (
@@ -110,6 +111,16 @@ def message(result: Mapping[str, Any]) -> str:
     said = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
     text = str(result.get("msg", "")).strip()
     return f"{text}: {said[-1]}" if said and said[-1] not in text else text
+
+
+def _may_be_rescued(task: Task) -> bool:
+    """Tell whether a block around a task has a rescue section: then the recap may not show its failure."""
+    parent = task._parent  # noqa: SLF001 - Ansible gives a callback no other way to it
+    while parent is not None:
+        if getattr(parent, "rescue", None):
+            return True
+        parent = getattr(parent, "_parent", None)
+    return False
 
 
 class CallbackModule(CallbackBase):
@@ -252,21 +263,28 @@ class CallbackModule(CallbackBase):
         """Show a failure, and keep it for the recap unless it is ignored."""
         host = result.host.get_name()
         self._board.end_task(host, time.monotonic())
-        failure = self._show_failure(result, word, ignored=ignored)
+        in_recap = not ignored and self._display.verbosity == 0 and not _may_be_rescued(result.task)
+        failure = self._show_failure(result, word, ignored=ignored, in_recap=in_recap)
         if not ignored:
             self._board.fail(host, failure)
 
-    def _show_failure(self, result: CallbackTaskResult, word: str, *, ignored: bool) -> Failure:
-        """Show a failure: cause and remedy where they are known, else all that is known."""
+    def _show_failure(self, result: CallbackTaskResult, word: str, *, ignored: bool, in_recap: bool = False) -> Failure:
+        """Show a failure: cause and remedy where they are known, else all that is known.
+
+        Of a failure that is in_recap the codes will do: its cause and remedy stand there, below the host's line.
+        """
         of_loop = result.task.loop and "results" in result.result
-        refusal = explain(result.result, result.host.get_name(), unreachable=word == "unreachable")
+        name = result.host.get_name()
+        address = address_of(name, result.host.get_vars())
+        refusal = explain(result.result, name, unreachable=word == "unreachable", address=address)
         failure = Failure(self._task_label(result), refusal, message(result.result))
         self._handle_warnings(result.result)
         if ignored and self._display.verbosity == 0:
             self._show_line(result, f"{word}, ignored", C.COLOR_WARN)
             return failure
-        self._show_line(result, word, VERDICT_COLORS[word])
-        if of_loop:
+        codes = "  ".join(dict.fromkeys(re.findall(r"^GPULAB-\w+", failure.text, re.MULTILINE))) if in_recap else ""
+        self._show_line(result, f"{word}  {codes}" if codes else word, VERDICT_COLORS[word])
+        if of_loop or codes:
             return failure
         speaks = result.task.action.rpartition(".")[2] in SPEAKS_FOR_ITSELF or failure.message.startswith("GPULAB-")
         if refusal is None and not speaks:

@@ -92,10 +92,10 @@ class CallbackModule(CallbackBase):
             _document, lines, _directory = publish(
                 hosts, hostvars[first].get("verify_report_directory"), hostvars[first].get("verify_baseline")
             )
+            said = lines[-1]  # where it is; what became of the hosts has been shown
         except Refusal as refusal:
-            lines = [str(refusal)]
-        for line in lines:
-            self._display.display(line)
+            said = str(refusal)
+        self._display.display(said)
 
 
 def _inventory(play: Play) -> Any:

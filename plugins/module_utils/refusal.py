@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 # code: (cause, remedy), both str.format templates over the values given to refuse()
 CODES = {
-    "H001": ("{host} is unreachable: {detail}", "Check its address, power and SSH: ssh {host}; then run again."),
+    "H001": ("{host} is unreachable: {detail}", "Check its address, power and SSH: ssh {login}; then run again."),
     "H002": ("{host} has no Python that Ansible can run: {detail}", "Install Python 3.9 or later there: python3."),
     "H003": ("sudo on {host} asks for a password: {detail}", "Run with --ask-become-pass, or allow it without one."),
     "H004": ("sudo on {host} refuses: {detail}", "Check the password, and that this user may run sudo there."),
-    "H005": ("{host} does not let this user in: {detail}", "Check ansible_user and the key: ssh-copy-id {host}."),
+    "H005": ("{host} does not let this user in: {detail}", "Check ansible_user and the key: ssh-copy-id {login}."),
     "H006": (
         "the SSH host key of {host} is unknown or has changed: {detail}",
-        "If the node was reinstalled, take its new key: ssh-keygen -R {host}, then ssh {host} and compare it.",
+        "If the node was reinstalled, take its new key: ssh-keygen -R {known_host}, then ssh {login} and compare it.",
     ),
     "H007": ("the name {host} cannot be resolved: {detail}", "Set ansible_host to its address in the inventory."),
     "H008": ("{host} has no space left: {detail}", "Free space there (df -h), also in /tmp; then run again."),
@@ -36,6 +36,21 @@ CODES = {
         "Check that the node is up and that this user can write there, or set ansible_remote_tmp to /tmp/.ansible.",
     ),
     "H013": ("{host} has no sudo: {detail}", "Install sudo there, or connect as root (ansible_user: root)."),
+    "H014": (
+        "the Python that Ansible found on {host} is a version manager's stand-in that runs nothing: {detail}",
+        "Name the system's own in the inventory: ansible_python_interpreter: /usr/bin/python3.",
+    ),
+    "H015": (
+        "sudo on {host} wants a terminal (requiretty): {detail}",
+        "Take requiretty out of sudoers there (visudo), or set ansible_pipelining: false for this host.",
+    ),
+    "H016": (
+        "the Python of {host} is damaged: {detail}",
+        (
+            "Install it again (apt-get install --reinstall python3-minimal libpython3-stdlib; dnf reinstall python3"
+            " python3-libs), or name a sound one: ansible_python_interpreter."
+        ),
+    ),
     # H040 to H059: packages; line is the essential line of what the package manager printed
     "H055": (
         "this node has none of the package managers that gpulab knows: apt, dnf",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
@@ -20,6 +21,8 @@ _OF_CONNECTIONS = [
     ("H005", r"Permission denied \([a-z,-]+\)|Authentication failed|Too many authentication failures"),
 ]
 _OF_MODULES = [
+    ("H014", r"^pyenv: (?:python\S*: command not found|version .* is not installed)|No version is set for \S+ python"),
+    ("H015", r"you must have a tty to run sudo"),
     ("H003", r"Missing sudo password|a (?:terminal|password) is required|no tty present"),
     ("H013", r"\b(?:sudo|doas|su): (?:No such file|not found|command not found)"),
     ("H004", r"Incorrect sudo password|not in the sudoers file|is not allowed to execute|may not run sudo"),
@@ -34,11 +37,19 @@ _OF_MODULES = [
             r"|exec: \S*python[0-9.]*: not found|\S*python[0-9.]*: not found|\"\S*python[0-9.]*\": (?:stat|executable)"
         ),
     ),
+    (
+        "H016",
+        (
+            r"No module named '?(?:_struct|_posixsubprocess|_ctypes|encodings|json|zlib|_io|math)\b"
+            r"|Fatal Python error|error while loading shared libraries: libpython|undefined symbol: _?Py"
+        ),
+    ),
     ("H012", r"Failed to create temporary directory"),
 ]
 # Where Ansible speaks; what a command said (stderr) is about its own business.
 _TEXTS = ("msg", "module_stderr", "module_stdout")
 DETAIL_LENGTH = 300
+SSH_PORT = "22"
 _WRAPPING = (
     r"Task failed: |Action failed: |Failed to connect to the host via ssh: |Module result deserialization failed: "
     r"|No start of json char found: |Data could not be sent to remote host \S+ "
@@ -46,11 +57,45 @@ _WRAPPING = (
 )
 
 
-def explain(result: Mapping[str, Any], host: str, *, unreachable: bool = False) -> Refusal | None:
+@dataclass(frozen=True)
+class Address:
+    """Where SSH goes: what the remedies name, for an inventory's alias is nothing that ssh knows."""
+
+    host: str
+    user: str | None = None
+    port: int | str | None = None
+
+    @property
+    def login(self) -> str:
+        """The arguments of ssh and ssh-copy-id."""
+        port = f"-p {self.port} " if self._other_port else ""
+        return port + (f"{self.user}@{self.host}" if self.user else self.host)
+
+    @property
+    def known_host(self) -> str:
+        """The host as known_hosts names it, for ssh-keygen -R."""
+        return f"'[{self.host}]:{self.port}'" if self._other_port else self.host
+
+    @property
+    def _other_port(self) -> bool:
+        return str(self.port or SSH_PORT) != SSH_PORT
+
+
+def address_of(host: str, variables: Mapping[str, Any]) -> Address:
+    """Return where SSH goes by the variables of an inventory's host."""
+    told = [variables.get(f"ansible_{name}") for name in ("host", "user", "port")]
+    return Address(str(told[0] or host), *told[1:])
+
+
+def explain(
+    result: Mapping[str, Any], host: str, *, unreachable: bool = False, address: Address | None = None
+) -> Refusal | None:
     """Return the refusal that says why a task failed on a host; None when the result speaks only for itself.
 
-    result is the task's result; a refusal that it carries is taken over as it is.
+    result is the task's result; a refusal that it carries is taken over as it is. address is what remedies name.
     """
+    to = address or Address(host)
+    names = {"host": host, "login": to.login, "known_host": to.known_host}
     own = result.get("refusal")
     if own:
         return Refusal(own["code"], own["cause"], own["remedy"])
@@ -58,9 +103,9 @@ def explain(result: Mapping[str, Any], host: str, *, unreachable: bool = False) 
     for code, pattern in [*(_OF_CONNECTIONS if unreachable else []), *_OF_MODULES]:
         match = re.search(f"^.*(?:{pattern}).*$", text, re.MULTILINE)
         if match:
-            return refuse(code, host=host, detail=_one_line(match[0]))
+            return refuse(code, **names, detail=_one_line(match[0]))
     if unreachable:
-        return refuse("H001", host=host, detail=_one_line(text) or "no answer")
+        return refuse("H001", **names, detail=_one_line(text) or "no answer")
     return None
 
 

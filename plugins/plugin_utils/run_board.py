@@ -25,6 +25,11 @@ class Failure:
     refusal: Refusal | None
     message: str
 
+    @property
+    def text(self) -> str:
+        """The refusal where there is one, else the message; codes stand at the beginning of lines."""
+        return str(self.refusal) if self.refusal else self.message
+
 
 @dataclass
 class HostRun:

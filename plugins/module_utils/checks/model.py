@@ -39,7 +39,7 @@ REMEDIES = {
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
     "Secure Boot off in the firmware.",
     "repair_packages": "Finish the interrupted installation: dpkg --configure -a, then apt-get -f install.",
-    "rebuild_environment": "Remove its link from the environments' directory, then: ansible-playbook gpulab.node.provision.",
+    "rebuild_environment": "Remove its link in the environments' directory and run gpulab.node.provision.",
     "configure": "Set it as named; gpulab's role for it does.",
     "start_service": "Start and enable the service named.",
     "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",

@@ -113,5 +113,5 @@ def _verdict(host: dict[str, Any]) -> str:
 
 def _tally(host: dict[str, Any]) -> str:
     if host["state"] != "verified":
-        return str(host["detail"] or "")
+        return str(host["detail"] or "").partition(" Remedy: ")[0]  # the run's recap has the remedy
     return ", ".join(f"{number} {name}" for name, number in reversed(host["counts"].items()) if number)

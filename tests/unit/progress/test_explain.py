@@ -1,7 +1,7 @@
 """Causes read from results. The texts are what Ansible, OpenSSH, sudo and Docker really say."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.explain import address_of, explain
 
 SSH = "Failed to connect to the host via ssh: "
 UNREACHABLE = [
@@ -35,6 +35,27 @@ FAILED = [
     ("H008", {"msg": "[Errno 28] No space left on device: '/etc/x'"}),
     ("H009", {"module_stderr": "SyntaxError: future feature annotations is not defined\n", "msg": "MODULE FAILURE"}),
     ("H010", {"msg": "[Errno 30] Read-only file system: '/etc/x'"}),
+]
+FAILED += [
+    ("H014", {"module_stdout": "", "msg": "The module interpreter was not found.", "module_stderr": text})
+    for text in (
+        "pyenv: python3.13: command not found\n\nThe `python3.13' command exists in these Python versions:\n  3.13.0\n",
+        "pyenv: version `3.11.9' is not installed (set by /root/.pyenv/version)\n",
+        "No version is set for command python3\nConsider adding a version in your config file\n",
+        "mise ERROR No version is set for shim: python3\n",
+    )
+]
+FAILED += [
+    ("H015", {"module_stderr": "sudo: sorry, you must have a tty to run sudo\n", "msg": "MODULE FAILURE"}),
+    ("H016", {"module_stderr": "Fatal Python error: init_fs_encoding: failed to get the Python codec\n"}),
+    ("H016", {"module_stderr": "ModuleNotFoundError: No module named 'encodings'\n", "msg": "MODULE FAILURE"}),
+    (
+        "H016",
+        {
+            "module_stderr": "/usr/bin/python3: error while loading shared libraries: libpython3.11.so.1.0: cannot open"
+            " shared object file: No such file or directory\n"
+        },
+    ),
 ]
 TMP = (
     "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have"
@@ -80,6 +101,23 @@ def test_why_a_task_failed(code, result):
 )
 def test_a_result_that_speaks_for_itself_is_left_alone(result):
     assert explain(result, "node1") is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "login", "known"),
+    [
+        ({}, "ssh node1;", "-R node1,"),
+        ({"ansible_host": "192.0.2.7", "ansible_user": "ada"}, "ssh ada@192.0.2.7;", "-R 192.0.2.7,"),
+        ({"ansible_host": "192.0.2.7", "ansible_port": 2222}, "ssh -p 2222 192.0.2.7;", "-R '[192.0.2.7]:2222',"),
+        ({"ansible_host": "192.0.2.7", "ansible_port": "22"}, "ssh 192.0.2.7;", "-R 192.0.2.7,"),
+    ],
+)
+def test_remedies_name_the_address_that_ssh_knows(variables, login, known):
+    address = address_of("node1", variables)
+    silent = explain({"msg": ""}, "node1", unreachable=True, address=address)
+    assert login in silent.remedy
+    changed = explain({"msg": SSH + "Host key verification failed."}, "node1", unreachable=True, address=address)
+    assert known in changed.remedy
 
 
 def test_a_refusal_is_taken_over():

@@ -107,11 +107,16 @@ def test_what_is_ignored_is_one_line(everything):
     assert everything.count("Fail without harm") == 3  # once for each host that got there
 
 
-def test_an_unreachable_host_has_cause_and_remedy(everything):
-    assert re.search(
-        r"^gone  unreachable  Change nothing\n      GPULAB-H001  gone is unreachable: ", everything, re.MULTILINE
-    )
-    assert "      Remedy: Check its address, power and SSH: ssh gone; then run again.\n" in everything
+def test_a_refusal_has_its_code_where_it_happens_and_cause_and_remedy_once_in_the_recap(everything):
+    assert "\ngone  unreachable  GPULAB-H001  Change nothing\n" in everything
+    remedy = "      Remedy: Check its address, power and SSH: ssh -p 1 127.0.0.1; then run again.\n"
+    assert (everything.count("gone is unreachable: "), everything.count(remedy)) == (1, 1)
+    assert remedy in recap(everything)
+
+
+def test_what_may_be_rescued_is_shown_in_full_where_it_happens(everything):
+    assert "\nfine  failed  Raise\n      to be rescued\n" in everything
+    assert "\nfine  failed  Refuse\n      GPULAB-H030  " in everything
 
 
 def test_a_failure_shows_what_was_said_and_where_it_is(everything):
@@ -130,7 +135,7 @@ def test_the_recap_has_a_line_for_each_host(everything):
     assert re.fullmatch(r"RECAP  total [\dms.]+", lines[1])
     rows = {line.split()[0]: line.split()[1:] for line in lines if re.match(r"  \w", line)}
     assert rows["fine"][0] == "changed"
-    assert {"changed=2", "ignored=1", "rescued=1", "skipped=3"} <= set(rows["fine"])
+    assert {"changed=2", "ignored=1", "rescued=2", "skipped=3"} <= set(rows["fine"])
     assert (rows["broken"][0], rows["asserted"][0], rows["gone"][0]) == ("failed", "failed", "unreachable")
 
 
