@@ -15,6 +15,7 @@ OPERATORS = (  # what runs leave in a checkout, and what README.md has operators
     "targets/node07.json",
     "inventory/group_vars/all.yml",
     "gpulab-node-0.1.0.tar.gz",
+    "changelogs/.plugin-cache.yaml",
 )
 
 
@@ -38,3 +39,4 @@ def test_it_holds_nothing_of_an_operators(tmp_path):
         shipped = {member.name for member in archive if member.isfile()} - MADE_BY_THE_BUILD
     assert {"README.md", "meta/runtime.yml"} <= shipped
     assert shipped <= tracked()
+    assert not [path for path in shipped if path.startswith("changelogs/fragments/")]

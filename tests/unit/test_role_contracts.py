@@ -50,8 +50,15 @@ def test_documented_defaults_are_the_defaults(role, defaults, options):
     assert {name: option.get("default") for name, option in own(role, options).items()} == defaults
 
 
-def test_every_option_is_described(options):
+def test_every_role_and_option_is_described(role, options):
+    assert load(role / "meta/argument_specs.yml")["argument_specs"]["main"].get("description")
     assert all(option.get("description") for option in options.values())
+
+
+def test_messages_name_no_file_that_the_collection_does_not_ship():
+    sources = [*ROOT.glob("plugins/module_utils/**/*.py"), *ROOT.glob("roles/*/files/*"), *ROOT.glob("roles/*/tasks/*")]
+    told = re.compile(r"""["'].*\b(?:site\.yml|playbooks/\w+\.yml)|remedy:.*playbooks/""")
+    assert [f"{path.name}: {line}" for path in sources for line in told.findall(path.read_text(encoding="utf-8"))] == []
 
 
 def test_variables_carry_the_role_name(role, options):
