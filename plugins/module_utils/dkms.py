@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 TREE = Path("/var/lib/dkms")
@@ -19,6 +20,8 @@ TREE = Path("/var/lib/dkms")
 # KCFLAGS: https://docs.kernel.org/kbuild/kbuild.html
 ENVIRONMENT = {"KCFLAGS": "$(if $(wildcard $(objtree)/vmlinux),,-g0)"}
 ADVICE = "choose a driver branch or kernel modules (open, proprietary) that support this kernel"
+STILL = 120.0  # seconds for which a compiler at work may print nothing
+_BUILD = re.compile(r"make\.log for (\S+) for kernel (\S+)")
 _COMPILER_ERROR = re.compile(r"^.*?: (?:fatal )?error: .*$|^.*undefined reference to .*$", re.MULTILINE)
 _BUILD_ERROR = re.compile(r"^(?:ERROR: |\*\*\* |make.*\*\*\* |.*modpost: ).*$", re.MULTILINE)
 
@@ -67,3 +70,23 @@ def make_log(module: str, version: str, tree: Path = TREE) -> Path:
 def has_headers(kernel: str, modules: Path = Path("/lib/modules")) -> bool:
     """Say whether a kernel's headers are there to build against."""
     return (modules / kernel / "build" / "Makefile").exists()
+
+
+def compiling(tree: Path = TREE) -> str | None:
+    """Say how far the build that is at work has come, in files; None where none is. DKMS itself prints no progress.
+
+    A few of the files may not be compiled for this kernel, so the end can come before the last one.
+    """
+    for log in tree.glob("*/*/build/make.log"):
+        try:
+            at_work = time.time() - log.stat().st_mtime < STILL
+            named = _BUILD.search(log.read_text(errors="replace")[:1000]) if at_work else None
+        except FileNotFoundError:  # it has ended just now
+            continue
+        if named:
+            names = [path.name.rpartition(".") for path in log.parent.rglob("*.*")]
+            sources = {stem for stem, _dot, suffix in names if suffix in ("c", "cpp")}
+            objects = {stem for stem, _dot, suffix in names if suffix == "o"}
+            done = f"{len(sources & objects)} of {len(sources)} files"
+            return f"compiling {named[1].replace('/', ' ')} for kernel {named[2]}: {done}"
+    return None

@@ -98,6 +98,7 @@ import time
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Status, Step, running_boot
 
@@ -126,7 +127,8 @@ def operate(module: AnsibleModule) -> dict[str, object]:
     if params["operation"] == "acknowledge":
         step.acknowledge()
     status = follow(step, params["wait"])
-    return {**asdict(status), "found": found}
+    compiling = dkms.compiling() if status.state == "running" else None
+    return {**asdict(status), "line": compiling or status.line, "found": found}
 
 
 def main() -> None:

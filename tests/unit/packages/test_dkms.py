@@ -164,3 +164,35 @@ make[3]: *** [scripts/Makefile.build:234: nvidia/nv-pci.o] Error 1
 def test_the_first_error_of_the_compiler(log, error):
     assert error in dkms.first_compiler_error(log)
     assert "\n" not in dkms.first_compiler_error(log)
+
+
+BEGUN = "DKMS make.log for nvidia/550.163.01 for kernel 6.1.0-50-cloud-amd64 (x86_64)\nWed Nov 25 22:00:00 UTC 2026\n"
+
+
+@pytest.fixture
+def building(tmp_path):
+    build = tmp_path / "nvidia/550.163.01/build"
+    for name in (
+        "make.log",
+        "nvidia/nv.c",
+        "nvidia/nv.h",
+        "nvidia/os-interface.c",
+        "src/_out/nvlink.o",
+        "src/nvlink.cpp",
+    ):
+        (build / name).parent.mkdir(parents=True, exist_ok=True)
+        (build / name).write_text(BEGUN if name == "make.log" else "")
+    return tmp_path
+
+
+def test_a_build_at_work_says_how_many_of_its_files_are_compiled(building):
+    said = "compiling nvidia 550.163.01 for kernel 6.1.0-50-cloud-amd64: {} of 3 files"
+    assert dkms.compiling(building) == said.format(1)
+    (building / "nvidia/550.163.01/build/nvidia/nv.o").write_text("")
+    assert dkms.compiling(building) == said.format(2)
+
+
+def test_what_a_failed_build_left_behind_is_no_build_at_work(building):
+    os.utime(building / "nvidia/550.163.01/build/make.log", (0, 0))
+    assert dkms.compiling(building) is None
+    assert dkms.compiling(building / "absent") is None
