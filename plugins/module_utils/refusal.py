@@ -478,7 +478,7 @@ CODES = {
     ),
     "P003": (
         "the catalog knows neither the GPU {pci_id} nor the range its PCI id lies in",
-        "Add the GPU to catalog/gpus.yml with its source.",
+        "Update gpulab, or add the GPU to catalog/gpus.yml with its source.",
     ),
     "P004": (
         "no driver serves both {one} and {other} of this node ({why})",
@@ -492,7 +492,7 @@ CODES = {
         "no kernel is installed here, and the running one ({running}) is the container host's",
         "Name the kernels to build for in nvidia_driver_kernels.",
     ),
-    "P007": ("the catalog knows no driver branch {branch}", "Use one of: {known}."),
+    "P007": ("the catalog knows no driver branch {branch}", "Use one of: {known}; or leave it unset."),
     "P008": (
         "driver branch {branch} is too old to be installed: {state}",
         'Take branch {better} (nvidia_driver_source: nvidia), or allow this one: gpulab_allow_branches: ["{branch}"].',
@@ -515,7 +515,7 @@ CODES = {
     ),
     "P013": (
         "{source} carries no driver branch {branch}",
-        "It carries {carried}; or set nvidia_driver_source to another one.",
+        "It carries {carried}; or set nvidia_driver_source to another one{way}.",
     ),
     "P014": (
         "no driver branch of {source} serves {gpu}, which takes {demand}",
@@ -720,6 +720,28 @@ CODES = {
         (
             "To let gpulab replace it, release the hold on the node (apt-mark unhold, or dnf versionlock delete)"
             "{keep}. Nothing was changed."
+        ),
+    ),
+    # P090 to P099: what is newer than the catalog, and wishes that the node's hardware cannot have
+    "P090": (
+        "driver branch {branch} is newer than the catalog, which ends at {newest}",
+        (
+            "Update gpulab; or set gpulab_trust_newer: true, and it is taken as {newest} is; or choose another branch"
+            " with nvidia_driver_branch: {known}. Nothing was changed."
+        ),
+    ),
+    "P091": (
+        "{what} {version} is newer than the catalog, which ends at {newest}",
+        (
+            "Update gpulab; or set gpulab_trust_newer: true, and it is taken as {newest} is; or {way}."
+            " Nothing was changed."
+        ),
+    ),
+    "P092": (
+        "the catalog knows no release of driver branch {branch}",
+        (
+            "Name one that NVIDIA has published: nvidia_driver_version, with all its numbers; or take another branch,"
+            " {better}. Nothing was changed."
         ),
     ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said

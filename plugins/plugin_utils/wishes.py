@@ -139,6 +139,13 @@ WISHES = (
         pattern=BRANCH,
     ),
     Wish(
+        "gpulab_trust_newer",
+        "bool",
+        "Accept driver branches, CUDA toolkits, libraries and patch releases that are newer than gpulab's catalog, and"
+        " take each as its predecessor.",
+        default=False,
+    ),
+    Wish(
         "gpulab_without_gpu", "bool", "Plan a driver although the node has no GPU (to build an image).", default=False
     ),
     Wish(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, recipes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, newer, recipes
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import FRAMEWORKS
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import boolean
@@ -23,6 +23,7 @@ Values = dict[str, Any]
 
 def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     """Yield every pair that excludes each other, with the code by which the plan would refuse it."""
+    catalog, _warnings = newer.extended(catalog, values)
     yield from _driver(values, catalog)
     yield from _cuda(values, catalog)
     yield from _environments(values)
@@ -54,7 +55,7 @@ def _driver(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     if not branch:
         return
     if branch not in catalog.branches:
-        yield refuse("P007", branch=branch, known=", ".join(catalog.branches))
+        yield newer.no_branch(catalog, branch)
         return
     flavour, has = values.get("nvidia_driver_kernel_modules") or "auto", catalog.branches[branch]["kernel_modules"]
     if flavour not in ("auto", *has):
@@ -62,7 +63,8 @@ def _driver(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     driver = version or catalog.branches[branch]["latest"]
     for toolkit in values.get("cuda_toolkits") or ():
         record = catalog.toolkits.get(toolkit)
-        if record is None or boolean(values.get("cuda_compat")) or same_or_newer(driver, record["min_driver"]):
+        fits = driver is None or (record and same_or_newer(driver, record["min_driver"]))
+        if record is None or boolean(values.get("cuda_compat")) or fits:
             continue
         way = compat.way(record, branch)
         yield refuse("P023", version=toolkit, floor=record["min_driver"], driver=driver, way=way)
@@ -72,7 +74,7 @@ def _cuda(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     toolkits, default = values.get("cuda_toolkits"), values.get("cuda_default")
     for version in toolkits or ():
         if version not in catalog.toolkits:
-            yield refuse("P022", version=version, known=", ".join(catalog.toolkits))
+            yield newer.no_toolkit(catalog, version)
     if toolkits is not None and default and default not in toolkits:
         yield refuse("P026", default=default, toolkits=", ".join(toolkits) or "none")
     for library, variable in (("cuDNN", "cudnn_version"), ("NCCL", "nccl_version"), ("TensorRT", "tensorrt_version")):

@@ -10,6 +10,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
     serving = [record for record in carried if _serves(case, record, flavours)]
     if not serving:
         raise _none_serves(case, source, flavours)
+    kept = _kept(case, source, serving)
+    if kept:
+        return kept, [f"Branch {kept} is what the node has, and newer than every release that the catalog knows."]
+    unreleased = serving[-1]["branch"]
+    serving = [record for record in serving if record["latest"]]
+    if not serving:
+        raise refuse("P092", branch=unreleased, better="none that the catalog knows serves this node")
     accepted = [record for record in serving if accepted_for_life(case, record)]
     lasting = [record for record in accepted if record["type"] in LONG_LIVED or allowed(case, record["branch"])]
     if not lasting:
@@ -66,7 +74,7 @@ def supported(case: Case) -> str:
     return " or ".join(
         name
         for name, record in case.catalog.branches.items()
-        if record["type"] in LONG_LIVED and not has_ended(record, case.today)
+        if record["type"] in LONG_LIVED and record["latest"] and not has_ended(record, case.today)
     )
 
 
@@ -86,14 +94,38 @@ def _check(case: Case, source: Source, branch: str) -> None:
     """Refuse a wished branch that is unknown, does not serve a GPU, gets no fixes or is not carried."""
     record = case.catalog.branches.get(branch)
     if record is None:
-        raise refuse("P007", branch=branch, known=", ".join(case.catalog.branches))
+        raise newer.no_branch(case.catalog, branch)
     for gpu in case.gpus:
         if not gpu.served_by(branch):
             raise refuse("P010", branch=branch, gpu=gpu.name, demand=gpu.demand())
     if not accepted_for_life(case, record):
         raise refuse("P008", branch=branch, state=end_of_life(record), better=supported(case))
     if branch not in source.branches:
-        raise refuse("P013", source=source.label, branch=branch, carried=", ".join(source.branches))
+        way = f", or {newer.TRUST}: true where the source has it by now" if _extends(case, source, branch) else ""
+        raise refuse("P013", source=source.label, branch=branch, carried=", ".join(source.branches), way=way)
+    if record["latest"] is None:
+        raise refuse("P092", branch=branch, better=f"such as {supported(case)}")
+
+
+def _kept(case: Case, source: Source, serving: list[dict[str, Any]]) -> str | None:
+    """Return the branch of the node's own driver where the catalog knows no release as new; None elsewhere.
+
+    Raises Refusal for a branch that nobody has said may be trusted.
+    """
+    owners = {package["source"] for package in case.facts["driver"]["packages"]}
+    if case.newer_driver is None or source.name not in (owners or {"runfile"}):
+        return None
+    branch = branch_of(case.newer_driver)
+    if not all(gpu.served_by(branch) for gpu in case.gpus):
+        return None
+    _check(case, source, branch)
+    return branch if any(record["branch"] == branch for record in serving) else None
+
+
+def _extends(case: Case, source: Source, branch: str) -> bool:
+    """Tell whether the source would be taken to carry a newer branch with gpulab_trust_newer."""
+    trusted = newer.with_sources(case.platform, [branch])["driver_sources"].get(source.name)
+    return trusted is not None and branch in trusted["branches"]
 
 
 def _serves(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> bool:

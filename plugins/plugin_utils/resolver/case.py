@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import gpus
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import gpus, newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -29,6 +30,7 @@ class Case:
     gpus: list[gpus.Gpu]
     host_type: str | None = None
     alone: bool = False  # no other node is of its type
+    newer_driver: str | None = None  # of the node, where the catalog knows no release of its branch or a newer one
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
@@ -52,10 +54,18 @@ class Case:
         devices, drives = facts["pci"]["gpus"], wishes["nvidia_driver_state"] == "present"
         if not drives:  # nothing has to serve a GPU that nobody knows
             devices = [device for device in devices if device["device"] in catalog.gpus]
-        found, warnings = gpus.identify(devices, catalog)
+        present = newer.on_node(facts) if drives else None
+        known, warnings = newer.extended(catalog, wishes, present)
+        if wishes[newer.TRUST]:
+            named = (wishes["nvidia_driver_branch"], wishes["nvidia_driver_version"], present)
+            platform = newer.with_sources(platform, dict.fromkeys(branch_of(one) for one in named if one))
+        released = [name for name, record in catalog.branches.items() if record["latest"]]
+        newer_driver = present if present and newer.is_newer(branch_of(present), released) else None
+        found, unlisted = gpus.identify(devices, catalog)
+        warnings += unlisted
         if drives and not found and not wishes["gpulab_without_gpu"]:
             raise refuse("P002")
-        return cls(facts, wishes, catalog, today, platform, found, host_type, alone, warnings)
+        return cls(facts, wishes, known, today, platform, found, host_type, alone, newer_driver, warnings)
 
     @property
     def container(self) -> bool:

@@ -17,13 +17,26 @@ PACKAGE = "cuda-compat"
 DIRECTORY = "{prefix}/compat"  # where the package has its libcuda
 
 
+def in_full(case: Case, driver: dict[str, Any], record: dict[str, Any]) -> bool:
+    """Tell whether a driver runs all of a toolkit: by the driver that came with it, else by the CUDA of its branch."""
+    if record["paired_driver"]:
+        return same_or_newer(driver["newest_known"], record["paired_driver"])
+    return same_or_newer(case.catalog.branches[driver["branch"]]["cuda"], record["cuda"])
+
+
+def driver_of(case: Case, record: dict[str, Any]) -> str:
+    """Name the first driver that runs all of a toolkit, for a message."""
+    branches = [name for name, one in case.catalog.branches.items() if same_or_newer(one["cuda"], record["cuda"])]
+    return record["paired_driver"] or (f"branch {branches[0]}" if branches else "a branch newer than the catalog")
+
+
 def wanted(case: Case, driver: dict[str, Any], version: str) -> bool:
     """Tell whether a toolkit is to have its package: it is wished for, and the driver does not run it in full.
 
     Raises Refusal P077 where that cannot be: NVIDIA has the package for data-centre boards and some driver branches.
     """
     record = case.catalog.toolkits[version]
-    if not case.wishes["cuda_compat"] or same_or_newer(driver["newest_known"], record["paired_driver"]):
+    if not case.wishes["cuda_compat"] or in_full(case, driver, record):
         return False
     reason = _obstacle(case, driver, record)
     if reason is None:
@@ -34,7 +47,7 @@ def wanted(case: Case, driver: dict[str, Any], version: str) -> bool:
         version=version,
         driver=driver["newest_known"],
         reason=reason,
-        paired=record["paired_driver"],
+        paired=driver_of(case, record),
         way="; or leave cuda_compat out: all but its PTX runs without" if enough else "",
     )
 

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.branch import has_ended
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
@@ -56,17 +57,22 @@ def way_to_keep(case: Case) -> str:
     if len(found) != 1:
         return ""
     ((source, branch),) = found
-    carried = case.platform["driver_sources"].get(source, {"package_sets": []})["package_sets"]
-    names = next((names for names in carried if branch in names["branches"]), None)
-    record = case.catalog.branches.get(branch or "")
-    if names is None or record is None or branch is None:
+    if branch is None or source not in case.platform["driver_sources"]:
         return ""
+    known = case.platform["driver_sources"][source]
+    trusted = newer.with_sources(case.platform, [branch])["driver_sources"][source]
+    names = next((names for names in trusted["package_sets"] if branch in names["branches"]), None)
+    if names is None or not all(gpu.served_by(branch) for gpu in case.gpus):
+        return ""
+    record = case.catalog.branches.get(branch)
     version = next(_UPSTREAM.findall(package["version"])[0] for package in packages if _branch_of(package))
     planned = [name.format(branch=branch, version=version, pin="") for name in names["packages"]["proprietary"]]
     series = next((named.group(1) for name in planned if (named := _SERIES.search(name))), None)
     if any(_is_other(package, branch, version, series) for package in packages):
         return ""
     held = f'nvidia_driver_version: "{version}"' if source == "nvidia" else f'nvidia_driver_branch: "{branch}"'
+    if record is None or branch not in known["branches"]:
+        return f"nvidia_driver_source: {source}, {held}, {newer.TRUST}: true"
     floor = record["security_floor"]
     below = floor and not same_or_newer(version, floor["version"])
     old = f', gpulab_allow_branches: ["{branch}"]' if below or has_ended(record, case.today) else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, packages, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, newer, packages, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]])
 def _check(case: Case, driver: dict[str, Any], version: str) -> None:
     toolkit = case.catalog.toolkits.get(version)
     if toolkit is None:
-        raise refuse("P022", version=version, known=", ".join(case.catalog.toolkits))
+        raise newer.no_toolkit(case.catalog, version)
     for gpu in case.gpus:
         if not compiles_for(toolkit, gpu):
             fitting = [name for name, known in case.catalog.toolkits.items() if compiles_for(known, gpu)]
@@ -217,13 +217,13 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
 
 
 def _full_features(case: Case, driver: dict[str, Any], version: str) -> bool:
-    paired = case.catalog.toolkits[version]["paired_driver"]
-    full = same_or_newer(driver["newest_known"], paired)
+    record = case.catalog.toolkits[version]
+    full = compat.in_full(case, driver, record)
     if not full:
         way = ", or cuda_compat: true" if compat.helps(case, driver, version) else ""
         case.warnings.append(
             f"CUDA {version} on driver {driver['newest_known']} runs by minor-version compatibility: its PTX"
-            f" needs driver {paired}{way}."
+            f" needs driver {compat.driver_of(case, record)}{way}."
         )
     return full
 

@@ -97,7 +97,7 @@ def _absent(case: Case) -> dict[str, Any]:
         "source": sources[0] if sources else "nvidia",
         "branch": branch,
         "version": None,
-        "newest_known": case.catalog.branches[branch]["latest"],
+        "newest_known": case.catalog.branches[branch]["latest"] or branch,
         "upgrade": False,
         "kernel_modules": None,
         "packages": [],

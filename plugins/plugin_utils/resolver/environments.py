@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import jupyter
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _release(case: Case, name: str, framework: str, wished: str) -> dict[str, An
     length = len(version_key(wished))
     fitting = [version for version in releases if version_key(version)[:length] == version_key(wished)]
     if not fitting:
-        raise refuse("P033", name=name, framework=framework, version=wished, known=", ".join(releases))
+        raise newer.no_framework(releases, name, framework, wished)
     return releases[newest(fitting)]
 
 

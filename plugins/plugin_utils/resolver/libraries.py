@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer, packages
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer, version_key
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, An
     if toolkits["source"] == "distribution":
         raise refuse("P040", library=library, version=version, system=case.platform["name"])
     record = case.catalog.libraries[library]
-    release = next((known for known in record["releases"] if _within(version, known)), None)
+    release = next((known for known in record["releases"] if newer.within(version, known)), None)
     if release is None:
-        first, last = record["releases"][0]["from"], record["releases"][-1]["to"]
-        raise refuse("P028", library=library, version=version, first=first, last=last)
+        raise newer.no_library(record, library, version)
     major = _major(cuda)
     if int(major) not in release.get("cuda_majors", [int(major)]):
         right = ", ".join(_ranges(record, lambda known: int(major) in known.get("cuda_majors", ())))
@@ -91,12 +90,6 @@ def _retired(case: Case, chosen: dict[str, dict[str, Any] | None]) -> list[str]:
 
 def _major(version: str) -> str:
     return version.partition(".")[0]
-
-
-def _within(version: str, release: dict[str, Any]) -> bool:
-    """Tell whether a version lies in the range of a release; a build number (9.10.2.21) does not take it out."""
-    last = version_key(release["to"])
-    return same_or_newer(version, release["from"]) and version_key(version)[: len(last)] <= last
 
 
 def _serves(release: dict[str, Any], gpu: Gpu) -> bool:

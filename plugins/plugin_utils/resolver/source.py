@@ -122,7 +122,7 @@ def check_version(case: Case, branch: str, version: str) -> list[str]:
     floor = record["security_floor"]
     if floor and not same_or_newer(version, floor["version"]):
         raise refuse("P017", version=version, floor=floor["version"], bulletin=floor["bulletin"], branch=branch)
-    if not same_or_newer(record["latest"], version):
+    if record["latest"] and not same_or_newer(record["latest"], version):
         case.warnings.append(f"Driver {version} is newer than the catalog knows ({record['latest']}).")
     held = (
         f"{version} is the newest known of its branch"

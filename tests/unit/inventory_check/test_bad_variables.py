@@ -33,6 +33,15 @@ def test_what_the_catalog_does_not_know_is_refused_with_what_it_knows(variables,
     assert message.startswith(f"GPULAB-{code} {starts} Remedy: Use one of: ")
 
 
+@pytest.mark.parametrize(
+    ("variables", "code"), [({"nvidia_driver_branch": "990"}, "P090"), ({"cuda_toolkits": ["13.9"]}, "P091")]
+)
+def test_what_is_newer_than_the_catalog_is_refused_with_the_setting_that_takes_it(variables, code):
+    (message,) = check_variables(**variables)
+    assert message.startswith(f"GPULAB-{code} ")
+    assert "gpulab_trust_newer: true" in message
+
+
 def test_the_remedies_hold_in_an_ini_inventory_too(tmp_path):
     """Its host lines take quotes away and make numbers of digits."""
 

@@ -36,6 +36,12 @@ GOOD = {
             {"name": "again", "pytorch": "2.9", "index": "cpu", "lock": "locks/node1/train.lock"},
         ],
     },
+    "newer-than-the-catalog-and-trusted": {
+        "gpulab_trust_newer": True,
+        "nvidia_driver_version": "990.10.01",
+        "cuda_toolkits": ["13.9"],
+    },
+    "branch-without-a-known-release": {"nvidia_driver_branch": "620", "cuda_toolkits": ["13.0"]},
     "null-leaves-unset": {"nvidia_driver_branch": None, "cuda_toolkits": None, "reboot_force": None},
     "empty-lists": {"cuda_toolkits": [], "container_toolkit_engines": [], "gpulab_environments": []},
     "cuda-without-default": {"cuda_default": "12.9"},

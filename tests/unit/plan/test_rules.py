@@ -75,6 +75,8 @@ def of_debian(*names):
 DRIVERS = {
     "nothing wished": (facts(gpus=[H100]), {}, {"source": "nvidia", "branch": "595", "kernel_modules": "open"}),
     "volta takes 580": (facts(gpus=[V100]), {}, {"branch": "580", "kernel_modules": "proprietary"}),
+    "a maxwell of the cloud, unlisted": (facts(gpus=["10de:1613"]), {}, {"branch": "580"}),
+    "a maxwell of a laptop, unlisted": (facts(gpus=["10de:1676"]), {}, {"branch": "580"}),
     "turing prefers open": (facts(gpus=[T4]), {}, {"branch": "595", "kernel_modules": "open"}),
     "mixed takes what serves both": (facts(gpus=[V100, H100]), {}, {"branch": "580", "kernel_modules": "proprietary"}),
     "wished branch": (facts(), {"nvidia_driver_branch": "580"}, {"branch": "580", "version": "580.178.04"}),
@@ -1372,7 +1374,8 @@ def test_what_is_wrong_for_pip_may_be_right_for_conda():
 GONE = facts(running="6.1.0-49-amd64", kernels=[kernel("6.1.0-50-amd64")])
 FEDORA = {**facts(), "system": {**facts()["system"], "id": "fedora", "name": "Fedora 44", "version": "44"}}
 RUNFILE = with_runfile("535.104.05")
-PACKAGED = {**facts(), "driver": {"packages": [{"name": "nvidia-smi"}], "runfile": None}}
+NVIDIA_SMI = {"name": "nvidia-smi", "version": "535.309.01-1", "source": "distribution"}
+PACKAGED = {**facts(), "driver": {"packages": [NVIDIA_SMI], "runfile": None}}
 SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
 
 
@@ -1467,11 +1470,15 @@ REFUSALS = {
     ),
     "nothing to build for": (facts(kernels=[], container=True), {}, "P006", "nvidia_driver_kernels"),
     "unknown branch": (facts(), {"nvidia_driver_branch": "599"}, "P007", "599"),
+    "branch newer than the catalog": (facts(), {"nvidia_driver_branch": "999"}, "P090", "gpulab_trust_newer: true"),
+    "CUDA newer than the catalog": (facts(), {"cuda_toolkits": ["13.9"]}, "P091", "gpulab_trust_newer: true"),
+    "branch without a known release": (facts(), {"nvidia_driver_branch": "620"}, "P092", "nvidia_driver_version"),
     "branch past its end": (facts(), {"nvidia_driver_branch": "535"}, "P008", 'gpulab_allow_branches: ["535"]'),
     "debian 12's own, not allowed": (facts(), {"nvidia_driver_source": "distribution"}, "P008", "535"),
     "no such source": (facts("rhel-9"), {"nvidia_driver_source": "distribution"}, "P009", "distribution"),
     "pascal on 595": (facts(gpus=[GTX_1080_TI]), {"nvidia_driver_branch": "595"}, "P010", "580 at most"),
     "blackwell on 535": (facts(gpus=[RTX_5090]), {**ALLOWED, "nvidia_driver_branch": "535"}, "P010", "570"),
+    "H200 on 535": (facts(gpus=["10de:2335"]), {**ALLOWED, "nvidia_driver_branch": "535"}, "P010", "550 or newer"),
     "version older than the GPU": (
         facts(gpus=["10de:31c2"], architecture="aarch64"),
         {"nvidia_driver_version": "580.65.06", "gpulab_allow_branches": ["580"]},
@@ -1637,7 +1644,7 @@ REFUSALS = {
         "Take driver 615.71.09 or newer",
     ),
     "CUDA 13 on volta": (facts(gpus=[V100]), {"cuda_toolkits": ["13.0"]}, "P024", "11.8 to 12.9"),
-    "CUDA 12.6 on blackwell": (facts(gpus=[RTX_5090]), {"cuda_toolkits": ["12.6"]}, "P024", "12.8 to 13.4"),
+    "CUDA 12.6 on blackwell": (facts(gpus=[RTX_5090]), {"cuda_toolkits": ["12.6"]}, "P024", "12.8 to 13.5"),
     "CUDA 13 on an unlisted pascal": (facts(gpus=["10de:1b38"]), {"cuda_toolkits": ["13.0"]}, "P024", "12.9"),
     "CUDA 12 on debian 13": (facts("debian-13"), {"cuda_toolkits": ["12.9"]}, "P025", "13.1, 13.2"),
     "CUDA that debian 12 came too late for": (facts(), {"cuda_toolkits": ["12.2"]}, "P025", "Debian 12"),
@@ -1718,8 +1725,14 @@ REFUSALS = {
     "no CUDA of red hat": (facts("rhel-9"), {"cuda_source": "distribution"}, "P041", "cuda_source: nvidia"),
     "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),
     "library without toolkit": (facts(), {"cuda_toolkits": [], "nccl_version": "2.27.5"}, "P027", "nccl 2.27.5"),
-    "unknown library": (facts(), {"cudnn_version": "8.9.7"}, "P028", "9.0.0 to 9.28.0"),
+    "unknown library": (facts(), {"cudnn_version": "8.9.7"}, "P028", "9.0.0 to 9.28.1"),
     "library of another CUDA": (facts(), {"nccl_version": "2.27.5"}, "P029", "2.27.7 to 2.32.3"),
+    "cuDNN of CUDA 13 alone": (
+        facts(),
+        {"cuda_toolkits": ["12.9"], "cudnn_version": "9.28.1"},
+        "P029",
+        "9.12.0 to 9.28.0",
+    ),
     "cuDNN that dropped volta": (facts(gpus=[V100]), {"cudnn_version": "9.20.0"}, "P029", "9.7.0 to 9.10.2"),
     "cuDNN before blackwell": (
         facts(gpus=[RTX_5090]),
