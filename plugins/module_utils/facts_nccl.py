@@ -13,15 +13,30 @@ from ansible_collections.gpulab.node.plugins.module_utils import owned_block
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
-FILES = ("/etc/nccl.conf", "/etc/environment")
+CONF, ENVIRONMENT = "/etc/nccl.conf", "/etc/environment"
 PROFILES = "/etc/profile.d"
-OWNER = "nccl"  # the role that keeps a block in the first of the files
+OWNER = "nccl"  # the role that keeps a block in CONF
+_NAME = re.compile(r"NCCL_[A-Z0-9_]{1,60}")
 _SETTING = re.compile(r"^(?:export[ \t]+)?(NCCL_[A-Z0-9_]{1,60})=(.*)$", re.MULTILINE)
 _QUOTED = re.compile(r"""(["'])(.*?)\1""")
 
 
+def conf_settings(text: str) -> dict[str, str]:
+    """Parse /etc/nccl.conf as NCCL does (setEnvFile in src/misc/param.cc): letter by letter, and the first line counts.
+
+    A name is all before the first =, so one that is exported or indented is no setting; a quote or a comment is part of
+    the value.
+    """
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.partition("=")
+        if equals and _NAME.fullmatch(name):
+            found.setdefault(name, value)
+    return found
+
+
 def settings(text: str) -> dict[str, str]:
-    """Parse lines NAME=value, which a shell may export; the last one counts.
+    """Parse lines NAME=value of a file for shells, which may export them; the last one counts.
 
     Indented lines depend on what a shell tests, and values with $ or ` on what it computes: they are left out.
     """
@@ -36,14 +51,11 @@ def _value(text: str) -> str:
 
 def read(node: Node) -> list[dict[str, str]]:
     """Return the facts ``nccl``: {"name", "value", "file"} of each setting."""
-    files = [*FILES, *(f"{PROFILES}/{name}" for name in node.names(PROFILES) if name.endswith(".sh"))]
-    return [
-        {"name": name, "value": value, "file": file}
-        for file in files
-        for name, value in settings(node.text(file)).items()
-    ]
+    files = [ENVIRONMENT, *(f"{PROFILES}/{name}" for name in node.names(PROFILES) if name.endswith(".sh"))]
+    found = {CONF: conf_settings(node.text(CONF)), **{file: settings(node.text(file)) for file in files}}
+    return [{"name": name, "value": value, "file": file} for file, own in found.items() for name, value in own.items()]
 
 
 def read_own(node: Node) -> dict[str, str]:
     """Return the facts ``nccl_own``: settings of /etc/nccl.conf that gpulab did not write, by name."""
-    return settings(owned_block.outside(node.text(FILES[0]), OWNER))
+    return conf_settings(owned_block.outside(node.text(CONF), OWNER))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils import facts_nccl
 from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import active_ports
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
 
@@ -25,12 +26,13 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
     """Match each pattern with the names that are there, of which one must be up; what is excluded need not be."""
     interfaces = {interface["name"]: interface for interface in node.facts["network"]}
     chosen = [setting for setting in node.facts["nccl"] if setting["name"] in SOCKETS + ADAPTERS]
+    peers = any(not host.get("own") for host in node.facts.get("group.hosts", []))
     found = False
     for setting in chosen:
         name, value, adapters = setting["name"], setting["value"], setting["name"] in ADAPTERS
         present = [port["device"] for port in node.facts["infiniband"]] if adapters else [LOOPBACK, *interfaces]
         vain = unmatched(value, present)
-        seen = {"observed": f"{name}={value}", "expected": ", ".join(sorted(set(present))), "reason": setting["file"]}
+        seen = {"observed": f"{name}={value}", "expected": ", ".join(sorted(set(present))), "reason": _place(setting)}
         if vain and not adapters and len(vain) == len(_patterns(value)):
             found = True
             yield fail(f"{name}={value} names no interface of this node: NCCL does not start", "configure", **seen)
@@ -38,6 +40,10 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
             found = True
             told = f"{', '.join(gone)}, down and without an address: NCCL does not start"
             yield warn(f"{name} names {told}", "check_network", **seen)
+        elif peers and not adapters and leaves_loopback(value):
+            found = True
+            told = f"{name}={value} does not exclude {LOOPBACK}: NCCL may take it and then reaches no other node"
+            yield warn(told, "configure", **{**seen, "expected": f"{value},{LOOPBACK}, or no such line"})
         elif vain and adapters:
             found = True
             yield warn(f"{name} names adapters that are not there: {', '.join(vain)}", "configure", **seen)
@@ -45,6 +51,19 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
         yield skipped("no setting names an interface")
     elif not found:
         yield ok("every interface and adapter named is there", len(chosen))
+
+
+def _place(setting: Facts) -> str:
+    """Return where a setting stands, and what in it NCCL reads otherwise than a shell."""
+    file: str = setting["file"]
+    literal = file == facts_nccl.CONF and set("\"'#") & set(setting["value"])
+    return f"{file}, where NCCL takes quotes and comments as part of the value" if literal else file
+
+
+def leaves_loopback(value: str) -> bool:
+    """Tell whether a list that excludes interfaces leaves the loopback, which NCCL leaves out where nothing is set."""
+    excluded = value[1:]
+    return value.startswith("^") and not any(_matching(excluded, name, [LOOPBACK]) for name in _patterns(excluded))
 
 
 def unmatched(value: str, present: list[str]) -> list[str]:

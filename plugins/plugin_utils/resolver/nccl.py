@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import nvcc
+from ansible_collections.gpulab.node.plugins.module_utils.checks import nccl as nccl_check
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overrides, tuning
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
@@ -49,6 +50,11 @@ def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
     for name, value in case.facts["nccl_own"].items():
         if settings.pop(name, None):
             because.append(f"/etc/nccl.conf has a {name} of its own, {value}: it is kept.")
+        if name in nccl_check.SOCKETS and not case.alone and nccl_check.leaves_loopback(value):
+            case.warnings.append(
+                f"/etc/nccl.conf sets {name}={value}, which is kept and does not exclude lo: NCCL may take it and then"
+                f" reaches no other node. Write {name}={value},lo, or remove the line."
+            )
     chosen = list(settings.values())
     because += [f"{setting['name']}={setting['value']}: {setting['because']}" for setting in chosen]
     lines = [line for one in chosen for line in (f"# {one['because']}", f"{one['name']}={one['value']}")]

@@ -39,6 +39,7 @@ ONE_IS_UP = put(
 )
 VIRTUAL = put("system.virtualization", "kvm")
 NO_FABRIC_INFO = every_gpu("fabric", nodes.ABSENT)
+ALONE = put("group.hosts", [])
 CASES = [
     ("pcie-width", "ok", "a10g", VIRTUAL, None),
     ("pcie-width", "info", "unknown-narrow", lambda _: None, None),
@@ -84,7 +85,11 @@ CASES = [
     ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "^docker,lo"), None),
     ("nccl-interfaces", "ok", "l40s", all_of(ONE_IS_UP, nccl("NCCL_SOCKET_IFNAME", "eth,enp")), None),
     ("nccl-interfaces", "ok", "l40s", all_of(ONE_IS_UP, nccl("NCCL_SOCKET_IFNAME", "=wg0")), None),
-    ("nccl-interfaces", "ok", "l40s", all_of(ONE_IS_UP, nccl("NCCL_SOCKET_IFNAME", "^enp")), None),
+    ("nccl-interfaces", "ok", "l40s", all_of(ONE_IS_UP, nccl("NCCL_SOCKET_IFNAME", "^enp,lo")), None),
+    ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "^=docker0,lo"), None),
+    ("nccl-interfaces", "ok", "l40s", nccl("NCCL_SOCKET_IFNAME", "^l"), None),
+    ("nccl-interfaces", "ok", "l40s", all_of(ALONE, nccl("NCCL_SOCKET_IFNAME", "^docker0")), None),
+    ("nccl-interfaces", "ok", "h100x8", nccl("NCCL_IB_HCA", "^mlx5_9"), None),
     ("nccl-interfaces", "ok", "h100x8", nccl("NCCL_IB_HCA", "mlx5"), None),
     ("nccl-interfaces", "skipped", "h100x8", put("nccl", []), None),
     ("nccl-transports", "ok", "h100x8", nccl("NCCL_P2P_DISABLE", "0"), None),

@@ -21,6 +21,28 @@ def test_settings_are_read_where_they_are_plain(text, expected):
     assert facts_nccl.settings(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NCCL_DEBUG=INFO\nNCCL_SOCKET_IFNAME=nosuch0\nNCCL_SOCKET_IFNAME=eth0\n", "nosuch0"),
+        ("NCCL_SOCKET_IFNAME=eth0 # uplink\n", "eth0 # uplink"),
+        ('NCCL_SOCKET_IFNAME="eth0"', '"eth0"'),
+        ("NCCL_SOCKET_IFNAME==eth0\n", "=eth0"),
+        ("NCCL_SOCKET_IFNAME=$HOME\n", "$HOME"),
+        ("NCCL_SOCKET_IFNAME=\nNCCL_SOCKET_IFNAME=eth0", ""),
+        ("export NCCL_SOCKET_IFNAME=eth0\n", None),
+        ("NCCL_DEBUG=INFO\n NCCL_SOCKET_IFNAME=eth0\n", None),
+        ("#NCCL_SOCKET_IFNAME=eth0\n", None),
+        ("NCCL_SOCKET_IFNAME eth0\n", None),
+    ],
+)
+def test_nccls_own_file_is_read_letter_by_letter_and_the_first_line_counts(tree, text, expected):
+    """As setEnvFile in src/misc/param.cc of NVIDIA/nccl does: no shell reads this file."""
+    tree.file("/etc/nccl.conf", text)
+    found = {setting["name"]: setting["value"] for setting in facts_nccl.read(tree.node())}
+    assert found.get("NCCL_SOCKET_IFNAME") == facts_nccl.read_own(tree.node()).get("NCCL_SOCKET_IFNAME") == expected
+
+
 def test_every_place_is_read(tree):
     tree.file("/etc/nccl.conf", "NCCL_DEBUG=WARN\n")
     tree.file("/etc/environment", 'NCCL_IB_HCA="mlx5"\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +122,16 @@ TOPOLOGIES = {
         "default route",
         network=[nic("bond0", 50.0, route=True, kind="bond"), nic("eno1", 25.0), nic("eno2", 25.0)],
     ),
+    "an owner's line that leaves the loopback": Topology(
+        [RTX_4090],
+        WARN,
+        "it is kept",
+        own={"NCCL_SOCKET_IFNAME": "^docker0"},
+        warned="Write NCCL_SOCKET_IFNAME=^docker0,lo",
+    ),
+    "the same, and no other node": Topology(
+        [RTX_4090], WARN, "left to NCCL", own={"NCCL_SOCKET_IFNAME": "^docker0"}, alone=True
+    ),
     "no other node": Topology(
         [RTX_4090], WARN, "left to NCCL", network=[nic("eno1", route=True), nic("ens1", 100.0)], alone=True
     ),
@@ -181,7 +192,7 @@ def test_topology(topology):
     assert {setting["name"]: setting["value"] for setting in plan["settings"]} == topology.settings
     assert topology.said in " ".join(plan["because"])
     assert plan["modules"] == topology.modules
-    warnings = [warning for warning in whole["warnings"] if "nccl_interface" in warning]
+    warnings = [warning for warning in whole["warnings"] if re.search("nccl_interface|NCCL_", warning)]
     assert bool(warnings) == bool(topology.warned)
     assert all(topology.warned in warning for warning in warnings)
 
