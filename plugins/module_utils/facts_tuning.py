@@ -26,10 +26,13 @@ _PAM_UNIT = {"memlock": 1024, "stack": 1024}  # limits.conf(5) counts these in K
 
 
 def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
-    """Return the facts ``tuning``: {"values", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile"}.
+    """Return the facts ``tuning``.
+
+    They are {"values", "later", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile"}.
 
     values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does
-    not have it. limits has, for pam and systemd, each limit as "soft:hard" in bytes or pieces, or None.
+    not have it. later has the sysctls that other files set after gpulab's at every boot. limits has, for pam and
+    systemd, each limit as "soft:hard" in bytes or pieces, or None.
     kernel_arguments has what gpulab keeps there, whether every entry of the boot loader's menu has it, and what the
     running kernel was given. grub tells whether update-grub makes the menu; boot_entries has the arguments in each
     entry and in the files for later kernels where grubby keeps them, else nothing. tuned_profile is what tuned applies
@@ -42,6 +45,7 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
     menu = node.text("/boot/grub/grub.cfg")
     return {
         "values": {name: _live(name, node) for name in dict.fromkeys((*VALUES, *asked))},
+        "later": kernel_values.later(node, SYSCTL_FILE),
         "limits": {"pam": pam_limits(texts.pam), "systemd": systemd_limits(texts.systemd)},
         "kernel_arguments": {
             "wanted": wanted,

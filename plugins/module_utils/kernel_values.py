@@ -21,6 +21,8 @@ KNOBS = ("transparent_hugepage", "cpu_governor", "nfs_read_ahead_kb")
 HUGEPAGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 CPUS = "/sys/devices/system/cpu"
 NFS = ("nfs", "nfs4")
+# Where systemd-sysctl reads: of files of one name, that of the first directory counts; names decide about the order.
+SYSCTL_DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,34 @@ def value(text: str) -> str:
 def read(name: str, node: Node) -> dict[str, str]:
     """Return what each file of a value holds."""
     return {path: value(node.text(path)) for path in paths(name, node)}
+
+
+def later(node: Node, ours: str) -> dict[str, dict[str, str | int]]:
+    """Return what files that systemd-sysctl reads after ours set: {"value", "file", "line"} by sysctl, the last counts.
+
+    /etc/sysctl.conf is among them where /etc/sysctl.d/99-sysctl.conf leads to it, as in Debian up to 12 and Ubuntu.
+    """
+    places: dict[str, str] = {}
+    for directory in SYSCTL_DIRECTORIES:
+        for name in node.names(directory):
+            places.setdefault(name, f"{directory}/{name}")
+    found: dict[str, dict[str, str | int]] = {}
+    for name in sorted(name for name in places if name.endswith(".conf") and name > ours.rpartition("/")[2]):
+        text = (node.data(places[name]) or b"").decode("utf-8", "replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            key, equals, held = line.partition("=")
+            sysctl = _sysctl(key)
+            if equals and sysctl:
+                found[sysctl] = {"value": value(held), "file": node.resolve(places[name]), "line": number}
+    return found
+
+
+def _sysctl(key: str) -> str | None:
+    """Return a sysctl's name with dots, of vm/swappiness too; None for a comment and for a pattern of names."""
+    name = key.strip().lstrip("-").strip()
+    slash, dot = (name.find(separator) % (len(name) + 1) for separator in "/.")
+    plain = name.translate(str.maketrans("/.", "./")) if slash < dot else name
+    return plain if re.fullmatch(r"\w[\w./-]*", plain) else None
 
 
 def plan(

@@ -22,9 +22,12 @@ def _planned(node: Node, part: str) -> dict[str, Any]:
     return dict(tuning[part].data) if tuning else {}
 
 
-@check("tuning-values", proves="the running kernel has the values of the plan", source=CATALOG)
+@check("tuning-values", proves="the kernel has the values of the plan, after the next boot, too", source=CATALOG)
 def tuning_values(node: Node) -> Iterator[Result]:
-    """Compare; a value that this kernel or this hardware does not have is passed over."""
+    """Compare; a value that this kernel or this hardware does not have is passed over.
+
+    What another file sets at every boot is named by that file: a reboot would only bring it.
+    """
     planned = _planned(node, "values")
     if not planned:
         yield skipped("no kernel value is planned")
@@ -36,7 +39,28 @@ def tuning_values(node: Node) -> Iterator[Result]:
     who, remedy = "the kernel", "reboot"
     if node.facts["services"].get("tuned.active") == "active":
         who, remedy = f"the kernel, which tuned's profile {node.facts['tuning.tuned_profile']} sets, too,", "configure"
-    yield from _differences(planned, {name: live[name] for name in planned if live.get(name)}, who, remedy)
+    undone = {name: one for name, one in _undone(node, planned).items() if live.get(name)}
+    for name, one in undone.items():
+        yield warn(
+            f"{name}: {one['file']}, line {one['line']}, sets {one['value']} at every boot, after gpulab's own file",
+            "configure",
+            observed=one["value"],
+            expected=planned[name],
+            reason=f"the kernel has {live[name]} now; remove the line, or change tuning_overrides",
+        )
+    found = {name: live[name] for name in planned if live.get(name) and name not in undone}
+    if found or not undone:
+        yield from _differences(planned, found, who, remedy)
+
+
+def _undone(node: Node, planned: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what files after gpulab's set otherwise than planned."""
+    later: Any = node.facts.get("tuning.later")
+    return {
+        name: one
+        for name, one in (later.data if later else {}).items()
+        if planned.get(name, one["value"]) != one["value"]
+    }
 
 
 @check("tuning-limits", proves="sessions and services have the limits of the plan", source=CATALOG)

@@ -74,6 +74,7 @@ def plan(case: Case) -> dict[str, Any]:
     elif tuned["boot_entries"]:
         boot_arguments.own_of(told, tuned["boot_entries"], tuned["kernel_arguments"]["wanted"])
     chosen = list(settings.values())
+    _warn_of_later(chosen, case)
     return {
         "host_type": case.host_type,
         "settings": chosen,
@@ -87,6 +88,18 @@ def plan(case: Case) -> dict[str, Any]:
         },
         "because": because,
     }
+
+
+def _warn_of_later(chosen: list[dict[str, Any]], case: Case) -> None:
+    """Warn of each value that a file of somebody else undoes at every boot."""
+    later = {} if case.container else case.facts["tuning"]["later"]
+    for name, value in ((one["name"], one["value"]) for one in chosen if one["kind"] == "sysctl"):
+        other = later.get(name)
+        if other and other["value"] != value:
+            case.warnings.append(
+                f"{other['file']}, line {other['line']}, sets {name} = {other['value']} at every boot, after gpulab's"
+                f" {value}: remove the line, or decide with tuning_overrides: {{{name}: {other['value']}}}."
+            )
 
 
 def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:

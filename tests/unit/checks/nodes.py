@@ -421,6 +421,7 @@ def healthy(model: str) -> dict[str, Any]:
             },
             "tuning": {
                 "values": {"vm.swappiness": "10", "vm.max_map_count": "1048576", "cpu_governor": None},
+                "later": {},
                 "limits": {who: {"nofile": "1048576:1048576"} for who in ("pam", "systemd")},
                 "kernel_arguments": {"wanted": [], "in_menu": True, "running": ["quiet"]},
                 "grub": True,

@@ -26,6 +26,27 @@ def test_another_live_value_is_found():
     assert (result.severity, result.observed, result.expected) == ("warn", "60", "10")
 
 
+UNDONE = {"value": "60", "file": "/etc/sysctl.conf", "line": 7}
+
+
+@pytest.mark.parametrize("live", ["10", "60"])
+def test_a_file_that_undoes_a_value_at_boot_is_named_and_no_reboot_advised(live):
+    (result,) = results("tuning-values", values={"vm.swappiness": live}, later={"vm.swappiness": UNDONE})
+    assert (result.severity, result.remediation, result.observed) == ("warn", "configure", "60")
+    assert "/etc/sysctl.conf, line 7" in result.summary
+
+
+def test_a_file_that_undoes_one_value_hides_no_other_difference():
+    plan = {"tuning": {**PLAN["tuning"], "values": {"vm.swappiness": "10", "vm.max_map_count": "7"}}}
+    found = results("tuning-values", plan, later={"vm.swappiness": UNDONE})
+    assert [(one.severity, one.remediation) for one in found] == [("warn", "configure"), ("warn", "reboot")]
+
+
+@pytest.mark.parametrize("later", [{"vm.swappiness": {**UNDONE, "value": "10"}}, {"vm.dirty_ratio": UNDONE}])
+def test_a_later_file_that_undoes_nothing_is_no_finding(later):
+    assert [result.severity for result in results("tuning-values", later=later)] == ["ok"]
+
+
 def test_tuned_is_named_where_it_is_at_work():
     facts = nodes.healthy("rtx4090x2")
     facts["tuning"]["values"]["vm.swappiness"] = "60"

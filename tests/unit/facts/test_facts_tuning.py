@@ -37,6 +37,60 @@ def test_live_values(tree):
     assert values["cpu_governor"] == "performance, powersave"
 
 
+LINK = "/etc/sysctl.d/99-sysctl.conf"
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "found"),
+    [
+        # Debian 12 and Ubuntu link /etc/sysctl.conf in; Debian 13 does not.
+        (
+            {"/etc/sysctl.conf": "# own\n\nvm.swappiness = 60\n"},
+            {LINK: "../sysctl.conf"},
+            ("60", "/etc/sysctl.conf", 3),
+        ),
+        ({"/etc/sysctl.conf": "vm.swappiness = 60\n"}, {}, None),
+        ({}, {LINK: "../sysctl.conf"}, None),
+        ({"/etc/sysctl.d/80-own.conf": "vm.swappiness = 60"}, {}, None),
+        ({"/etc/sysctl.d/95-own.conf": "\nvm.swappiness=60"}, {}, ("60", "/etc/sysctl.d/95-own.conf", 2)),
+        ({"/etc/sysctl.d/95-own": "vm.swappiness=60"}, {}, None),
+        ({"/usr/lib/sysctl.d/99-x.conf": "-vm/swappiness=1"}, {}, ("1", "/usr/lib/sysctl.d/99-x.conf", 1)),
+        ({"/run/sysctl.d/99-x.conf": "vm.swappiness=1"}, {}, ("1", "/run/sysctl.d/99-x.conf", 1)),
+        (
+            {"/usr/lib/sysctl.d/99-x.conf": "vm.swappiness=1", "/run/sysctl.d/99-x.conf": "vm.swappiness=2"},
+            {},
+            ("2", "/run/sysctl.d/99-x.conf", 1),
+        ),
+        ({"/usr/lib/sysctl.d/99-x.conf": "vm.swappiness=1"}, {"/etc/sysctl.d/99-x.conf": "/dev/null"}, None),
+        (
+            {"/etc/sysctl.d/95-a.conf": "vm.swappiness=1", "/usr/lib/sysctl.d/99-b.conf": "vm.swappiness=2"},
+            {},
+            ("2", "/usr/lib/sysctl.d/99-b.conf", 1),
+        ),
+        ({"/etc/sysctl.d/95-a.conf": "vm.swappiness=1\nvm.swappiness=2"}, {}, ("2", "/etc/sysctl.d/95-a.conf", 2)),
+        ({"/etc/sysctl.d/95-a.conf": "#vm.swappiness=1\n;vm.swappiness=2\nvm.*=3\nvm.swappiness"}, {}, None),
+    ],
+)
+def test_what_undoes_gpulabs_values_at_boot_is_found_as_systemd_reads_it(tree, files, links, found):
+    tree.file(facts_tuning.SYSCTL_FILE, "vm.swappiness = 10\n")
+    for path, text in files.items():
+        tree.file(path, text)
+    for path, target in links.items():
+        tree.link(path, target)
+    later = facts(tree)["later"].get("vm.swappiness")
+    assert (tuple(later.values()) if later else None) == found
+
+
+def test_names_with_slashes_and_values_of_several_words_are_brought_to_one_form(tree):
+    tree.file(
+        "/etc/sysctl.d/99-x.conf", "net/ipv4/conf/eth0.5/forwarding = 1\nnet.ipv4.tcp_rmem = 4096  87380\t6291456\n"
+    )
+    assert {name: one["value"] for name, one in facts(tree)["later"].items()} == {
+        "net.ipv4.conf.eth0/5.forwarding": "1",
+        "net.ipv4.tcp_rmem": "4096 87380 6291456",
+    }
+
+
 def test_an_operators_own_sysctl_is_read_too(tree):
     tree.file(facts_tuning.SYSCTL_FILE, "# Written by gpulab\n# Why.\nfs.aio-max-nr = 1048576\n")
     tree.file("/proc/sys/fs/aio-max-nr", "65536\n")

@@ -82,6 +82,7 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
         "tuning": {
             "grub": True,
             "boot_entries": {},
+            "later": {},
             "kernel_arguments": {"wanted": [], "in_menu": True, "running": []},
         },
         "engines": {

@@ -97,7 +97,7 @@ def test_every_condition_of_the_catalog_is_known_and_every_known_one_used():
 def test_a_cured_iommu_keeps_its_argument():
     """After the reboot the IOMMU passes through, because of the argument; without it, it would translate again."""
     arguments = {"wanted": ["iommu=pt"], "in_menu": True, "running": ["iommu=pt"]}
-    kept = {"grub": True, "boot_entries": {}, "kernel_arguments": arguments}
+    kept = {"grub": True, "boot_entries": {}, "later": {}, "kernel_arguments": arguments}
     assert tuned(node(iommu="identity", tuning=kept), "training_servers")["kernel_arguments"] == ["iommu=pt"]
 
 
@@ -114,6 +114,26 @@ def test_huge_pages_differ_by_host_type():
 
 def test_a_host_of_no_type_gets_what_holds_for_all():
     assert set(tuned(node(), None)["values"]) == {"vm.swappiness", "vm.max_map_count"}
+
+
+LATER = {"value": "60", "file": "/etc/sysctl.conf", "line": 7}
+
+
+@pytest.mark.parametrize(
+    ("later", "overrides", "container", "warned"),
+    [
+        (LATER, {}, False, True),
+        ({**LATER, "value": "10"}, {}, False, False),
+        (LATER, {"vm.swappiness": 60}, False, False),
+        (LATER, {"vm.swappiness": None}, False, False),
+        (LATER, {}, True, False),
+    ],
+)
+def test_a_file_that_undoes_a_value_at_every_boot_is_told(later, overrides, container, warned):
+    made = node(system={"memory_mib": 32768, "container": container})
+    made["tuning"]["later"] = {"vm.swappiness": later}
+    plan = resolve(made, wishes.complete({"tuning_overrides": overrides}), catalog.load(), TODAY, "training_servers")
+    assert any("/etc/sysctl.conf, line 7, sets vm.swappiness = 60" in one for one in plan["warnings"]) is warned
 
 
 def test_overrides_replace_add_and_leave_alone():
@@ -157,7 +177,7 @@ def with_entries(*entries, wanted=()):
     """Return a node with these arguments in its boot entries, of which gpulab put the wanted ones there."""
     arguments = {"wanted": list(wanted), "in_menu": True, "running": []}
     made = {f"/boot/loader/entries/{number}.conf": entry.split() for number, entry in enumerate(entries)}
-    return node(iommu="DMA", tuning={"grub": False, "boot_entries": made, "kernel_arguments": arguments})
+    return node(iommu="DMA", tuning={"grub": False, "boot_entries": made, "later": {}, "kernel_arguments": arguments})
 
 
 def test_entries_of_the_boot_loader_are_told_instead_of_grubs_files():
