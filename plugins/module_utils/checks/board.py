@@ -41,11 +41,11 @@ RECOVERY = {
 }
 # A GPU this much warmer than the median of its siblings has a problem that they have not.
 WARMER_CELSIUS = 20
-LIMIT = "power_mw.enforced_limit"
+LIMIT, MEMORY = "power_mw.enforced_limit", "memory_mib.total"
 # Reading, its name, its unit, and what helps where one GPU differs.
 ALIKE = (
     ("vbios", "VBIOS", None, "contact_support"),
-    ("memory_mib.total", "memory", "MiB", "contact_support"),
+    (MEMORY, "memory", "MiB", "contact_support"),
     (LIMIT, "power limit", "mW", "configure"),
 )
 ENOUGH_SIBLINGS = 4
@@ -156,10 +156,10 @@ def board_known(node: Node, gpu: Facts) -> Iterator[Result]:
 
 @check("siblings-alike", proves="GPUs of one model on this node are alike", source="the other GPUs of this node")
 def siblings_alike(node: Node) -> Iterator[Result]:
-    """Name the GPU that differs from most others of its model."""
-    models: dict[str, list[Facts]] = {}
+    """Name the GPU that differs from most others of its model and maker: makers differ in VBIOS and power limit."""
+    models: dict[tuple[Any, ...], list[Facts]] = {}
     for gpu in node.gpus:
-        models.setdefault(gpu.get("device"), []).append(gpu)
+        models.setdefault((gpu.get("device"), gpu.get("subsystem")), []).append(gpu)
     found = [result for siblings in models.values() for result in _unlike(node, siblings)]
     if len(node.gpus) == 1:
         yield skipped("there is one GPU")
@@ -173,6 +173,8 @@ def _unlike(node: Node, siblings: list[Facts]) -> Iterator[Result]:
     for path, name, unit, remedy in ALIKE:
         # A limit that is declared for a GPU is compared with the declared one (see gpu-settings).
         alike = [gpu for gpu in siblings if path != LIMIT or POWER not in gpu_settings.planned(node, gpu)]
+        if path == MEMORY and len({gpu.get("ecc.mode.enabled") for gpu in alike}) > 1:
+            continue  # ECC takes a share of the memory where that is GDDR (see ecc-enabled)
         values = [(gpu, gpu.get(path)) for gpu in alike if gpu.get(path) is not None]
         if not values:
             continue

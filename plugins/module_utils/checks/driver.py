@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DRIVER_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
+PASSED_THROUGH = "vfio-pci"  # drives what a virtual machine is given
 NO_GPU = "there is no NVIDIA GPU on the PCI bus"
 
 
@@ -62,7 +63,8 @@ def gpu_count(node: Node) -> Iterator[Result]:
     if node.facts["nvml.state"] not in ("ok", "no_devices"):
         yield ok(f"{len(present)} GPUs on the PCI bus; NVML does not answer (see driver-responsive)", len(present))
         return
-    lost = sorted(present - {gpu.get("bus_id") for gpu in node.gpus})
+    given = _given(node)
+    lost = sorted(present - given - {gpu.get("bus_id") for gpu in node.gpus})
     errors = sorted({gpu.data["error"] for gpu in node.gpus if "error" in gpu.data})
     if lost:
         yield fail(
@@ -74,7 +76,13 @@ def gpu_count(node: Node) -> Iterator[Result]:
             reason=f"NVML answers {', '.join(errors)}" if errors else "on the PCI bus, but NVML does not list them",
         )
     else:
-        yield ok(f"{len(present)} GPUs on PCI and in NVML", len(present))
+        kept = f", {len(given)} given to virtual machines" if given else ""
+        yield ok(f"{len(present - given)} GPUs on PCI and in NVML{kept}", len(present))
+
+
+def _given(node: Node) -> set[str]:
+    """Return the addresses of the GPUs that are given to virtual machines."""
+    return {gpu["address"] for gpu in node.pci_gpus if gpu.get("driver") == PASSED_THROUGH}
 
 
 @check(
@@ -345,6 +353,8 @@ def driver_responsive(node: Node) -> Iterator[Result]:
     told = not node.foreign_kernel or node.declared.get("gpus") == 0
     if told and not node.facts.get("pci.gpus", True):
         yield skipped(NO_GPU)
+    elif state != "ok" and node.facts.get("pci.gpus") and len(_given(node)) == len(node.pci_gpus):
+        yield skipped("every GPU is given to a virtual machine")
     elif state in ("ok", "no_devices"):
         yield ok("NVML answers", state)
     elif state == "mismatch":

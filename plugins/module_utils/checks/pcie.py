@@ -27,7 +27,9 @@ LINK_API = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.htm
 ERROR_COUNTERS = "https://docs.kernel.org/PCI/pcieaer-howto.html"
 PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-programming-guide/03-advanced/multi-gpu-systems.html"
 ACS_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+SUPERCHIP = "superchip"  # a profile's form: GH200, GB10
 BELOW_SWITCHES = ("internal", "single", "multiple")  # what a pair of GPUs has in common; see nvml_facts
+IN_NO_SLOT = "the GPU is joined to its processor and sits in no slot"
 IN_MACHINE = "in a virtual machine this is the host's affair"
 
 
@@ -37,6 +39,9 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
 
     A board that nobody described may have fewer lanes than its connector: then the difference is told only.
     """
+    if node.profile(gpu).get("form") == SUPERCHIP:
+        yield skipped(IN_NO_SLOT)
+        return
     width, board = gpu["pcie.width"], gpu["pcie.max_width"]
     slot = _device(node, gpu).get("bridge_link.max_width") or board
     wanted = node.profile(gpu).get("pcie_width") or node.catalog.get("lanes", {}).get(gpu.get("device"))
@@ -66,8 +71,11 @@ def _device(node: Node, gpu: Facts) -> Facts:
     source=LINK_API,
     per_gpu=True,
 )
-def pcie_generation(_node: Node, gpu: Facts) -> Iterator[Result]:
+def pcie_generation(node: Node, gpu: Facts) -> Iterator[Result]:
     """Judge a GPU at work only: an idle one saves power at generation 1. Tell of a slot below the board."""
+    if node.profile(gpu).get("form") == SUPERCHIP:
+        yield skipped(IN_NO_SLOT)
+        return
     generation, highest = gpu["pcie.generation"], gpu["pcie.max_generation"]
     if generation >= highest:
         yield ok(f"generation {generation}", generation)

@@ -252,6 +252,19 @@ MODELS: dict[str, dict[str, Any]] = {
         "fabric": True,
         "rack": True,
     },
+    "gb10": {  # a DGX Spark: no memory, no power limit and no slot of its own
+        "name": "NVIDIA GB10",
+        "device": "10de:2e12",
+        "count": 1,
+        "memory": 122880,
+        "generation": 5,
+        "watts": 140,
+        "width": 1,
+        "architecture": "blackwell",
+        "idle": True,
+        "geforce": True,
+        "unified": True,
+    },
     "unknown-narrow": {  # a laptop's GPU, or one of four on a board: nobody described how many lanes it has
         "name": "NVIDIA Graphics Device",
         "device": "10de:3ffe",
@@ -611,7 +624,9 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
             "max_width": 16,
             "replays": 0,
         },
-        "memory_mib": {"total": spec["memory"], "used": 4, "bar1": 131072},
+        "memory_mib": dict.fromkeys(("total", "used", "bar1"), ABSENT)
+        if spec.get("unified")
+        else {"total": spec["memory"], "used": 4, "bar1": 131072},
         "temperature": {
             "gpu": 34,
             "memory": 42 if spec.get("hbm") else ABSENT,
@@ -626,6 +641,11 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
             "memory_max_tlimit": ABSENT,
         },
         "power_mw": {
+            "usage": 70000,
+            **dict.fromkeys(("limit", "enforced_limit", "default_limit", "constraints"), ABSENT),
+        }
+        if spec.get("unified")
+        else {
             "usage": 70000,
             "limit": spec["watts"] * 1000,
             "enforced_limit": spec["watts"] * 1000,

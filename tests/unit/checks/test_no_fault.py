@@ -39,6 +39,17 @@ ONE_IS_UP = put(
 )
 VIRTUAL = put("system.virtualization", "kvm")
 NO_FABRIC_INFO = every_gpu("fabric", nodes.ABSENT)
+OF_ANOTHER_MAKER = all_of(
+    put("nvml.gpus.1.subsystem", "1043:889d"),
+    put("nvml.gpus.1.vbios", "95.02.3c.80.f0"),
+    *(put(f"nvml.gpus.1.power_mw.{name}", 480_000) for name in ("limit", "enforced_limit", "default_limit")),
+)
+GIVEN_AWAY = all_of(put("pci.gpus.1.driver", "vfio-pci"), lambda facts: facts["nvml"]["gpus"].pop())
+ALL_GIVEN_AWAY = all_of(
+    put("pci.gpus.0.driver", "vfio-pci"),
+    put("nvml", {"state": "not_loaded", "error": {"code": 9, "text": "DRIVER_NOT_LOADED"}, "gpus": [], "peers": []}),
+    put("modules.nvidia.loaded", value=False),
+)
 ALONE = put("group.hosts", [])
 CASES = [
     ("pcie-width", "ok", "a10g", VIRTUAL, None),
@@ -49,6 +60,17 @@ CASES = [
     ("fabric-manager", "skipped", "a100-pcie-x2", put("services", {}), None),
     ("fabric", "skipped", "gb200x4", all_of(NO_FABRIC_INFO, put("imex.nodes", [])), None),
     ("fabric", "skipped", "b200x8", all_of(VIRTUAL, NO_FABRIC_INFO), None),
+    ("siblings-alike", "ok", "rtx4090x2", OF_ANOTHER_MAKER, None),
+    (
+        "siblings-alike",
+        "ok",
+        "a100-pcie-x2",
+        all_of(WITHOUT_ECC, put("nvml.gpus.0.memory_mib.total", 43008)),
+        None,
+    ),
+    ("gpu-count", "ok", "rtx4090x2", GIVEN_AWAY, None),
+    ("driver-responsive", "ok", "rtx4090x2", GIVEN_AWAY, None),
+    ("driver-responsive", "skipped", "t4", ALL_GIVEN_AWAY, None),
     ("row-remapping", "skipped", "a100-pcie-x2", cut_into("7g.40gb"), None),
     ("ecc-uncorrected", "ok", "a100-pcie-x2", cut_into("7g.40gb"), None),
     (
