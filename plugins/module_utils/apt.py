@@ -43,6 +43,9 @@ _KERNEL = re.compile(r"linux-image-|linux-modules-(?:extra-)?\d")
 # apt-get writes its caches and the input of its planner even when it only simulates.
 _WRITE_NOTHING = ("Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=", "Dir::Log::Planner=")
 _AFTER = re.compile(r"^After this operation, ([\d.,]+) (B|kB|MB|GB) of additional disk space", re.MULTILINE)
+_LISTED = re.compile(r"([^\s,()]+) \([^)]*\)")
+# As install_command has it, and hardly anybody else.
+_OURS = "--option=Dpkg::Use-Pty=0 --option=APT::Install-Recommends="
 _UNKNOWN = (
     re.compile(r"Unable to locate package (\S+)"),
     re.compile(r"Package '?(\S+?)'? has no installation candidate"),
@@ -243,6 +246,18 @@ def parse_plan(report: str) -> Plan:
         else:
             plan.install[name] = after
     return plan
+
+
+def parse_history(text: str) -> set[str]:
+    """Read APT's history.log, oldest first: the packages that gpulab's transactions brought, and that stayed."""
+    brought: set[str] = set()
+    for entry in text.split("\n\n"):
+        fields = dict(line.partition(": ")[::2] for line in entry.splitlines())
+        came = {name.partition(":")[0] for name in _LISTED.findall(fields.get("Install", ""))}
+        brought = brought | came if _OURS in fields.get("Commandline", "") else brought - came
+        for field in ("Remove", "Purge"):
+            brought -= {name.partition(":")[0] for name in _LISTED.findall(fields.get(field, ""))}
+    return brought
 
 
 def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Package]) -> list[str]:

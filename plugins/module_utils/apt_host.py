@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tempfile
 import time
 from dataclasses import replace
@@ -34,6 +35,7 @@ STATES = Path(apt.EXTENDED_STATES)
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
+HISTORY = Path("/var/log/apt/history.log")
 PREFERENCES = Path("/etc/apt/preferences")
 PREFERENCES_PARTS = Path("/etc/apt/preferences.d")
 
@@ -137,6 +139,7 @@ class Apt(PackageHost):
         new = set(change.new)
         # What a former run brought and left broken, cut off before it could undo it.
         new.update(name for name in left["new"] if apt.is_on_disk(known, name) and not apt.is_installed(known, name))
+        self.settle()
         if self._former:
             self._former.add(change)
         transaction = {
@@ -156,8 +159,6 @@ class Apt(PackageHost):
             self._call(["apt-mark", "hold", *todo.hold])
         if todo.unhold:
             self._call(["apt-mark", "unhold", *todo.unhold])
-        packages = self.packages()
-        self._remember_brought(self._read_transaction()["new"], lambda name: apt.is_on_disk(packages, name))
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
@@ -183,6 +184,18 @@ class Apt(PackageHost):
         if self._former and self._former.restored(self._former.installed(self.packages())):
             self._former.forget()
         return self._call(["dpkg", "--audit"])[1].strip()
+
+    def _names(self) -> set[str]:
+        packages = self.packages()
+        return {name for name in packages if apt.is_on_disk(packages, name)}
+
+    def _came(self, transaction: dict[str, Any]) -> set[str]:
+        return self._names().intersection(transaction["new"])
+
+    def _logged(self) -> set[str] | None:
+        logs = sorted(HISTORY.parent.glob(f"{HISTORY.name}*"), key=_age, reverse=True)
+        texts = [gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes() for log in logs]
+        return apt.parse_history("\n\n".join(text.decode("utf-8", "replace") for text in texts)) if texts else None
 
     def _explain(self, report: str) -> Refusal:
         failure = apt_failure.dkms_failure(report)
@@ -276,6 +289,11 @@ class Apt(PackageHost):
         if not apt.has_inner_wildcard(wish):
             return wish
         return apt.exact(wish, self._call(["apt-cache", "madison", apt.split(wish)[0]])[1])
+
+
+def _age(log: Path) -> int:
+    """Return how often logrotate has turned a log: the number in its name."""
+    return next((int(part) for part in log.name.split(".") if part.isdigit()), 0)
 
 
 def _change(plan: Plan, packages: dict[str, apt.Package]) -> Change:

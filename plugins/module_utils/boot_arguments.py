@@ -3,16 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Arguments of the kernel on RHEL's family: each kernel has a boot entry, and files say what later kernels get.
 
-What changes in them is computed here, to the word, and grubby has to do just that. No I/O happens here.
+What changes in them is computed here, to the word, and grubby has to do just that. Only its record is
+read here.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils import records
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ENTRIES = "/boot/loader/entries"
 DEFAULTS = "/etc/default/grub"  # what grub2-mkconfig makes the next one from
@@ -44,14 +49,11 @@ class Plan:
     own: tuple[str, ...]
 
 
-def remembered(text: str) -> list[str]:
-    """Return the arguments that are gpulab's, from what was kept of them."""
-    return list(json.loads(text)) if text else []
-
-
-def kept(own: list[str]) -> str | None:
-    """Return the text that keeps which arguments are gpulab's; None for no file."""
-    return json.dumps(own) + "\n" if own else None
+def remembered(record: Path) -> list[str]:
+    """Return the arguments that are gpulab's, from its record of them. Raises Refusal H220."""
+    lost = "gpulab no longer knows then which arguments of the kernel are its own; grubby removes them."
+    found: list[str] = records.read(record, [str], [], lost)
+    return found
 
 
 def arguments(path: str, text: str) -> list[str]:

@@ -14,7 +14,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils import conda, environment_builds, files, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import MESSAGES, Builds, write
@@ -28,6 +28,8 @@ UNKNOWN_OF_PIP = "(pip; its version is known once it is built)"
 
 class Condas(Builds):
     """The environments below the root prefix of a micromamba. settings are environment variables for micromamba."""
+
+    SHAPE: ClassVar[dict[str, Any]] = {**Builds.SHAPE, "sizes": {str: int}}
 
     def __init__(
         self,

@@ -99,6 +99,7 @@ class Dnf(PackageHost):
         going = dnf.names_of(todo.retire, packages)
         self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire, *going), foreign)
         self._check_space(sum(answer.download.values()), CACHE, answer.growth)
+        self.settle()
         argv = dnf.install_command(todo, recommends=self._recommends, changes_held=self._changes_held(todo))
         if self._former:
             self._former.add(_change(answer, packages))
@@ -116,8 +117,6 @@ class Dnf(PackageHost):
         todo, transaction, packages = self.todo(), self._read_transaction(), self.packages()
         self._check_fulfilled(todo)
         write_locks(dnf.lock_list(read_locks(), self._given_up(Wishes(retire=tuple(transaction["retired"]))), packages))
-        new, names = transaction["new"], {package.name for package in packages}
-        self._remember_brought([package.name for package in packages if package.nvra in new], names.__contains__)
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:
@@ -143,6 +142,15 @@ class Dnf(PackageHost):
             restore_settings(self._former.read())
             self._former.forget()
         return self._call(["dnf", "--quiet", "--cacheonly", "check"])[1].strip()
+
+    def _names(self) -> set[str]:
+        return {package.name for package in self.packages()}
+
+    def _came(self, transaction: dict[str, Any]) -> set[str]:
+        return {package.name for package in self.packages() if package.nvra in transaction["new"]}
+
+    def _logged(self) -> set[str] | None:
+        return None
 
     def _changes_held(self, todo: Wishes) -> bool:
         return bool(self._wishes.hold or self._wishes.unhold or todo.retire)

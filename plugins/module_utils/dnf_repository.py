@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A vendor's DNF repository: what its files hold. No I/O happens here.
+"""A vendor's DNF repository: what its files hold. Only its record is read here.
 
 See dnf.conf(5), and dnf's documentation of modularity for the state of a module stream.
 """
@@ -9,8 +9,13 @@ See dnf.conf(5), and dnf's documentation of modularity for the state of a module
 from __future__ import annotations
 
 import configparser
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils import records
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RECORD = "/var/lib/gpulab/dnf-repositories.json"
 HEADER = "# Written by gpulab; changes made by hand are lost.\n"
@@ -107,14 +112,11 @@ class Record:
         return Record({key: names for key, names in keys.items() if names}, streams)
 
 
-def read_record(text: str) -> Record:
-    """Read RECORD; empty where there is none."""
-    return Record(**json.loads(text)) if text else Record()
-
-
-def record_text(record: Record) -> str | None:
-    """Return the text of RECORD; None where there is nothing to remember."""
-    return json.dumps(asdict(record), indent=1, sort_keys=True) + "\n" if record != Record() else None
+def read_record(path: Path) -> Record:
+    """Read RECORD; empty where there is none. Raises Refusal H220."""
+    lost = "gpulab no longer knows then which keys and streams are its own, and leaves them."
+    shape = {"keys": {str: [str]}, "streams": {str: {"stream": str, "before": str}}}
+    return Record(**records.read(path, shape, {}, lost))
 
 
 def trusted_keys(report: str, fingerprint: str) -> list[str]:

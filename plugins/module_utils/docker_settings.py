@@ -1,19 +1,24 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Docker's daemon.json, which belongs to the node's owner, and gpulab's settings in it. No I/O happens here.
+"""Docker's daemon.json, which belongs to the node's owner, and gpulab's settings in it.
 
-A setting is named by its key, or by key and subkey: "live-restore", "features.cdi". What lies deeper is one value.
+Only the record of these is read and written here. A setting is named by its key, or by key and subkey: "live-restore",
+"features.cdi". What lies deeper is one value.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import records
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PATH = "/etc/docker/daemon.json"
 DATA_ROOT = "/var/lib/docker"
@@ -161,16 +166,16 @@ def reason(journal: str) -> str:
     return ([*lines[-1:], *telling] or ["its journal says nothing"])[-1]
 
 
-def record_text(record: Record) -> str | None:
-    """Return a record as text; None for one that holds nothing."""
-    if not (record.made or record.pending):
-        return None
-    return json.dumps({"original": record.original, "made": record.made, "pending": record.pending}, indent=1) + "\n"
+def keep_record(path: Path, record: Record) -> None:
+    """Keep a record; one that holds nothing has no file. Raises Refusal H221."""
+    records.keep(path, asdict(record) if record.made or record.pending else None, 0o600)
 
 
-def read_record(text: str) -> Record:
-    """Return the record that a text holds."""
-    return Record(**json.loads(text)) if text else Record()
+def read_record(path: Path) -> Record:
+    """Return what was kept. Raises Refusal H220."""
+    lost = f"gpulab no longer knows then which settings in {PATH} are its own, and leaves them."
+    shape = {"original": (str, None), "made": {str: object}, "pending": str}
+    return Record(**records.read(path, shape, {}, lost))
 
 
 def _leaves(settings: dict[str, Any]) -> dict[str, Any]:

@@ -11,17 +11,16 @@ from __future__ import annotations
 import grp
 import hashlib
 import inspect
-import json
 import os
 import pwd
 import shlex
 import shutil
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible_collections.gpulab.node.plugins.module_utils import environment_probe, files, venv
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils import environment_probe, files, records, venv
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 PIP_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"))
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
@@ -35,6 +34,8 @@ OPEN = "conda-meta"  # everybody's environments are looked for by what lies in i
 
 class Builds:
     """The environments in a directory. A subclass says what one holds."""
+
+    SHAPE: ClassVar[dict[str, Any]] = venv.RECORD_SHAPE
 
     def __init__(self, directory: Path, proc: Path = Path("/proc")) -> None:
         """Remember where they are; nothing is read yet."""
@@ -65,10 +66,10 @@ class Builds:
         raise NotImplementedError
 
     def _read(self, path: Path) -> venv.Build | None:
-        record = files.read(path / venv.RECORD)
         try:
-            return self._found(path, int(path.name), json.loads(record))
-        except ValueError:  # cut off, or written by somebody else
+            record = records.read(path / venv.RECORD, self.SHAPE, None)
+            return self._found(path, int(path.name), record) if record else None
+        except (ValueError, Refusal):  # of somebody else's, or damaged: it is built again beside the former one
             return None
 
     def _found(self, path: Path, number: int, record: dict[str, Any]) -> venv.Build:
@@ -145,7 +146,11 @@ class Builds:
         """Remove the new build and raise Refusal E008 where what was found when it was tried is not as expected."""
         if not wanted.framework:
             return
-        faults = venv.faults(json.loads(files.read(self._work(wanted.name) / "proof.json")), expected)
+        try:
+            answer = records.read(self._work(wanted.name) / "proof.json", {"failure": object}, venv.NO_ANSWER)
+        except Refusal as damage:
+            answer = {"failure": damage.cause}
+        faults = venv.faults(answer, expected)
         if faults:
             shutil.rmtree(self._next(wanted.name))
             raise refuse("E008", name=wanted.name, line="; ".join(faults), former=venv.FORMER)
@@ -154,7 +159,7 @@ class Builds:
         """Complete the new build with its lock and record, and move the link to it."""
         path, work = self._next(name), self._work(name)
         write(path / venv.LOCK, lock)
-        write(path / venv.RECORD, json.dumps(record, indent=1))
+        records.write(path / venv.RECORD, record)
         self.give(name)
         link = self.directory / name
         former = link.resolve() if link.is_symlink() else None

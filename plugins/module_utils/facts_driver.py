@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_libraries, runfile
+from ansible_collections.gpulab.node.plugins.module_utils import facts_libraries, records, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import ROOT, FormerPackages
 
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ class DriverQuery:
 
     def _former(self) -> dict[str, str]:
         """Return what is kept of a driver that another one replaced, and its version: packages, or a .run file."""
-        former = runfile.Wish.of(json.loads(self._node.text(str(runfile.ROOT / runfile.FORMER)) or "{}"))
+        record = self._node.path(str(runfile.ROOT / runfile.FORMER))
+        former = runfile.Wish.of(records.read(record, runfile.RECORD_SHAPE, {}, runfile.LOST))
         kept = FormerPackages(FORMER, self._node.path(str(ROOT))).read().versions
         return {**kept, ".run file": former.driver.version} if former else kept
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 STATE, PROGRAMS = "/var/lib/gpulab", "/opt"
+STEPS = f"{STATE}/steps"
 WALKED = ("/etc", "/usr/local/share/jupyter/kernels")
 # Files of others in which gpulab keeps a block, or sets lines aside; and those that may be gpulab's under another name.
 READ = ("/etc/hosts", "/etc/cloud/templates/", "/usr/local/share/jupyter/kernels/")
@@ -21,7 +22,7 @@ NAME = "gpulab"
 def read(node: Node) -> list[str]:
     """Return the facts ``own_files``: paths with gpulab in them, and of READ those with gpulab in their text; sorted.
 
-    They are files below WALKED, files in STATE, and whatever is in PROGRAMS.
+    They are files below WALKED, files in STATE, package transactions that no run has seen end, and what is in PROGRAMS.
     """
     root = len(str(node.root).rstrip("/"))
     walked = [
@@ -31,6 +32,7 @@ def read(node: Node) -> list[str]:
         for name in names
     ]
     state = [path for name in node.names(STATE) if not node.is_dir(path := f"{STATE}/{name}")]
+    state += [path for name in node.names(STEPS) if node.exists(path := f"{STEPS}/{name}/transaction.json")]
     programs = [f"{PROGRAMS}/{name}" for name in node.names(PROGRAMS)]
 
     def is_own(path: str) -> bool:

@@ -40,7 +40,7 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
     """
     asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
     entries = boot_entries(node)
-    own = boot_arguments.remembered(node.text(boot_arguments.MEMORY))
+    own = boot_arguments.remembered(node.path(boot_arguments.MEMORY))
     wanted = own if entries else grub_arguments(node.text(GRUB_FILE))
     menu = node.text("/boot/grub/grub.cfg")
     return {

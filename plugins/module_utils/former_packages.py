@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils import apt, dnf
+from ansible_collections.gpulab.node.plugins.module_utils import apt, dnf, records
 from ansible_collections.gpulab.node.plugins.module_utils.steps import ROOT as STEPS
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = STEPS.parent / "former"
 RECORD = "packages.json"
+_SHAPE = {"versions": {str: str}, "held": [str], "new": [str], "files?": {str: str}}
+_LOST = "gpulab no longer has a way back to the former packages then."
 _DPKG = ("dpkg", "--force-hold", "--force-downgrade", "--force-confdef", "--force-confold")
 # Their own files are asked for wherever they are, and they are in no stream of a module that is enabled by now.
 _DNF = (
@@ -86,10 +87,9 @@ class FormerPackages:
         self.directory = root / name
 
     def read(self) -> Former:
-        """Return what is recorded; empty where nothing is kept."""
-        try:
-            record = json.loads((self.directory / RECORD).read_text())
-        except OSError:  # none is kept, or the reader is not root
+        """Return what is recorded; empty where nothing is kept, or where the reader is not root."""
+        record = records.read(self.directory / RECORD, _SHAPE, None, _LOST)
+        if record is None:
             return Former()
         return Former(record["versions"], tuple(record["held"]), tuple(record["new"]), record.get("files", {}))
 
@@ -103,8 +103,7 @@ class FormerPackages:
         self._write(replace(former, files={**files, **(former.files if former.versions or former.new else {})}))
 
     def _write(self, former: Former) -> None:
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.directory / RECORD).write_text(json.dumps(asdict(former)))
+        records.write(self.directory / RECORD, asdict(former), 0o600)
 
     def amiss(self, installed: dict[str, set[str]]) -> list[str]:
         """Return the packages that are not as they were: those that are not back, then those that are still there."""

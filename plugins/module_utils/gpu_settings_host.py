@@ -11,7 +11,7 @@ from ctypes import byref, c_uint, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, nvml
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, nvml, records
 from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, LATE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import Nvml, NvmlError
 from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
@@ -54,8 +54,8 @@ def facts() -> dict[str, Any]:
 def locked_clocks() -> dict[str, list[int]]:
     """Return the clocks that gpulab locked since the boot, by the GPU's key."""
     try:
-        found: dict[str, list[int]] = json.loads(LOCKED.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found: dict[str, list[int]] = records.read(LOCKED, {str: [int]}, {})
+    except Refusal:  # then they are locked once more, or left as they are
         return {}
     return found
 
@@ -76,8 +76,7 @@ def apply(steps: list[Step]) -> list[tuple[Step, str]]:
             locked.pop(step.key, None)
             locked.update({step.key: step.after} if step.after else {})
     if locked != locked_clocks():
-        LOCKED.parent.mkdir(parents=True, exist_ok=True)
-        LOCKED.write_text(json.dumps(locked), encoding="utf-8")
+        records.write(LOCKED, locked)
     return answers
 
 

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils import records
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerPackages
     from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
@@ -26,6 +26,18 @@ MEBIBYTE = 2**20
 LOG_LIMIT = 2**20
 TRANSACTION = "transaction.json"
 BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's transactions brought
+LOST = "gpulab no longer knows then which packages it brought, and leaves them."
+_NO_TRANSACTION: dict[str, Any] = {"wishes": None, "argv": [], "new": [], "residual": [], "retired": []}
+TRANSACTION_SHAPE = {
+    "wishes": {str: [str]},
+    "argv": [str],
+    "diff": {str: str},
+    "new": [str],
+    "residual?": [str],
+    "retired?": [str],
+    "keep?": str,
+    "settled?": bool,
+}
 
 
 class PackageHost:
@@ -52,11 +64,25 @@ class PackageHost:
         self._former = former
         self._last_origin = last_origin
         self._upgrade = upgrade
+        self.warnings: list[str] = []
+
+    def _names(self) -> set[str]:
+        """Return the names of the packages that are there in any state."""
+        raise NotImplementedError
+
+    def _came(self, transaction: dict[str, Any]) -> set[str]:
+        """Return the names of the packages that a transaction was to bring and that are there."""
+        raise NotImplementedError
+
+    def _logged(self) -> set[str] | None:
+        """Return the packages that the package manager's own log says gpulab brought; None where it has no log."""
+        raise NotImplementedError
 
     def interrupted_transaction(self) -> dict[str, Any] | None:
         """Return the transaction of these wishes that a former run left running or unheard; None when there is none.
 
-        Raises Refusal S003 when a transaction with other wishes runs under this name.
+        Raises Refusal S003 when a transaction with other wishes runs under this name. Of one that has ended, settle
+        keeps what it brought.
         """
         status = self._step.status()
         if status.state not in {"running", "finished"} or self._step.acknowledged():
@@ -105,29 +131,76 @@ class PackageHost:
     def _record_transaction(self, transaction: dict[str, Any]) -> dict[str, Any]:
         """Keep a transaction for the run that comes after an interruption, and return it."""
         recorded = {"wishes": _plain(self._wishes), **transaction}
-        self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self._step.directory / TRANSACTION).write_text(json.dumps(recorded))
+        records.write(self._step.directory / TRANSACTION, recorded, 0o600)
         return recorded
 
-    def _brought(self) -> set[str]:
-        """Return the packages that gpulab's transactions brought and that are still there."""
-        return set(json.loads(BROUGHT.read_text())) if BROUGHT.exists() else set()
+    def settle(self) -> None:
+        """Record what transactions brought whose end no run has seen, or could write down. Raises Refusal H221."""
+        damaged = [path for path in (BROUGHT, *self._transactions()) if _damage(path)]
+        unsettled = self._unsettled()
+        brought = self._brought() if damaged or unsettled else set()
+        for path in damaged:
+            records.set_aside(path)
+        if damaged or unsettled:
+            records.keep(BROUGHT, sorted(brought))
+        for path, transaction in unsettled.items():
+            records.write(path, {**transaction, "settled": True}, 0o600)
 
-    def _remember_brought(self, new: Iterable[str], there: Callable[[str], bool]) -> None:
-        """Note what the transaction brought; forget what is there no longer."""
-        before = self._brought()
-        after = {name for name in before.union(new) if there(name)}
-        if after != before:
-            BROUGHT.write_text(json.dumps(sorted(after), indent=1) + "\n")
+    def _brought(self) -> set[str]:
+        """Return the packages that gpulab's transactions brought and that are still there.
+
+        A transaction counts as soon as it has run, whether or not its end was recorded. Where a record is damaged, the
+        package manager's log tells. Raises Refusal H220 where there is none.
+        """
+        damage = [refusal for path in (BROUGHT, *self._transactions()) if (refusal := _damage(path))]
+        brought = set() if _damage(BROUGHT) else set(records.read(BROUGHT, [str], []))
+        if damage:
+            logged = self._logged()
+            if logged is None:
+                raise damage[0]
+            self.warnings += [f"{refusal} Its content is taken from the package manager's log." for refusal in damage]
+            brought |= logged
+        for transaction in self._unsettled().values():
+            brought |= self._came(transaction)
+        return brought & self._names() if brought else brought
+
+    def _transactions(self) -> list[Path]:
+        return sorted(self._step.directory.parent.glob(f"*/{TRANSACTION}"))
+
+    def _unsettled(self) -> dict[Path, dict[str, Any]]:
+        """Return the transactions that have run, and whose packages are in no record yet, by their files."""
+        found = {}
+        for path in self._transactions():
+            transaction = _NO_TRANSACTION if _damage(path) else records.read(path, TRANSACTION_SHAPE, _NO_TRANSACTION)
+            step = self._step.beside(path.parent.name)
+            ran = transaction["new"] and not transaction.get("settled") and step.ran(transaction["argv"])
+            if ran and step.status().state != "running":
+                found[path] = transaction
+        return found
 
     def _close_transaction(self) -> None:
-        (self._step.directory / TRANSACTION).unlink(missing_ok=True)
+        """Note what a transaction brought, and forget what is no longer there. Raises Refusal H221."""
+        records.keep(BROUGHT, sorted(self._brought() | self._came(self._read_transaction())))
+        records.remove(self._step.directory / TRANSACTION)
 
     def _read_transaction(self) -> dict[str, Any]:
-        try:
-            return json.loads((self._step.directory / TRANSACTION).read_text())
-        except FileNotFoundError:
-            return {"wishes": None, "argv": [], "new": [], "residual": [], "retired": []}
+        path = self._step.directory / TRANSACTION
+        found: dict[str, Any] = (
+            _NO_TRANSACTION if _damage(path) else records.read(path, TRANSACTION_SHAPE, _NO_TRANSACTION)
+        )
+        return found
+
+
+def _damage(path: Path) -> Refusal | None:
+    """Return what is wrong with a record of packages; None where nothing is."""
+    packages = path == BROUGHT
+    try:
+        records.read(path, [str] if packages else TRANSACTION_SHAPE, None, LOST)
+    except Refusal as refusal:
+        if refusal.code != records.DAMAGED:
+            raise
+        return refusal
+    return None
 
 
 def _plain(wishes: Wishes) -> dict[str, list[str]]:

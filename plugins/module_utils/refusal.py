@@ -470,6 +470,15 @@ CODES = {
         "grubby made other arguments of the kernel than it was asked for, in {path}: {found}",
         "All its files are as they were. Say so to the makers of grubby, and set them by hand: {wanted}.",
     ),
+    # H220 to H229: what gpulab remembers on a node
+    "H220": (
+        "{path}, in which gpulab remembers what it did, is damaged: {detail}",
+        "Bring it back from a backup, or move it away (mv {path} {path}.damaged) and run again. {lost}",
+    ),
+    "H221": (
+        "{path}, in which gpulab remembers what it did, cannot be written: {detail}",
+        "Free space there (df -h, df -i), or mount it for writing; then run again.",
+    ),
     # P: the plan
     "P001": ("there is no plan for {system}", "Use one of: {supported}, on x86_64 or aarch64."),
     "P002": (

@@ -19,6 +19,15 @@ from ansible_collections.gpulab.node.plugins.module_utils.steps import ROOT as S
 ROOT = STEPS.parent / "runfile"
 RECORD = "driver.json"  # what gpulab installed, or began to
 FORMER = "former.json"  # what it replaced, until that has proved itself
+_WISH = {"driver": {"version": str, "kernel_modules": (str, None)}, "url": str, "sha256": str}
+RECORD_SHAPE = {  # of both
+    "wish": (_WISH, None),
+    "complete?": bool,
+    "step?": str,
+    "argv?": [str],
+    "former?": (str, None),
+}
+LOST = "gpulab no longer takes the driver of the .run file for its own then: nvidia-uninstall removes it."
 UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
 LOG = "/var/log/nvidia-installer.log"  # of the last attempt, which may have failed
 UNINSTALL_LOG = "/var/log/nvidia-uninstall.log"

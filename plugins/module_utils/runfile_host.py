@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -22,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import dkms, runfile
+from ansible_collections.gpulab.node.plugins.module_utils import dkms, records, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.facts_dkms import SOURCES, declared_licence
 from ansible_collections.gpulab.node.plugins.module_utils.facts_kernels import flavour
 from ansible_collections.gpulab.node.plugins.module_utils.files import read
@@ -197,7 +196,7 @@ class Runfile:
         wish, former = self._wanted(), self.installed()
         kept = self._kept(former, read_record(self._record)) if former and keep_former else None
         if kept and not self.former():
-            write_record(self._former_record, {"wish": asdict(kept)})
+            records.write(self._former_record, {"wish": asdict(kept)}, 0o600)
         program = str(self._tree / "nvidia-installer")
         argv = [program, *runfile.arguments(self._usage(), wish.driver, kernel)]
         self._write_record(INSTALL, argv, complete=False, former=former.version if former else None)
@@ -297,19 +296,13 @@ class Runfile:
         record: dict[str, Any] = {"wish": self._plain_wish(), "complete": complete}
         if step:
             record.update(step=step, argv=argv, former=former)
-        write_record(self._record, record)
+        records.write(self._record, record, 0o600)
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """Return a record; empty where there is none."""
-    return json.loads(read(path) or "{}")
-
-
-def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Write a record in one step."""
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(record))
-    new.replace(path)
+    found: dict[str, Any] = records.read(path, runfile.RECORD_SHAPE, {}, runfile.LOST)
+    return found
 
 
 def build_step(kernel: str) -> str:

@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import records
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 TAIL_LINES = 30
 _TAIL_BYTES = 16384
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b-\x1f\x7f]")
+_STATE = {"fingerprint": str, "argv": [str], "started": float, "boot_id": str, "acknowledged": bool}
+_RESULT = {"rc": int, "ended": int}
+_LOST = "gpulab no longer knows then how this step ended, and runs it again."
 _ALIVE = ("active", "activating", "deactivating", "reloading")
 
 
@@ -88,6 +92,7 @@ def script(command: Command, directory: Path) -> str:
             f"cd {shlex.quote(command.chdir)} && {argv}",
             "rc=$?",
             f'printf \'{{"rc": %d, "ended": %d}}\\n\' "$rc" "$(date +%s)" >{here}/result.new',
+            f"sync {here}/result.new",
             f"mv {here}/result.new {here}/result",
             'exit "$rc"',
             "",
@@ -146,7 +151,7 @@ class Step:
 
         Raises Refusal S003 when the step runs another command, S004 when systemd does not start it.
         """
-        record, status = self._read("state.json"), self.status()
+        record, status = self._read(), self.status()
         same = record.get("fingerprint") == command.fingerprint
         if status.state == "running":
             if not same:
@@ -159,7 +164,7 @@ class Step:
 
     def status(self) -> Status:
         """Return how the step stands now."""
-        record = self._read("state.json")
+        record = self._read()
         if not record:
             return Status("absent", str(self.log))
         state, rc, ended, detail = self._end() or self._alive(record) or self._end() or ("interrupted", None, None, "")
@@ -176,17 +181,25 @@ class Step:
 
     def acknowledged(self) -> bool:
         """Say whether the end of the step, if it has one, was handed over."""
-        return bool(self._read("state.json").get("acknowledged"))
+        return bool(self._read().get("acknowledged"))
+
+    def beside(self, name: str) -> Step:
+        """Return another step of this node."""
+        return Step(name, self._call, self._boot_id, self.directory.parent)
+
+    def ran(self, argv: list[str]) -> bool:
+        """Tell whether this command is the last one that was started."""
+        return bool(self._read().get("argv") == argv)
 
     def acknowledge(self) -> None:
         """Note that the end of a step that ever ran has been handed over: the same command may run anew."""
-        record = self._read("state.json")
+        record = self._read()
         if record:
-            self._write("state.json", json.dumps({**record, "acknowledged": True}))
+            self._remember({**record, "acknowledged": True})
             self._call(["systemctl", "reset-failed", self.unit])
 
     def _end(self) -> Standing | None:
-        result = self._read("result")
+        result = records.read(self.directory / "result", _RESULT, {}, _LOST)
         return ("finished", result["rc"], result["ended"], "") if result else None
 
     def _alive(self, record: dict[str, Any]) -> Standing | None:
@@ -204,7 +217,8 @@ class Step:
         (self.directory / "result").unlink(missing_ok=True)
         if self.log.exists():
             self.log.replace(self.directory / "log.old")
-        self._write("run", script(command, self.directory))
+        (self.directory / "run").touch(0o600)
+        (self.directory / "run").write_text(script(command, self.directory))
         record = {
             "fingerprint": command.fingerprint,
             "argv": list(command.argv),
@@ -212,7 +226,7 @@ class Step:
             "boot_id": self._boot_id,
             "acknowledged": False,
         }
-        self._write("state.json", json.dumps(record))
+        self._remember(record)
         self._call(["systemctl", "reset-failed", self.unit])
         rc, _out, err = self._call(
             [
@@ -226,18 +240,12 @@ class Step:
             ]
         )
         if rc != 0:
-            (self.directory / "state.json").unlink()
+            records.remove(self.directory / "state.json")
             raise refuse("S004", name=self.name, detail=" ".join(err.split()))
 
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            return json.loads((self.directory / name).read_text())
-        except FileNotFoundError:
-            return {}
+    def _read(self) -> dict[str, Any]:
+        found: dict[str, Any] = records.read(self.directory / "state.json", _STATE, {}, _LOST)
+        return found
 
-    def _write(self, name: str, text: str) -> None:
-        new = self.directory / f"{name}.new"
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(text)
-        new.replace(self.directory / name)
+    def _remember(self, record: dict[str, Any]) -> None:
+        records.write(self.directory / "state.json", record, 0o600)

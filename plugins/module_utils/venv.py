@@ -21,6 +21,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 FORMER = "What was in use before stays in use."
 RECORD = "gpulab.json"
+RECORD_SHAPE = {"fingerprint": str, "names": [str], "content?": str, "sizes?": {str: int}, "expected?": {str: object}}
+NO_ANSWER = {"failure": "the trial left no answer"}
 LOCK = "gpulab.lock"
 VARIABLES = "gpulab_variables.pth"
 

@@ -57,7 +57,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments, files
+from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 MEMORY = Path(boot_arguments.MEMORY)
@@ -68,8 +68,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={"arguments": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True
     )
-    own, before = boot_arguments.remembered(files.read(MEMORY)), texts()
     try:
+        own, before = boot_arguments.remembered(MEMORY), texts()
         plan = boot_arguments.plan(module.params["arguments"], before, own)
         if not module.check_mode:
             carry_out(module, plan, own, before)
@@ -90,7 +90,7 @@ def texts() -> dict[str, str]:
 
 def carry_out(module: AnsibleModule, plan: boot_arguments.Plan, own: list[str], before: dict[str, str]) -> None:
     """Remember what is gpulab's, and let grubby work. Raises Refusal H174; all files are as before then."""
-    remember(module, [*own, *(one for one in plan.own if one not in own)])
+    records.keep(MEMORY, [*own, *(one for one in plan.own if one not in own)])
     if plan.steps:
         call = [boot_arguments.GRUBBY, "--update-kernel=ALL"]
         call += [f"--remove-args={' '.join(plan.remove)}"] if plan.remove else []
@@ -99,9 +99,9 @@ def carry_out(module: AnsibleModule, plan: boot_arguments.Plan, own: list[str], 
         try:
             see_what_it_did(module, plan, before)
         except Refusal:
-            remember(module, own)
+            records.keep(MEMORY, own)
             raise
-    remember(module, list(plan.own))
+    records.keep(MEMORY, list(plan.own))
 
 
 def see_what_it_did(module: AnsibleModule, plan: boot_arguments.Plan, before: dict[str, str]) -> None:
@@ -123,13 +123,6 @@ def see_what_it_did(module: AnsibleModule, plan: boot_arguments.Plan, before: di
 def write(module: AnsibleModule, path: str, text: str) -> None:
     """Write a file that is there, with the permissions it has."""
     files.replace(module, Path(path), text, files.mode_of(Path(path)))
-
-
-def remember(module: AnsibleModule, own: list[str]) -> None:
-    """Keep which arguments are gpulab's."""
-    text = boot_arguments.kept(own)
-    if text != (files.read(MEMORY) or None):
-        files.put(module, MEMORY, text)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import dnf_repository, files, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils import dnf_repository, files, records, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.dnf_repository import Record, Repository
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerRpms
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
@@ -123,7 +123,10 @@ def main() -> None:
     fingerprint = (params["fingerprint"] or "").replace(" ", "").upper()
     repository = Repository(params["name"], params["url"] or "", fingerprint, params["module_stream"])
     present = params["state"] == "present"
-    record = dnf_repository.read_record(files.read(RECORD))
+    try:
+        record = dnf_repository.read_record(RECORD)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     streams = (record.former(repository).stream_path, repository.stream_path)
     owned = list(dict.fromkeys(path for path in (repository.key_path, repository.declaration_path, *streams) if path))
     before = {path: files.read(Path(path)) for path in owned}
@@ -142,7 +145,7 @@ def main() -> None:
     untrusted = present and not trusted
     if not module.check_mode:
         if present:  # first, so that an interruption leaves nothing that is forgotten
-            remember(module, record, settled)
+            remember(settled)
         if params["former"] and repository.stream_path in changed:
             FormerRpms(params["former"]).add_files({repository.stream_path: before[repository.stream_path]})
         for path in changed:
@@ -152,7 +155,7 @@ def main() -> None:
         if given_up:
             module.run_command(["rpm", "--erase", *given_up], check_rc=True)
         if not present:
-            remember(module, record, settled)
+            remember(settled)
     module.exit_json(
         changed=bool(changed or untrusted or given_up),
         paths=changed,
@@ -160,10 +163,9 @@ def main() -> None:
     )
 
 
-def remember(module: AnsibleModule, record: Record, settled: Record) -> None:
+def remember(settled: Record) -> None:
     """Keep what there is to give back one day."""
-    if settled != record:
-        files.put(module, RECORD, dnf_repository.record_text(settled))
+    records.keep(RECORD, asdict(settled) if settled != Record() else None)
 
 
 def given_back(record: Record, repository: Repository, present: dict[str, str]) -> dict[str, str]:

@@ -130,7 +130,7 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     """Bring the file and the daemon to the wanted state. Raises Refusal."""
     params, file = module.params, Path(PATH)
     text = files.read(file) if file.is_file() else None
-    record = docker_settings.read_record(files.read(RECORD))
+    record = docker_settings.read_record(RECORD)
     plan = docker_settings.plan(text, record, params["required"], params["preferred"])
     containers = docker.containers()
     action = plan.action if docker.is_running() else ""
@@ -164,16 +164,16 @@ def apply(module: AnsibleModule, docker: Docker, plan: Plan, action: str, before
     if plan.record == record and not action:
         return
     file = Path(PATH).resolve()
-    files.put(module, RECORD, docker_settings.record_text(plan.record), 0o600)
+    docker_settings.keep_record(RECORD, plan.record)
     if plan.changes:
         files.put(module, file, plan.text)
     why = docker.take_over(action, plan)
     if why:
         files.put(module, file, text)
-        files.put(module, RECORD, docker_settings.record_text(record), 0o600)
+        docker_settings.keep_record(RECORD, record)
         state = "runs with them" if docker.revive() else "does not come up with those either"
         raise refuse("H115", detail=why.rstrip("."), state=state)
-    files.put(module, RECORD, docker_settings.record_text(replace(plan.record, pending="")), 0o600)
+    docker_settings.keep_record(RECORD, replace(plan.record, pending=""))
 
 
 class Docker:

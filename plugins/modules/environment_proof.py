@@ -78,9 +78,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import files, venv
+from ansible_collections.gpulab.node.plugins.module_utils import records, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import NO_GPUS, probe_source
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 # JAX would take three quarters of a GPU's memory.
 LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"
@@ -97,8 +98,9 @@ def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) 
         "answer": None,
     }
     try:
-        expected = json.loads(files.read(link / venv.RECORD))["expected"]
-    except ValueError:  # it was cut off
+        shape = {"expected": {"framework": (str, None), "variables": {str: str}}}
+        expected = records.read(link / venv.RECORD, shape, None)["expected"]
+    except (TypeError, Refusal):  # there is none, or it is damaged
         return found
     found["expected"] = expected
     if expected["framework"]:

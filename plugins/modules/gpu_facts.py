@@ -77,17 +77,28 @@ ansible_facts:
         pci: {gpus: [{address: "0000:19:00.0", device: "10de:2330", driver: nvidia}], nvswitches: []}
         nvml: {state: ok, driver_version: "535.261.03"}
         reboot: {reasons: [], loadable: false}
+refusal:
+  description: Code, cause and remedy where a file in which gpulab remembers something on the node is damaged.
+  returned: on failure
+  type: dict
 """
+
+from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 
 def main() -> None:
     """Read and return."""
     module = AnsibleModule(argument_spec={"timeout": {"type": "int", "default": 5}}, supports_check_mode=True)
-    module.exit_json(changed=False, ansible_facts={"gpulab": collect(Node(), module.params["timeout"])})
+    try:
+        facts = collect(Node(), module.params["timeout"])
+    except Refusal as refusal:  # what gpulab itself remembers on the node is damaged
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(changed=False, ansible_facts={"gpulab": facts})
 
 
 if __name__ == "__main__":

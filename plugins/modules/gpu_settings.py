@@ -118,7 +118,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import facts_users, files, gpu_settings, gpu_settings_host
+from ansible_collections.gpulab.node.plugins.module_utils import (
+    facts_users,
+    files,
+    gpu_settings,
+    gpu_settings_host,
+    records,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
@@ -132,14 +138,9 @@ MEMORY = Path("/var/lib/gpulab/gpu-settings.json")
 
 def remembered() -> dict[str, dict[str, Any]]:
     """Return what GPUs had before gpulab set it, by key and name."""
-    text = files.read(MEMORY)
-    return json.loads(text) if text else {}
-
-
-def remember(module: AnsibleModule, kept: dict[str, Any]) -> None:
-    """Keep what GPUs had before; without anything to keep, no file."""
-    if kept != remembered():
-        files.put(module, MEMORY, json.dumps(kept, indent=1, sort_keys=True) + "\n" if kept else None)
+    lost = "gpulab no longer knows then what the GPUs had before; nvidia-smi -q shows what they have now."
+    found: dict[str, dict[str, Any]] = records.read(MEMORY, {str: {str: object}}, {}, lost)
+    return found
 
 
 def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None:
@@ -237,11 +238,11 @@ def carry_out(
     """Set, remember what was there before, fail where a GPU did not take a setting; return what waits for a boot."""
     # Before the first change: a run that is cut off must not forget what was there.
     ahead = gpu_settings.to_remember(known, gpus, settings, [], steps)
-    remember(module, {gpu: {**ahead.get(gpu, {}), **known.get(gpu, {})} for gpu in {**known, **ahead}})
+    records.keep(MEMORY, {gpu: {**ahead.get(gpu, {}), **known.get(gpu, {})} for gpu in {**known, **ahead}})
     answers = gpu_settings_host.apply(steps) if steps else []
     waiting = [step for step, why in answers if why == gpu_settings_host.WAITS]
     done = [step for step, why in answers if not why]
-    remember(module, gpu_settings.to_remember(known, gpus, settings, steps, done + waiting))
+    records.keep(MEMORY, gpu_settings.to_remember(known, gpus, settings, steps, done + waiting))
     refused = [gpu_settings_host.refusal(step, why) for step, why in answers if why and step not in waiting]
     if refused:
         module.fail_json(

@@ -60,22 +60,23 @@ absent:
 """
 
 import errno
-import json
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import files, kernel_values
+from ansible_collections.gpulab.node.plugins.module_utils import files, kernel_values, records
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 MEMORY = Path("/var/lib/gpulab/kernel-values.json")
 
 
 def remembered() -> dict[str, dict[str, str]]:
     """Return what the kernel's files held before gpulab, by name and path."""
-    text = files.read(MEMORY)
-    return json.loads(text) if text else {}
+    lost = "gpulab no longer knows then what these values were before it, and they come back with the next boot."
+    found: dict[str, dict[str, str]] = records.read(MEMORY, {str: {str: str}}, {}, lost)
+    return found
 
 
 def write(step: kernel_values.Step, node: Node) -> str | None:
@@ -94,7 +95,6 @@ def foresee(step: kernel_values.Step) -> str | None:
 
 
 def remember(
-    module: Any,
     known: dict[str, dict[str, str]],
     values: dict[str, str],
     done: list[kernel_values.Step],
@@ -105,14 +105,21 @@ def remember(
     for step in done:
         if step.name in values:
             kept.setdefault(step.name, {}).setdefault(step.path, step.before)
-    if kept == known:
-        return
-    files.put(module, MEMORY, json.dumps(kept, indent=1, sort_keys=True) + "\n" if kept else None)
+    records.keep(MEMORY, kept)
 
 
 def main() -> None:
     """Read, plan, write, read back."""
     module = AnsibleModule(argument_spec={"values": {"type": "dict", "required": True}}, supports_check_mode=True)
+    try:
+        result = operate(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+    module.exit_json(**result)
+
+
+def operate(module: AnsibleModule) -> dict[str, object]:
+    """Bring the kernel's values to what is wanted. Raises Refusal."""
     node, known = Node(), remembered()
     values = {name: str(value) for name, value in module.params["values"].items()}
     readings = {name: kernel_values.read(name, node) for name in {**values, **known}}
@@ -125,24 +132,16 @@ def main() -> None:
         else:
             done.append(step)
     if not module.check_mode:
-        remember(module, known, values, done, {one["name"] for one in refused})
+        remember(known, values, done, {one["name"] for one in refused})
     if refused:
         told = (f"{one['path']} = {one['wanted']} (has {one['live']}: {one['why']})" for one in refused)
         module.warn(f"the running kernel does not take {', '.join(told)}")
-    module.exit_json(
-        changed=bool(done),
-        refused=refused,
-        absent=[name for name, read in readings.items() if not read],
-        diff=[
-            {
-                "before_header": step.path,
-                "after_header": step.path,
-                "before": f"{step.before}\n",
-                "after": f"{step.after}\n",
-            }
-            for step in done
-        ],
-    )
+    return {
+        "changed": bool(done),
+        "refused": refused,
+        "absent": [name for name, read in readings.items() if not read],
+        "diff": [files.diff(step.path, f"{step.before}\n", f"{step.after}\n") for step in done],
+    }
 
 
 if __name__ == "__main__":

@@ -70,13 +70,12 @@ refusal:
   type: dict
 """
 
-import json
 import tempfile
 from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import files, mok
+from ansible_collections.gpulab.node.plugins.module_utils import files, mok, records
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts_system import os_release
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
@@ -114,8 +113,7 @@ class Work:
                 self._make()
             former, fingerprint = self._record(), self._fingerprint()
             own = made or (former.get("fingerprint") == fingerprint and former["made"])
-            record = json.dumps({"fingerprint": fingerprint, "made": own})
-            files.put(self._module, self._record_file, f"{record}\n", 0o600)
+            records.write(self._record_file, {"fingerprint": fingerprint, "made": own}, 0o600)
             self._import(password, fingerprint)
         return [*steps, f"ask the firmware to enrol {certificate}"]
 
@@ -136,12 +134,13 @@ class Work:
                 for path in self.pair.files:
                     self._node.path(path).unlink()
         if not check_mode:
-            files.put(self._module, self._record_file, None)
+            records.remove(self._record_file)
         return steps
 
     def _record(self) -> dict[str, Any]:
-        text = files.read(self._record_file)
-        return json.loads(text) if text else {}
+        lost = "gpulab no longer knows then whether it made the key, and leaves it."
+        found: dict[str, Any] = records.read(self._record_file, {"fingerprint": str, "made": bool}, {}, lost)
+        return found
 
     def _fingerprint(self) -> str:
         return mok.fingerprint(self._node.data(self.pair.certificate) or b"")

@@ -204,6 +204,8 @@ LOCK_INTERVAL = 0.5
 def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Say what is to do: nothing, a transaction, or what comes before one can be prepared. Raises Refusal."""
     only_said = check_mode or params["foresee"]
+    if not only_said:
+        host.settle()
     left = host.interrupted_transaction()
     if left and not only_said:
         return {"changed": True, "transaction": left}
@@ -293,7 +295,10 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         "diagnose": lambda: diagnose(host, step),
         "audit": lambda: {"audit": host.audit()},
     }
-    return operations[params["operation"]]()
+    result = operations[params["operation"]]()
+    for warning in dict.fromkeys(host.warnings):
+        module.warn(warning)
+    return result
 
 
 def main() -> None:

@@ -136,14 +136,13 @@ refusal:
   type: dict
 """
 
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import files, storage, storage_exports
+from ansible_collections.gpulab.node.plugins.module_utils import files, records, storage, storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage import FSTAB, State, Tier
@@ -225,6 +224,13 @@ def _text(done: list[Step], kind: str, before: str) -> str:
     return next((step.text for step in reversed(done) if step.kind == kind), before)
 
 
+def remembered() -> list[str]:
+    """Return the directories that gpulab made for mounts. Raises Refusal H220."""
+    lost = "gpulab no longer knows then which directories it made for mounts, and leaves them."
+    found: list[str] = records.read(RECORD, [str], [], lost)
+    return found
+
+
 class Work:
     """Carries steps out."""
 
@@ -278,27 +284,19 @@ class Work:
 
     def tidy(self, tiers: list[Tier]) -> None:
         """Remove the directories that were made for places which no tier has any more, as far as they are empty."""
-        made = self._made()
+        made = remembered()
         kept = [path for path in made if any(f"{tier.mount}/".startswith(f"{path}/") for tier in tiers)]
         for path in sorted(set(made) - set(kept), reverse=True):
             if Path(path).is_dir() and not os.path.ismount(path) and not any(Path(path).iterdir()):
                 Path(path).rmdir()
-        self._remember(kept)
+        records.keep(RECORD, kept, 0o600)
 
     def _make(self, place: str) -> None:
         above = [str(path) for path in (Path(place), *Path(place).parents) if path.exists()]
         new = storage.parents(place, above)
-        self._remember([*self._made(), *new])
+        records.keep(RECORD, [*remembered(), *new], 0o600)
         for path in new:
             files.make_directory(Path(path))
-
-    def _made(self) -> list[str]:
-        text = files.read(RECORD)
-        return json.loads(text) if text else []
-
-    def _remember(self, paths: list[str]) -> None:
-        if paths != self._made():
-            files.put(self._module, RECORD, json.dumps(paths) + "\n" if paths else None, 0o600)
 
     def _run(self, argv: list[str]) -> tuple[int, str, str]:
         rc, output, errors = self._module.run_command(argv, environ_update={"LC_ALL": "C"})

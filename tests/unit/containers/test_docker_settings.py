@@ -229,8 +229,10 @@ def test_the_line_that_says_why_is_found():
     assert docker_settings.reason("") == "its journal says nothing"
 
 
-def test_a_record_survives_being_written():
-    record = merge(OWNERS, CDI, PREFERRED).record
-    assert docker_settings.read_record(docker_settings.record_text(record)) == record
-    assert docker_settings.record_text(Record("{}")) is None
-    assert docker_settings.read_record("") == Record()
+def test_a_record_survives_being_written(tmp_path):
+    record, path = merge(OWNERS, CDI, PREFERRED).record, tmp_path / "record"
+    docker_settings.keep_record(path, record)
+    assert docker_settings.read_record(path) == record
+    docker_settings.keep_record(path, Record("{}"))
+    assert not path.exists()
+    assert docker_settings.read_record(path) == Record()

@@ -84,9 +84,3 @@ def test_a_longer_name_is_another_argument():
 def test_a_file_without_the_line_stays():
     given = {OLD: ENTRY.format("ro"), boot_arguments.DEFAULTS: "GRUB_CMDLINE_LINUX='quiet'\n"}
     assert list(after(boot_arguments.plan(["iommu=pt"], given, []))) == [OLD]
-
-
-def test_what_is_kept_is_read_back():
-    assert boot_arguments.remembered(boot_arguments.kept(["iommu=pt"])) == ["iommu=pt"]
-    assert boot_arguments.kept([]) is None
-    assert boot_arguments.remembered("") == []

@@ -1,5 +1,6 @@
 """Transactions on a node whose dpkg and apt-get are played: they print what a table says."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import apt_host, packa
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerDebs
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
 from ansible_collections.gpulab.node.plugins.modules import packages
 
@@ -268,6 +269,143 @@ def test_what_a_run_brought_and_could_not_undo_is_undone_by_the_next(host, node,
     assert host.diagnose()[1] == ["x"]
 
 
+LOOK = {"foresee": False, "update_cache": False, "cache_valid_time": 0}
+
+
+def kept():
+    return json.loads(package_host.BROUGHT.read_text()) if package_host.BROUGHT.exists() else []
+
+
+@pytest.fixture
+def killed(host, node, step):
+    """Have the run killed that started a transaction, which then came to its end and brought x and lib."""
+    start(host, step)
+    node.packages.update({"x": "installed", "lib": "installed"})
+    (step.directory / "result").write_text('{"rc": 0, "ended": 1}')
+
+
+@pytest.mark.usefixtures("killed")
+@pytest.mark.parametrize("name", ["driver", "another"])
+def test_what_a_killed_run_brought_is_recorded_by_the_next_whatever_that_one_wants(make, node, step, name):
+    node.simulation = ""
+    host = make("y") if name == "driver" else Apt(node, step.beside(name), Wishes(), recommends=False, lock_timeout=1)
+    packages.look(host, LOOK, check_mode=True)
+    assert kept() == []
+    packages.look(host, LOOK, check_mode=False)
+    assert kept() == ["lib", "x"]
+
+
+@pytest.mark.usefixtures("killed")
+def test_what_a_killed_run_brought_goes_again(make, node):
+    node.let_go = {"x": {"x", "lib"}}
+    node.simulation = ""
+    assert make(retire=("x",)).todo().retire == ("lib", "x")
+
+
+@pytest.mark.usefixtures("killed")
+def test_what_people_install_later_is_theirs(make, node):
+    packages.look(make("y"), LOOK, check_mode=False)
+    del node.packages["x"], node.packages["lib"]
+    make().finish()
+    node.packages["x"] = "installed"
+    make("y").settle()
+    node.let_go = {"x": {"x"}}
+    assert make(retire=("x",)).todo().retire == ()
+
+
+def test_what_a_transaction_that_never_began_names_is_not_gpulabs(host, make, node):
+    host.prepare()
+    node.packages["x"] = "installed"
+    make("y").settle()
+    assert kept() == []
+
+
+def test_while_a_transaction_runs_nothing_is_recorded_of_it(host, make, node, step):
+    start(host, step)
+    node.packages["x"] = "half-configured"
+    make().settle()
+    assert kept() == []
+
+
+@pytest.mark.usefixtures("killed")
+def test_after_a_full_disk_it_is_recorded_all_the_same(host, make, monkeypatch):
+    def full(_path, *_others):
+        raise refuse("H221", path="x", detail="No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(package_host.records, "write", full)
+        with pytest.raises(Refusal):
+            host.finish()
+    make("y").settle()
+    assert kept() == ["lib", "x"]
+
+
+def test_what_an_undo_left_is_recorded(host, node, step):
+    start(host, step)
+    node.packages.update({"x": "half-configured", "lib": "installed"})
+    del node.packages["x"]  # the undo took this one off
+    host.audit()
+    assert kept() == ["lib"]
+
+
+HISTORY = """
+Start-Date: 2026-11-01  10:00:00
+Commandline: apt-get --yes --option=Dpkg::Use-Pty=0 --option=APT::Install-Recommends=false install x
+Install: x:amd64 (1), lib:amd64 (1:2-3, automatic), gone:amd64 (1, automatic), theirs:amd64 (1)
+End-Date: 2026-11-01  10:00:09
+
+Start-Date: 2026-11-02  10:00:00
+Commandline: apt-get remove gone
+Remove: gone:amd64 (1), theirs:amd64 (1)
+
+Start-Date: 2026-11-03  10:00:00
+Commandline: apt install theirs
+Install: theirs:amd64 (1)
+"""
+
+
+def damage_brought(_step):
+    package_host.BROUGHT.write_text('["x"')
+
+
+def damage_transaction(step):
+    step.directory.mkdir(exist_ok=True)
+    (step.directory / "transaction.json").write_text("")
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    """Return where APT's logs are; there are none yet."""
+    monkeypatch.setattr(apt_host, "HISTORY", tmp_path / "history.log")
+    return tmp_path
+
+
+@pytest.mark.parametrize("damage", [damage_brought, damage_transaction])
+def test_a_damaged_record_of_packages_is_mended_from_apts_log(make, node, step, logs, damage):
+    first, later = HISTORY.split("\n\n", 1)
+    (logs / "history.log.2.gz").write_bytes(gzip.compress(first.encode()))
+    (logs / "history.log").write_text(later)
+    node.packages.update({"x": "installed", "lib": "installed", "theirs": "installed"})
+    node.simulation = ""
+    damage(step)
+    host = make("x")
+    packages.look(host, LOOK, check_mode=False)
+    assert kept() == ["lib", "x"]
+    assert "GPULAB-H220" in host.warnings[0]
+    assert list(logs.rglob("*.damaged"))
+    assert make("x")._brought() == {"lib", "x"}  # noqa: SLF001
+
+
+@pytest.mark.parametrize("damage", [damage_brought, damage_transaction])
+def test_without_a_log_a_damaged_record_is_refused_before_anything_changes(host, step, logs, damage):
+    damage(step)
+    for check_mode in (True, False):
+        with pytest.raises(Refusal) as refused:
+            packages.look(host, LOOK, check_mode=check_mode)
+        assert refused.value.code == "H220"
+    assert not list(logs.rglob("*.damaged"))
+
+
 @pytest.mark.parametrize("close", ["finish", "audit"])
 def test_a_transaction_that_is_closed_is_not_taken_up_again(host, node, step, close):
     start(host, step)
@@ -350,9 +488,6 @@ def test_an_interrupted_dpkg_is_refused(host, journal, monkeypatch):
     assert refused.value.code == "H047"
     monkeypatch.setattr(apt_host, "find_holder", lambda: "apt-get, which is at work")
     host.check_not_interrupted()
-
-
-LOOK = {"foresee": False, "update_cache": False, "cache_valid_time": 0}
 
 
 @pytest.fixture

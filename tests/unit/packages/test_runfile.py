@@ -75,11 +75,12 @@ class Machine:
     def begin(self, step, ended=None):
         """Leave a long step as a run leaves it that was cut off."""
         home = f"/var/lib/gpulab/steps/{step['step']}"
-        self.write(f"{home}/state.json", json.dumps({"boot_id": "boot", "started": 1.0, "argv": step["argv"]}))
+        record = {"fingerprint": "x", "boot_id": "boot", "started": 1.0, "argv": step["argv"], "acknowledged": False}
+        self.write(f"{home}/state.json", json.dumps(record))
         if ended is None:
             self.active = "active"
         else:
-            self.write(f"{home}/result", json.dumps({"rc": ended, "ended": 2.0}))
+            self.write(f"{home}/result", json.dumps({"rc": ended, "ended": 2}))
 
 
 @pytest.fixture
@@ -398,7 +399,7 @@ def test_what_gpulab_did_not_install_stays(machine):
 
 
 def test_its_own_uninstaller_takes_it_off_and_gpulab_forgets_it(machine):
-    machine.write(runfile.ROOT / runfile.RECORD, '{"complete": true}')
+    machine.write(runfile.ROOT / runfile.RECORD, '{"wish": null, "complete": true}')
     machine.install(NEW)
     node = machine.node(None)
     assert not node.is_fulfilled()
@@ -411,7 +412,7 @@ def test_its_own_uninstaller_takes_it_off_and_gpulab_forgets_it(machine):
 
 
 def test_an_uninstaller_that_fails_is_refused_and_the_driver_not_forgotten(machine):
-    machine.write(runfile.ROOT / runfile.RECORD, '{"complete": true}')
+    machine.write(runfile.ROOT / runfile.RECORD, '{"wish": null, "complete": true}')
     machine.install(NEW)
     machine.write(runfile.UNINSTALL_LOG, "ERROR: Nothing works here.\n")
     node = machine.node(None)
@@ -421,7 +422,7 @@ def test_an_uninstaller_that_fails_is_refused_and_the_driver_not_forgotten(machi
 
 
 def test_a_driver_that_somebody_took_off_is_forgotten(machine):
-    machine.write(runfile.ROOT / runfile.RECORD, '{"complete": true}')
+    machine.write(runfile.ROOT / runfile.RECORD, '{"wish": null, "complete": true}')
     node = machine.node(None)
     assert node.start_removal() is None
     node.finish_removal()
