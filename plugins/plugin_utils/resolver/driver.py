@@ -74,7 +74,7 @@ def _present(case: Case) -> dict[str, Any]:
     }
     change = _change(case, planned)
     _check_holds(case, planned, change)
-    case.warnings += _leftovers(case, version)
+    case.warnings += [*kernels.foreign(case, build_for), *_leftovers(case, version)]
     if (change or upgrade) and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]

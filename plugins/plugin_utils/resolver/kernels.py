@@ -37,8 +37,13 @@ def to_build_for(case: Case) -> tuple[list[str], list[str]]:
 
 
 def header_packages(case: Case, kernels: list[str]) -> list[str]:
-    """Return the headers of each kernel, and per flavour the package that brings those of the next kernel."""
-    packages = [_headers_package(case, kernel) for kernel in kernels]
+    """Return the headers of each kernel, and per flavour the package that brings those of the next kernel.
+
+    Headers of a kernel from elsewhere that are there are used as they are: no source need have them.
+    """
+    packages = [
+        _headers_package(case, kernel) for kernel in kernels if is_own(case, kernel) or not _headers_known(case, kernel)
+    ]
     packages += [meta for kernel in kernels if (meta := _meta_package(case, kernel))]
     return list(dict.fromkeys(packages))
 
@@ -51,15 +56,39 @@ def facts_of(case: Case, kernel: str) -> dict[str, Any]:
     return {"version": kernel, "headers": None, "markers": []}
 
 
+def is_own(case: Case, kernel: str) -> bool:
+    """Tell whether a kernel is called as the distribution calls its own."""
+    return _flavour(case, kernel) is not None
+
+
+def foreign(case: Case, kernels: list[str]) -> list[str]:
+    """Return a warning for each kernel that does not come from the distribution."""
+    return [
+        f"Kernel {kernel} does not come from {case.platform['name']}: gpulab {_use_of_headers(case, kernel)}. Install the"
+        " headers of its next version from where it comes from."
+        for kernel in kernels
+        if not is_own(case, kernel)
+    ]
+
+
+def _use_of_headers(case: Case, kernel: str) -> str:
+    there = _headers_known(case, kernel)
+    return "uses the headers that it has" if there else f"asks for its headers as {_headers_package(case, kernel)}"
+
+
 def series(case: Case, kernel: str) -> str | None:
     """Return the series of a kernel release, such as cloud-amd64 or generic-hwe-24.04; None for one of nobody's."""
-    names, release = _names(case, kernel)
-    match = re.match(names["flavour"], release)
-    if match is None:
+    names, flavour = _names(case, kernel)[0], _flavour(case, kernel)
+    if flavour is None or flavour in names.get("no_series", ()):
         return None
-    flavour = match.group(1)
     hwe = flavour in names.get("hwe_flavours", ()) and version_key(kernel)[:2] > version_key(names["ga"])
     return flavour + (names["hwe"] if hwe else "")
+
+
+def _flavour(case: Case, kernel: str) -> str | None:
+    names, release = _names(case, kernel)
+    match = re.match(names["flavour"], release)
+    return match.group(1) if match else None
 
 
 def _names(case: Case, kernel: str) -> tuple[dict[str, Any], str]:

@@ -25,6 +25,7 @@ ALLOWED = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["53
 ENROLMENT = {"secure_boot_mok_password": "for-this-once"}
 UNENROLLED = facts(secure_boot="enabled", mok_enrolled=False, mok_pending=False)
 AT_THE_CONSOLE = facts(secure_boot="enabled", mok_enrolled=False, mok_pending=True)
+ELREPO = "6.12.1-1.el9.elrepo.x86_64"
 HEADERS_ONLY = kernel("6.1.0-51-amd64", installed=False)
 BROKEN_12 = kernel("6.1.0-56-amd64", markers=["pci_exclude_bars"])
 BROKEN_13 = kernel("6.12.117+deb13-amd64", markers=["pci_exclude_bars"])
@@ -54,6 +55,11 @@ def installed(*packages):
     node = facts("ubuntu-24.04")
     node["driver"]["packages"] = [dict(zip(("name", "version", "source"), package)) for package in packages]
     return node
+
+
+def with_kernel(platform, running, *, headers=False):
+    """Return the facts of a node that has this kernel and no other."""
+    return facts(platform, running=running, kernels=[kernel(running, headers=headers)])
 
 
 def held(*packages, own=False):
@@ -455,7 +461,10 @@ def test_rocky_is_planned_as_rhel():
             facts(running="6.1.0-50-cloud-amd64"),
             ["linux-headers-6.1.0-50-cloud-amd64", "linux-headers-cloud-amd64"],
         ),
-        (facts(running="6.6.1-mine"), ["linux-headers-6.6.1-mine"]),
+        (facts(running="6.6.1-mine"), []),  # its headers are there
+        (with_kernel("debian-12", "6.6.1-mine"), ["linux-headers-6.6.1-mine"]),
+        (facts("debian-13", running="6.14.8-2-pve"), []),
+        (with_kernel("debian-13", "6.14.8-2-pve"), ["proxmox-headers-6.14.8-2-pve"]),
         (facts("ubuntu-24.04"), ["linux-headers-6.8.0-51-generic", "linux-headers-generic"]),
         (
             facts("ubuntu-24.04", running="6.11.0-21-generic"),
@@ -474,6 +483,7 @@ def test_rocky_is_planned_as_rhel():
             facts("rhel-9"),
             ["kernel-devel-5.14.0-503.14.1.el9_5.x86_64", "kernel-devel-matched=5.14.0-503.14.1.el9_5"],
         ),
+        (with_kernel("rhel-9", ELREPO), [f"kernel-devel-{ELREPO}"]),
         (
             facts("rhel-9", [GH200], architecture="aarch64", running="5.14.0-503.14.1.el9_5.aarch64+64k"),
             ["kernel-64k-devel-5.14.0-503.14.1.el9_5.aarch64", "kernel-64k-devel-matched=5.14.0-503.14.1.el9_5"],
@@ -482,6 +492,39 @@ def test_rocky_is_planned_as_rhel():
 )
 def test_header_packages(node, expected):
     assert plan(node)["driver"]["header_packages"] == expected
+
+
+FOREIGN = {  # https://github.com/bkw777/mainline/issues/124, https://github.com/pop-os/system76-driver/issues/336
+    "of kernel.ubuntu.com": ("ubuntu-24.04", "6.14.4-061404-generic"),
+    "of a candidate": ("ubuntu-22.04", "6.5.0-060500rc5-generic"),
+    "of System76": ("ubuntu-24.04", "6.12.10-76061203-generic"),
+    "of XanMod": ("ubuntu-24.04", "6.12.9-x64v3-xanmod1"),
+    "of Liquorix": ("debian-12", "6.11.10-2-liquorix-amd64"),
+    "of Proxmox": ("debian-13", "6.14.8-2-pve"),
+    "of ELRepo": ("rhel-9", ELREPO),
+}
+OWN = {
+    "for a cloud": ("ubuntu-24.04", "6.8.0-1014-azure"),
+    "for NVIDIA's machines": ("ubuntu-24.04", "6.11.0-1016-nvidia"),
+    "for makers of computers": ("ubuntu-24.04", "6.17.0-1010-oem"),
+    "of backports": ("debian-12", "6.12.9+bpo-amd64"),
+    "of Red Hat": ("rhel-9", "5.14.0-503.14.1.el9_5.x86_64"),
+}
+
+
+@pytest.mark.parametrize(("platform", "running"), FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("headers", [True, False])
+def test_a_kernel_from_elsewhere_is_named_and_gets_no_signed_modules(platform, running, headers):
+    source = "distribution" if platform.startswith("ubuntu") else "nvidia"
+    made = plan(with_kernel(platform, running, headers=headers), nvidia_driver_source=source)
+    assert made["driver"]["dkms_module"]
+    (said,) = (line for line in made["warnings"] if running in line)
+    assert ("uses the headers" in said) is headers
+
+
+@pytest.mark.parametrize(("platform", "running"), OWN.values(), ids=OWN)
+def test_a_kernel_of_the_distribution_is_not_taken_for_a_foreign_one(platform, running):
+    assert not any("come from" in line for line in plan(with_kernel(platform, running))["warnings"])
 
 
 @pytest.mark.parametrize("wished", [[], ["5.14.0-503.el9.x86_64"]])
