@@ -205,15 +205,10 @@ class Apt(PackageHost):
         text = log.read_text(errors="replace") if log.exists() else ""
         if text:
             (self._step.directory / "make.log").write_text(text)
-        return refuse(
-            "D001",
-            module=failure.module,
-            version=failure.version,
-            kernel=failure.kernel,
-            error=dkms.first_compiler_error(text),
-            log=self._step.directory / "make.log",
-            advice=dkms.ADVICE,
-        )
+        kept = self._step.directory / "make.log"
+        told = {"error": dkms.first_compiler_error(text), "log": kept, "advice": dkms.ADVICE}
+        named = {"module": failure.module, "version": failure.version, "kernel": failure.kernel}
+        return refuse("D001" if failure.module.startswith("nvidia") else "D041", **named, **told)
 
     def _retirable(self, todo: Wishes) -> tuple[str, ...]:
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs.

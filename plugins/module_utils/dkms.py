@@ -23,12 +23,18 @@ ADVICE = "choose a driver branch or kernel modules (open, proprietary) that supp
 STILL = 120.0  # seconds for which a compiler at work may print nothing
 _BUILD = re.compile(r"make\.log for (\S+) for kernel (\S+)")
 _COMPILER_ERROR = re.compile(r"^.*?: (?:fatal )?error: .*$|^.*undefined reference to .*$", re.MULTILINE)
+# A tool that is missing, or does not run; pahole is asked for and not needed.
+_TOOL_ERROR = re.compile(
+    r"^.*: (?!pahole)[\w.+-]+: (?:command )?not found$|^make.*: \S+: No such file or directory$"
+    r"|^.*GLIBC_\S+ not found.*$",
+    re.MULTILINE,
+)
 _BUILD_ERROR = re.compile(r"^(?:ERROR: |\*\*\* |make.*\*\*\* |.*modpost: ).*$", re.MULTILINE)
 
 
 def first_compiler_error(log: str) -> str:
-    """Return the first error of the compiler in a make.log; failing that, of the linker, modpost or make."""
-    match = _COMPILER_ERROR.search(log) or _BUILD_ERROR.search(log)
+    """Return the first error of the compiler in a make.log; failing that, of the linker, a tool, modpost or make."""
+    match = _COMPILER_ERROR.search(log) or _TOOL_ERROR.search(log) or _BUILD_ERROR.search(log)
     lines = log.strip().splitlines()
     return match[0].strip() if match else (lines[-1].strip() if lines else "its make.log is empty")
 

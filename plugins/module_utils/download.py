@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+NOT_TRUSTED = "certificate verify failed"  # OpenSSL's words
 TRIES = 3
 PAUSE = 2.0  # seconds between them
 
@@ -28,6 +29,9 @@ def fetch(url: str, take: Callable[[Any], Taken], timeout: float, tries: int = T
         with open_url(url, timeout=timeout) as answer:
             return take(answer)
     except (OSError, ValueError, HTTPException) as error:  # of which urllib's are
+        if NOT_TRUSTED in str(error):  # and asking again would not change that
+            message = f"{error}; base_ca_certificates adds the authority of a proxy that makes certificates of its own"
+            raise OSError(message) from error
         if tries == 1:
             raise OSError(str(error)) from error
     time.sleep(PAUSE)

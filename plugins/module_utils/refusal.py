@@ -59,7 +59,10 @@ CODES = {
     "H040": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),
     "H041": (
         "a package server cannot be reached: {line}",
-        "Check the node's network, DNS and proxy, and the address in its package sources; then run again.",
+        (
+            "Check the node's network, DNS and proxy, and the address in its package sources; where a certificate is"
+            " not trusted, add its authority (base_ca_certificates). Then run again."
+        ),
     ),
     "H042": (
         "a package server does not have what its lists promise: {line}",
@@ -74,7 +77,7 @@ CODES = {
     ),
     "H044": (
         "a package source is not signed by a key that this node trusts: {line}",
-        "Install the key that it names (Signed-By, gpgkey), or remove the source.",
+        "{way}.",
     ),
     "H045": (
         "a package source does not fit the node's clock: {line}",
@@ -433,6 +436,13 @@ CODES = {
         "{names} cannot be configured: DKMS could not build {module} {version} for kernel {kernel}: {error}",
         "Remove what does not build (apt-get remove {remove}), and run again: gpulab plans a driver that does.",
     ),
+    "D041": (
+        "DKMS could not build {module} {version} for kernel {kernel}, which is no part of gpulab's driver: {error}",
+        (
+            "Update or remove the package of {module} (apt list --installed '*dkms*' lists such packages), or remove it"
+            " from DKMS (dkms remove {module}/{version} --all), and run again. See {log} on the node."
+        ),
+    ),
     "H020": (
         "{path} exists and gpulab did not write it",
         "Move what you need of it into your inventory, then move the file away.",
@@ -443,6 +453,46 @@ CODES = {
         (
             "Remove that file, or the package that brought it (dpkg --search {file}), and run again."
             " Nothing was changed."
+        ),
+    ),
+    "H211": (
+        "no package source of this node has {package}, the headers of kernel {kernel}",
+        (
+            "Install and boot a newer kernel, whose headers the sources have, and remove this one; or install the"
+            " headers from where this kernel comes from. Then run again."
+        ),
+    ),
+    "H212": (
+        "this node cannot check the signatures of its package sources: {line}",
+        "See that /tmp and /var/lib/apt/lists have space and can be written (chmod 1777 /tmp), and that gpgv is there.",
+    ),
+    "H213": (
+        "the node's own settings of its package manager are broken: {line}",
+        (
+            "Correct the file that it names; where it names none, look in /etc/apt (sources.list.d, preferences.d,"
+            " apt.conf.d). apt-get check on the node tells whether it is right."
+        ),
+    ),
+    "H214": (
+        "a server or proxy does not give what the node asks for: {line}",
+        (
+            "Check the node's proxy with its user and password (base_https_proxy, base_http_proxy), and whether the"
+            " network asks for a login. A 429 or 5xx passes: run again later."
+        ),
+    ),
+    "H215": (
+        "packages on the node lack what they depend on, and nothing else can be installed: {line}",
+        "Run apt-get --fix-broken install on the node (it says what it would remove first), then run again.",
+    ),
+    "H216": (
+        "a file system of the node is read-only: {line}",
+        "Look for disk errors there (dmesg), then remount it.",
+    ),
+    "H217": (
+        "what the package manager keeps of its packages is damaged: {line}",
+        (
+            "Delete the list in /var/lib/apt/lists that it names, and run apt-get update; dpkg's own status has a copy"
+            " beside it (/var/lib/dpkg/status-old); on RPM systems run rpm --rebuilddb. Then run again."
         ),
     ),
     # H170 to H172: the key of Secure Boot, with P046 and P047

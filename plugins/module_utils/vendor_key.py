@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import download, openpgp
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 TIMEOUT = 30  # seconds
+_WEB_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 LIMIT = 2**20  # octets of a key
 
 
@@ -38,11 +40,13 @@ def choose(module: Any, name: str, fingerprint: str, path: str, present: str) ->
 
 
 def fetch(module: Any, name: str, fingerprint: str) -> str:
-    """Download the key of a repository through the proxies of the environment. Raises Refusal H060 and H061."""
+    """Download the key of a repository through the proxies of the environment. Raises Refusal H060, H061 and H214."""
     url = module.params["key_url"]
     try:
         key = download.fetch(url, lambda answer: answer.read(LIMIT), TIMEOUT).decode("utf-8", "replace")
     except OSError as error:
         raise refuse("H061", name=name, url=url, detail=error) from error
+    if _WEB_PAGE.match(key):
+        raise refuse("H214", line=f"{url} answers with a web page and not with the key of the repository {name}")
     check(key, f"the repository {name}, from {url},", fingerprint)
     return key.rstrip() + "\n"

@@ -20,11 +20,12 @@ def explained(refusal: Refusal) -> Refusal:
     """Return a refusal with the known cause and remedy of the compiler's error that it names; any other as it is."""
     if refusal.code not in CODES:
         return refusal
-    known = next((error for error in catalog.load().build_errors if error["pattern"].search(refusal.cause)), None)
-    if known is None:
-        return refusal
-    return replace(
-        refusal,
-        cause=f"{refusal.cause} Known cause: {known['cause']}.",
-        remedy=f"{known['remedy']}. {refusal.remedy}",
-    )
+    for known in catalog.load().build_errors:
+        found = known["pattern"].search(refusal.cause)
+        if found:
+            tool = next(filter(None, found.groupdict().values()), "")
+            cause, remedy = (known[key].replace("{tool}", tool) for key in ("cause", "remedy"))
+            return replace(
+                refusal, cause=f"{refusal.cause} Known cause: {cause}.", remedy=f"{remedy}. {refusal.remedy}"
+            )
+    return refusal

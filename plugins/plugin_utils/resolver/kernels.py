@@ -64,8 +64,8 @@ def is_own(case: Case, kernel: str) -> bool:
 def foreign(case: Case, kernels: list[str]) -> list[str]:
     """Return a warning for each kernel that does not come from the distribution."""
     return [
-        f"Kernel {kernel} does not come from {case.platform['name']}: gpulab {_use_of_headers(case, kernel)}. Install the"
-        " headers of its next version from where it comes from."
+        f"Kernel {kernel} does not come from {case.platform['name']}: gpulab {_use_of_headers(case, kernel)}. Install"
+        " the headers of its next version from where it comes from."
         for kernel in kernels
         if not is_own(case, kernel)
     ]

@@ -1,6 +1,8 @@
 """What is fetched, from a server that fails as often as it is told."""
 
 import http.server
+import ssl
+import subprocess
 import threading
 from types import SimpleNamespace
 
@@ -20,9 +22,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.asked += 1
         failure = self.server.failures.pop(0) if self.server.failures else None
         self.send_response(503 if failure == "refused" else 200)
-        self.send_header("Content-Length", str(len(TEXT)))
+        self.send_header("Content-Length", str(len(self.server.text)))
         self.end_headers()
-        self.wfile.write(TEXT.encode()[: 4 if failure == "broken off" else None])
+        self.wfile.write(self.server.text.encode()[: 4 if failure == "broken off" else None])
 
     def log_message(self, *_):
         """Say nothing."""
@@ -33,7 +35,8 @@ def server(monkeypatch):
     monkeypatch.setattr(download, "PAUSE", 0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.failures, server.asked, server.url = [], 0, f"http://127.0.0.1:{server.server_port}/file"
+        server.failures, server.asked, server.text = [], 0, TEXT
+        server.url = f"http://127.0.0.1:{server.server_port}/file"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -81,3 +84,25 @@ def test_what_does_not_come_is_given_up(server, tmp_path, monkeypatch):
         key(server.url, tmp_path / "file", monkeypatch)
     assert refusal.value.code == "H061"
     assert "503" in refusal.value.cause
+
+
+@pytest.mark.parametrize(
+    "page", ["<!DOCTYPE html>\n<html>", "\n<html lang=en>", '<?xml version="1.0"?><!doctype HTML>']
+)
+def test_a_login_page_is_no_wrong_key(server, monkeypatch, page):
+    monkeypatch.setattr(server, "text", page)
+    with pytest.raises(Refusal) as refusal:
+        vendor_key.fetch(SimpleNamespace(params={"key_url": server.url}), "nvidia-cuda", "F" * 40)
+    assert refusal.value.code == "H214"
+    assert server.url in refusal.value.cause
+
+
+def test_a_certificate_that_nobody_trusts_is_told_with_its_remedy_and_not_asked_for_again(server, tmp_path):
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1"]
+    files = {"-keyout": tmp_path / "key.pem", "-out": tmp_path / "certificate.pem"}
+    subprocess.run([*argv, *(str(word) for pair in files.items() for word in pair)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files["-out"], files["-keyout"])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with pytest.raises(OSError, match="base_ca_certificates"):
+        download.save(server.url.replace("http:", "https:"), tmp_path / "file", 5)

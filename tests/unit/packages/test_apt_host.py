@@ -463,6 +463,21 @@ def test_a_failure_before_anything_was_unpacked_has_no_undo(host, step):
     assert host.diagnose()[1:] == ([], "")
 
 
+def test_another_packages_module_that_does_not_build_is_named_as_such(host, step, tmp_path, monkeypatch):
+    """Headers of a kernel have DKMS build every module for it; no branch of the driver mends another's."""
+    start(host, step)
+    monkeypatch.setattr(apt_host.dkms, "make_log", lambda _module, _version: tmp_path / "make.log")
+    (tmp_path / "make.log").write_text("evdi.c:1:1: error: unknown type name\n")
+    step.log.write_text(
+        "Error! Bad return status for module build on kernel: 6.8.0-40-generic (x86_64)\n"
+        "Consult /var/lib/dkms/evdi/1.9.1/build/make.log for more information.\n"
+    )
+    refusal = host.diagnose()[0]
+    assert refusal.code == "D041"
+    assert "unknown type name" in refusal.cause
+    assert "branch" not in refusal.remedy
+
+
 def test_a_failed_build_is_told_by_its_first_error_and_its_log_is_kept(host, step, tmp_path, monkeypatch):
     start(host, step)
     monkeypatch.setattr(apt_host.dkms, "make_log", lambda _module, _version: tmp_path / "make.log")

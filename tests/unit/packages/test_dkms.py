@@ -158,6 +158,16 @@ make[3]: *** [scripts/Makefile.build:234: nvidia/nv-pci.o] Error 1
         ("ld: x.o: in function `f':\nx.c:(.text+0x1): undefined reference to `g'\n", "undefined reference to `g'"),
         ("make: *** No rule to make target 'modules'.  Stop.\n", "No rule to make target"),
         ("gcc: not found\n", "gcc: not found"),
+        (
+            "  CXX x.cpp\n/bin/sh: line 1: g++: command not found\nmake[1]: *** [x] Error 127\n",
+            "g++: command not found",
+        ),
+        ("/bin/sh: 1: pahole: not found\nmake[1]: *** [x] Error 2\n", "*** [x] Error 2"),
+        (
+            "fixdep: libc.so.6: version `GLIBC_2.38' not found (required by fixdep)\nmake: *** [x] Error 1\n",
+            "GLIBC_2.38",
+        ),
+        ("make[2]: bc: No such file or directory\nmake: *** [x] Error 127\n", "bc: No such file"),
         ("", "its make.log is empty"),
     ],
 )
