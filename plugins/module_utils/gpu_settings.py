@@ -110,7 +110,7 @@ def wanted(settings: Settings, gpus: list[Gpu]) -> dict[str, dict[str, Any]]:
 
     Raises Refusal for a GPU that is not there, and for a power budget that cannot be kept.
     """
-    for name in _absent(_named(settings), gpus):
+    for name in absent(_named(settings), gpus):
         raise _nobody(name, gpus)
     chosen = {gpu["bus_id"]: declared(settings, gpu) for gpu in gpus}
     if settings.get("power_budget_watts") is not None:
@@ -137,7 +137,8 @@ def _named(settings: Settings) -> dict[str, dict[str, Any]]:
     return {str(name): values for name, values in (settings.get("gpus") or {}).items()}
 
 
-def _absent(names: Iterable[str], gpus: list[Gpu]) -> list[str]:
+def absent(names: Iterable[str], gpus: list[Gpu]) -> list[str]:
+    """Return those names of GPUs that none of these has."""
     return [name for name in names if not any(_is(gpu, name) for gpu in gpus)]
 
 
@@ -272,9 +273,9 @@ def plan_each(
     At a boot nobody reads a refusal before programs start: one board must not keep the others from their limits.
     """
     present, named = usable(gpus), _named(settings)
-    absent = _absent(named, present)
-    refused = [_nobody(name, present) for name in absent]
-    settings = {**settings, "gpus": {name: own for name, own in named.items() if name not in absent}}
+    missing = absent(named, present)
+    refused = [_nobody(name, present) for name in missing]
+    settings = {**settings, "gpus": {name: own for name, own in named.items() if name not in missing}}
     try:
         aims = wanted(settings, present)
     except Refusal as refusal:  # of the power budget

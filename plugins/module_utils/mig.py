@@ -37,6 +37,11 @@ def is_profile(name: Any) -> bool:
     return isinstance(name, str) and bool(_NAME.fullmatch(name))
 
 
+def base(name: str) -> str:
+    """Return the profile that another one extends or lessens: 1g.10gb of 1g.10gb+me, 1g.24gb of 1g.24gb-me."""
+    return re.split(r"[+(-]", name, maxsplit=1)[0]
+
+
 def in_order(names: Iterable[str]) -> list[str]:
     """Return names of instances in the one order in which layouts are compared and told: the largest first."""
     return sorted(names, key=lambda name: (-int(name.partition("g")[0]), name))

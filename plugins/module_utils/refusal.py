@@ -803,6 +803,25 @@ CODES = {
             " {better}. Nothing was changed."
         ),
     ),
+    "P093": (
+        "{name} is set for {gpu}, which has no {name}",
+        (
+            "Take it out of gpu_settings_values, or leave this GPU alone: gpu_settings_per_gpu: {{{index}: {{{setting}:"
+            " null}}}}. Nothing was changed."
+        ),
+    ),
+    "P094": (
+        "{gpu} has no MIG profile {profiles}",
+        "Correct mig_instances; its profiles are: {known}. Nothing was changed.",
+    ),
+    "P095": (
+        "power_limit_watts is {watts} for {gpu}, which is a board of {power} W",
+        "Give it a limit of {power} W or less. Nothing was changed.",
+    ),
+    "P096": (
+        "nvidia_driver_imex_nodes is set, and no GPU of this node belongs to an NVLink domain of several nodes: {gpus}",
+        "Set it for the nodes of a GB200 or GB300 rack only. Nothing was changed.",
+    ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
         "{path} exists and gpulab did not make it",
@@ -895,7 +914,7 @@ CODES = {
     "I005": ("{variable} is {value}, and it takes {expected}", "{advice}"),
     "I006": ("{variable} is {value}, which is none of {choices}", "{advice}"),
     "I007": ("{variable} is {value}, which has not the form it takes", "It takes: {description}"),
-    "I008": ("{variable} is {value}, less than {lowest}", "It takes: {description}"),
+    "I008": ("{variable} is {value}, {bound}", "It takes: {description}"),
     "I009": ("{variable} has no {field}", "Add {field}: {description}"),
     "I010": ("{variable} has a field {field}, which there is not", "{advice}"),
     "I011": ("{variable} holds {value} twice", "Give each a name of its own."),

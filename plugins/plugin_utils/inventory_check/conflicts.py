@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, newer, recipes
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import FRAMEWORKS
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import CPU, FRAMEWORKS
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import boolean
 
@@ -27,6 +27,7 @@ def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     yield from _driver(values, catalog)
     yield from _cuda(values, catalog)
     yield from _environments(values)
+    yield from _gone(values)
     yield from _outdated_recipes(values, catalog)
     if values.get("container_toolkit_version") and values.get("container_toolkit_engines") == []:
         yield refuse(
@@ -80,6 +81,30 @@ def _cuda(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     for library, variable in (("cuDNN", "cudnn_version"), ("NCCL", "nccl_version"), ("TensorRT", "tensorrt_version")):
         if values.get(variable) and toolkits == []:
             yield refuse("P027", library=library, version=values[variable])
+
+
+def _gone(values: Values) -> Iterator[Refusal]:
+    """Yield what is asked for and needs what shall be absent."""
+    if values.get("cuda_state") == "absent":
+        for variable in ("cudnn_version", "nccl_version", "tensorrt_version", "nccl_tests_url"):
+            if values.get(variable):
+                yield refuse(
+                    "I012",
+                    one="cuda_state: absent",
+                    other=variable,
+                    reason="the library comes and goes with CUDA",
+                    way=f"Leave {variable} out, or set it to null for this host",
+                )
+    if values.get("nvidia_driver_state") == "absent":
+        for environment in values.get("gpulab_environments") or ():
+            if any(environment.get(framework) for framework in FRAMEWORKS) and environment.get("index") != CPU:
+                yield refuse(
+                    "I012",
+                    one="nvidia_driver_state: absent",
+                    other=f"the environment {environment['name']}",
+                    reason="its framework is built for CUDA, which needs a driver",
+                    way="Set index: cpu in the environment, or leave it out",
+                )
 
 
 def _environments(values: Values) -> Iterator[Refusal]:

@@ -30,6 +30,7 @@ EXPECTED = {
     "dict": "a mapping",
 }
 SHOWN = 60
+HIGHEST_PORT = 65535
 
 
 def shown(value: Any) -> str:
@@ -107,8 +108,14 @@ def _number_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
         yield _wrong_type(option, value, name)
         return
     lowest = 1 if option.name.endswith(("_timeout", "_interval", "_port")) else 0
+    highest = HIGHEST_PORT if option.name.endswith(("_port", "_ports")) else None
+    lowest = 1 if highest else lowest
     if float(value) < lowest:
-        yield refuse("I008", variable=name, value=value, lowest=lowest, description=option.description)
+        bound = f"less than {lowest}"
+        yield refuse("I008", variable=name, value=value, bound=bound, description=option.description)
+    elif highest and float(value) > highest:
+        bound = f"more than {highest}"
+        yield refuse("I008", variable=name, value=value, bound=bound, description=option.description)
 
 
 def _list_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:

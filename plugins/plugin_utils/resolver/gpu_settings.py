@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings
+from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, mig
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
+NVIDIA, UUID = "10de", "GPU-"
+MOST_OF_POWER = 2  # boards of makers take more than the data sheet says, and none takes twice as much
 ALL, SINGLE = "gpu_settings_values", "gpu_settings_per_gpu"
 
 
@@ -32,12 +34,48 @@ def plan(case: Case) -> dict[str, Any]:
         gpu_settings.check(f"{SINGLE}[{gpu}]", own)
     if not case.gpus:
         return {"settings": {}, "because": ["Without a GPU there is none to set."]}
+    _check_boards(case, values, single)
     budget, why = _budget(case)
     because = ["nvidia-persistenced keeps the driver initialised, and with it what is set."]
     declared = [*values, *(f"{name} of {gpu}" for gpu, own in single.items() for name in own)]
     because.append(f"The inventory sets {', '.join(declared)}." if declared else "Nothing else is set: nobody asked.")
     settings = {"all": values, "gpus": single, "power_budget_watts": budget}
     return {"settings": settings if any(settings.values()) else {}, "because": because + why}
+
+
+def _check_boards(case: Case, values: dict[str, Any], single: dict[Any, dict[str, Any]]) -> None:
+    """Refuse before the driver comes what a board cannot have, as far as the catalog knows the board.
+
+    What is left, such as the exact range of a power limit, the driver tells.
+    """
+    devices = [device for device in case.facts["pci"]["gpus"] if device["device"].startswith(f"{NVIDIA}:")]
+    answers = {gpu["bus_id"]: gpu for gpu in gpu_settings.usable(case.facts.get("nvml", {}).get("gpus", ()))}
+    boards = [
+        {"index": index, "uuid": None, **answers.get(device["address"], {}), "bus_id": device["address"]}
+        for index, device in enumerate(devices)
+    ]
+    for name in gpu_settings.absent(map(str, single), boards):
+        if answers or not name.startswith(UUID):  # before its driver runs, a GPU has no UUID
+            known = ", ".join(f"{board['index']} ({board['bus_id']})" for board in boards)
+            raise refuse("H120", name=name, known=known)
+    for device, board in zip(devices, boards):
+        record = case.catalog.gpus.get(device["device"])
+        if record:
+            _check_board(record, gpu_settings.declared({"all": values, "gpus": single}, board), board)
+
+
+def _check_board(record: dict[str, Any], wanted: dict[str, Any], board: dict[str, Any]) -> None:
+    told = f"GPU {board['index']} ({record['name']})"
+    for name in (gpu_settings.MIG, gpu_settings.ECC):
+        if wanted.get(name) is not None and record[name] is False:
+            raise refuse("P093", gpu=told, name=name.upper(), index=board["index"], setting=name)
+    profiles: list[str] = record.get("mig_profiles") or []
+    strange = [one for one in wanted.get(gpu_settings.INSTANCES) or () if profiles and mig.base(one) not in profiles]
+    if strange and not isinstance(board.get("mig_profiles"), list):  # else the driver tells, and it knows best
+        raise refuse("P094", gpu=told, profiles=", ".join(strange), known=", ".join(profiles))
+    watts, power = wanted.get(gpu_settings.POWER), record["power_w"]
+    if watts is not None and power is not None and watts > MOST_OF_POWER * power:
+        raise refuse("P095", gpu=told, watts=watts, power=power)
 
 
 def _budget(case: Case) -> tuple[int | None, list[str]]:

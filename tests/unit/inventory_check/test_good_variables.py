@@ -41,6 +41,12 @@ GOOD = {
         "nvidia_driver_version": "990.10.01",
         "cuda_toolkits": ["13.9"],
     },
+    "framework-without-cuda-nor-driver": {
+        "nvidia_driver_state": "absent",
+        "cuda_state": "absent",
+        "cudnn_version": None,
+        "gpulab_environments": [{"name": "cpu", "pytorch": "2.9", "index": "cpu"}],
+    },
     "branch-without-a-known-release": {"nvidia_driver_branch": "620", "cuda_toolkits": ["13.0"]},
     "null-leaves-unset": {"nvidia_driver_branch": None, "cuda_toolkits": None, "reboot_force": None},
     "empty-lists": {"cuda_toolkits": [], "container_toolkit_engines": [], "gpulab_environments": []},

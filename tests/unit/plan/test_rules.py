@@ -1301,12 +1301,6 @@ def test_imex_has_exactly_the_drivers_version_and_the_nodes_that_are_named(platf
     assert made["warnings"] == []
 
 
-def test_a_node_outside_of_a_rack_passes_over_the_nodes_of_imex():
-    made = plan(facts("ubuntu-24.04"), nvidia_driver_imex_nodes=["10.9.9.9"])
-    assert made["imex"]["needed"] is False
-    assert made["imex"]["packages"] == []
-
-
 @pytest.mark.parametrize(
     ("node", "nodes", "restart"),
     [
@@ -1798,6 +1792,20 @@ REFUSALS = {
     "TensorRT that dropped volta": (facts(gpus=[V100]), {"tensorrt_version": "10.16.1"}, "P029", "10.0.0 to 10.4.0"),
     "container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}, "P030", "CVE-2026-24260"),
     "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
+    "MIG of a board without": (facts(gpus=[RTX_5090]), {"gpu_settings_values": {"mig": True}}, "P093", "5090"),
+    "another board's MIG profile": (
+        facts(),
+        {"gpu_settings_values": {"mig_instances": ["3g.20gb"]}},
+        "P094",
+        "1g.10gb, 1g.20gb",
+    ),
+    "power that no such board takes": (
+        facts(gpus=[T4]),
+        {"gpu_settings_values": {"power_limit_watts": 3000}},
+        "P095",
+        "70 W",
+    ),
+    "IMEX outside of a rack": (facts(), {"nvidia_driver_imex_nodes": ["10.9.9.9"]}, "P096", "H100"),
     "IMEX of a name": (in_rack(), {"nvidia_driver_imex_nodes": ["node1"]}, "P057", "node1"),
     "IMEX of the loopback": (in_rack(), {"nvidia_driver_imex_nodes": ["127.0.0.1"]}, "P057", "127.0.0.1"),
     "IMEX without the node itself": (in_rack(), {"nvidia_driver_imex_nodes": ["10.1.2.4"]}, "P058", "10.1.2.3"),
