@@ -76,7 +76,7 @@ def _failed_build(facts: Facts, versions: Iterable[str]) -> dict[str, str] | Non
     for kernel in facts.get("kernels", ()):
         for build in kernel["dkms"]:
             named = any(dkms.of_package(version, [build["version"]]) == build["version"] for version in versions)
-            if build["error"] and named:
+            if build.get("error") and named:
                 return {"kernel": kernel["version"], **{key: build[key] for key in ("module", "version", "error")}}
     return None
 

@@ -170,7 +170,7 @@ def _leftovers(case: Case, planned: str) -> list[str]:
         module, version = record["module"], record["version"]
         of_package = (dkms.of_package(package["version"], [version]) for package in driver["packages"])
         if version not in own and version not in of_package:
-            found[module, version] = LEFTOVER if record["source"] else DEAD_LEFTOVER
+            found[module, version] = LEFTOVER if record.get("source", True) else DEAD_LEFTOVER
     return [text.format(module=module, version=version) for (module, version), text in found.items()]
 
 
