@@ -180,3 +180,28 @@ def test_the_toolkit_comes_with_the_driver_where_its_own_role_runs(tags, skipped
     (text,) = (role["vars"]["nvidia_driver_with_cuda"] for role in roles if role["role"] == "gpulab.node.nvidia_driver")
     known = {"ansible_run_tags": tags, "ansible_skip_tags": skipped}
     assert Templar(loader=DataLoader(), variables=known).template(trust_as_template(text)) is expected
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "broken"),
+    [
+        (["nvidia-dkms-510", "nvidia-driver-510"], True),
+        (["libcuda1"], True),
+        (["linux-image-amd64"], False),
+        ([], False),
+    ],
+)
+def test_a_driver_that_cannot_be_configured_goes_first_and_is_none_to_go_back_to(unfinished, broken):
+    driver = {"conflicting_packages": ["nvidia-dkms-510", "nvidia-driver-510", "libcuda1:i386"], "change": CHANGE}
+    facts = {"system": {"packages_unfinished": unfinished}}
+    known = {"__nvidia_driver_plan": driver, "nvidia_driver_keep_former": True, "__nvidia_driver_newer": {}}
+    assert value("nvidia_driver", "__nvidia_driver_half_configured", facts, **known) is broken
+    assert value("nvidia_driver", "__nvidia_driver_way_back", facts, **known) is not broken
+
+
+@pytest.mark.parametrize(
+    ("files", "own"),
+    [(["/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"], True), (["/etc/hosts"], False)],
+)
+def test_only_gpulabs_own_holds_are_released(files, own):
+    assert value("nvidia_driver", "__nvidia_driver_own_holds", {"own_files": files}) is own
