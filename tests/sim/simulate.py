@@ -118,7 +118,12 @@ def nouveau_blacklisted(root: Path = Path("/")) -> bool:
     return any(rule.search(file.read_text(encoding="utf-8", errors="replace")) for file in files if file.is_file())
 
 
-def driver_settings(kernel: Kernel, *, nvswitches: bool = False) -> str:
+def runs_fabric_manager(settings: Settings) -> bool:
+    """Tell whether the GPUs wait for a fabric manager of the node: behind NVSwitches, on the bus or not."""
+    return settings.node("nvswitches", "0") != "0" or settings.node("fabric_manager", "") == "always"
+
+
+def driver_settings(kernel: Kernel, *, fabric_manager: bool = False) -> str:
     """Return what NVML has to know of the loaded driver, as settings."""
     branch = branch_of(kernel.module_version)
     absent = " ".join(function for function, since in NEWER_FUNCTIONS.items() if branch < since)
@@ -130,7 +135,7 @@ def driver_settings(kernel: Kernel, *, nvswitches: bool = False) -> str:
     ]
     if branch < RECOVERY_ACTION_SINCE:
         lines.append("gpu.*.recovery_action = N/A")
-    if nvswitches:
+    if fabric_manager:
         lines.append(f"gpu.*.fabric_state = {FABRIC_IN_PROGRESS}")  # until the fabric manager runs
     return "\n".join(lines)
 
@@ -164,7 +169,7 @@ def boot() -> None:
     hardware.write_modules(RUN, driver, kernel.module_version)
     (RUN / "proc/driver").mkdir(exist_ok=True)
     if driver == "nvidia":
-        driver_lines = driver_settings(kernel, nvswitches=settings.node("nvswitches", "0") != "0")
+        driver_lines = driver_settings(kernel, fabric_manager=runs_fabric_manager(settings))
         hardware.write_line(DRIVER, f"{own_uuids(socket.gethostname(), settings)}\n{driver_lines}")
         settings = Settings(MODEL, DRIVER, FAULTS)
         hardware.write_proc_driver(RUN, settings, kernel.module_version, kernel.module_flavour)

@@ -142,10 +142,13 @@ def test_an_older_driver_is_an_older_nvml(tmp_path):
     assert texts["535.261.03"].gpu(0, "recovery_action") == "N/A"
 
 
-@pytest.mark.parametrize(("nvswitches", "state"), [(True, "2"), (False, "3")])
-def test_the_fabric_behind_nvswitches_waits_for_its_manager(tmp_path, nvswitches, state):
-    (tmp_path / "driver.conf").write_text(simulate.driver_settings(kernel(), nvswitches=nvswitches))
-    settings = Settings(MODELS / "h100-sxm-8.conf", tmp_path / "driver.conf")
+@pytest.mark.parametrize(
+    ("model", "state"), [("h100-sxm-8", "2"), ("b200-sxm-8", "2"), ("gb200-4", "3"), ("a100-pcie-2", "N/A")]
+)
+def test_the_fabric_behind_nvswitches_waits_for_its_manager(tmp_path, model, state):
+    manager = simulate.runs_fabric_manager(Settings(MODELS / f"{model}.conf"))
+    (tmp_path / "driver.conf").write_text(simulate.driver_settings(kernel(), fabric_manager=manager))
+    settings = Settings(MODELS / f"{model}.conf", tmp_path / "driver.conf")
     assert settings.gpu(0, "fabric_state") == state
 
 
