@@ -134,17 +134,20 @@ def _unread(check: Check, unread: Unread, node: Node, gpu: Facts | None = None) 
         return skipped(f"the GPU answers {unread.error} (see gpu-answers)")
     if not unread.unsupported:
         return unknown(f"{unread.path} could not be read: {unread.error}")
+    return _unsupported(check, unread.error, node, gpu)
+
+
+def _unsupported(check: Check, error: str, node: Node, gpu: Facts | None) -> Result:
+    """Tell a board that lacks what its model has from one that does not have it, or may not show it."""
     profile = node.profile(gpu) if gpu else {}
     if gpu and gpu.get("mig.enabled") and check.requires in HIDDEN_BY_MIG:
-        return skipped(f"MIG is on: NVML does not tell it then ({unread.error})")
-    if check.requires and check.requires in profile.get("capabilities", ()):
-        return fail(
-            f"a {profile.get('name', 'board of this model')} has {check.requires}, this one does not show it",
-            "contact_support",
-            observed=unread.error,
-            expected=check.requires,
-        )
-    return skipped(f"the board or its driver does not have it ({unread.error})")
+        return skipped(f"MIG is on: NVML does not tell it then ({error})")
+    if not check.requires or check.requires not in profile.get("capabilities", ()):
+        return skipped(f"the board or its driver does not have it ({error})")
+    text = f"a {profile.get('name', 'board of this model')} has {check.requires}, this one does not show it"
+    if node.facts.get("system.virtualization", "none") != "none" and not node.facts.get("simulated"):
+        return unknown(f"{text} in this virtual machine ({error})")
+    return fail(text, "contact_support", observed=error, expected=check.requires)
 
 
 def _sign(check: Check, result: Result, gpu: Facts | None = None) -> Result:

@@ -71,6 +71,7 @@ CASES = [
     ("gpu-count", "ok", "rtx4090x2", GIVEN_AWAY, None),
     ("driver-responsive", "ok", "rtx4090x2", GIVEN_AWAY, None),
     ("driver-responsive", "skipped", "t4", ALL_GIVEN_AWAY, None),
+    ("row-remapping", "unknown", "a100-pcie-x2", all_of(VIRTUAL, every_gpu("remapped_rows", nodes.ABSENT)), None),
     ("row-remapping", "skipped", "a100-pcie-x2", cut_into("7g.40gb"), None),
     ("ecc-uncorrected", "ok", "a100-pcie-x2", cut_into("7g.40gb"), None),
     (
