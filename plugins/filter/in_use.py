@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts_users import in_use
 
@@ -13,6 +13,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts_users import in_
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self) -> dict[str, Callable[[dict[str, Any]], str]]:
+    def filters(self) -> dict[str, Callable[..., str]]:
         """Return the filters by name."""
         return {"in_use": in_use}

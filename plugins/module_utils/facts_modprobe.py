@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_users import boot_time
+from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import boot_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import mok
-from ansible_collections.gpulab.node.plugins.module_utils.facts_users import process_fields
+from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import process_fields
 from ansible_collections.gpulab.node.plugins.module_utils.locks import find_holder
 
 if TYPE_CHECKING:

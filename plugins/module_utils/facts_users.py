@@ -1,22 +1,25 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who uses the GPUs now or may at any time, and who is logged in: those whose work a reboot would end."""
+"""Who uses the GPUs now or may at any time, and who is at work on the node: those whose work a reboot would end."""
 
 from __future__ import annotations
 
 import os
-import pwd
 import re
-import struct
-import time
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import facts_host
+from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import (
+    at_work,
+    boot_time,
+    people,
+    process_fields,
+    timestamp,
+    user_name,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 # Daemons that hold the devices and no work of anybody's
@@ -26,76 +29,10 @@ SERVICES = frozenset(
 SLURM_STEP = "slurmstepd"
 PROCESS, CONTAINER, SLURM = "process", "container", "slurm"
 _ROLES = {CONTAINER: ", a container with a GPU", SLURM: ", a job of Slurm"}
-_DESKTOPS = ("x11", "wayland", "mir")  # types of sessions
 _COMM = 15  # the kernel keeps this much of a command's name
 _STEP = re.compile(r"slurmstepd: \[[^\]]+\]")  # its title; others of its name are there without a job
 _GPU = re.compile(r"nvidia\d+\Z")
 _DEVICE = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-caps/.*)\Z")
-_UTMP = struct.Struct("<hxxi32s4s32s256shhiii16s20s")  # utmp(5) on 64-bit Linux
-_USER_PROCESS = 7
-_PARENT, _START = 1, 19  # fields 4 and 22 of proc_pid_stat(5), counted from behind the name
-
-
-def boot_time(stat: str) -> int:
-    """Parse when the node booted, in seconds since 1970, from /proc/stat."""
-    match = re.search(r"^btime (\d{1,18})$", stat, re.MULTILINE)
-    return int(match.group(1)) if match else 0
-
-
-def process_fields(stat: str) -> tuple[int, int]:
-    """Parse a process' parent and its start, in clock ticks since boot, from /proc/PID/stat; 0 where unreadable."""
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
-    if len(fields) <= _START:
-        return 0, 0
-    return _number(fields[_PARENT]), _number(fields[_START])
-
-
-def utmp_sessions(data: bytes) -> list[dict[str, Any]]:
-    """Parse the logins in /run/utmp: {leader, user, since, desktop}; it does not tell desktops."""
-    found = []
-    for offset in range(0, len(data) - _UTMP.size + 1, _UTMP.size):
-        record = _UTMP.unpack_from(data, offset)
-        if record[0] == _USER_PROCESS:
-            user = record[4].split(b"\0")[0].decode("utf-8", "replace")
-            found.append({"leader": record[1], "user": user, "since": timestamp(record[9]), "desktop": False})
-    return found
-
-
-def logind_session(text: str) -> dict[str, Any] | None:
-    """Parse one file of /run/systemd/sessions; None where no user sits behind it."""
-    fields = dict(line.partition("=")[::2] for line in text.splitlines())
-    if fields.get("CLASS", "user") != "user" or not fields.get("USER"):
-        return None
-    leader, since = fields.get("LEADER", ""), fields.get("REALTIME", "")
-    return {
-        "leader": _number(leader),
-        "user": fields["USER"],
-        "since": timestamp(_number(since) // 1_000_000),
-        "desktop": fields.get("TYPE") in _DESKTOPS,
-    }
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        return 0
-
-
-def timestamp(seconds: float) -> str | None:
-    """Return UTC in ISO 8601; None for a time that no calendar has."""
-    try:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-    except (OverflowError, OSError, ValueError):
-        return None
-
-
-def user_name(uid: int | str) -> str:
-    """Return the name of a user, or the number where it has none."""
-    try:
-        return pwd.getpwuid(int(uid)).pw_name
-    except (KeyError, ValueError, OverflowError):
-        return str(uid)
 
 
 def holders(node: Node, own: int) -> tuple[dict[int, str], bool]:
@@ -123,24 +60,6 @@ def holders(node: Node, own: int) -> tuple[dict[int, str], bool]:
                 found[int(name)] = device
                 break
     return found, complete
-
-
-def ancestors(node: Node, pid: int) -> Iterator[int]:
-    """Yield a process and those it descends from."""
-    while pid > 0:
-        yield pid
-        pid = process_fields(node.text(f"/proc/{pid}/stat"))[0]
-
-
-def sessions(node: Node, own: int) -> list[dict[str, Any]]:
-    """List the logged-in sessions, less the one that process ``own`` runs in: {user, since, desktop}."""
-    texts = (node.text(f"/run/systemd/sessions/{name}") for name in node.names("/run/systemd/sessions"))
-    found = [session for session in map(logind_session, texts) if session]
-    if not found:
-        found = utmp_sessions(node.data("/run/utmp") or b"")
-    mine = set(ancestors(node, own))
-    alive = (one for one in found if one["leader"] not in mine and node.exists(f"/proc/{one['leader']}"))
-    return [{"user": user_name(one["user"]), "since": one["since"], "desktop": one["desktop"]} for one in alive]
 
 
 def containers(node: Node, held: dict[int, str]) -> dict[int, str]:
@@ -210,15 +129,21 @@ def named(user: dict[str, Any]) -> str:
     return f"{user['command'] or 'a process'} (PID {user['pid']}, user {user['user'] or 'unknown'}{role})"
 
 
-def in_use(users: dict[str, Any]) -> str:
-    """Say who would lose work by a reboot, or that not all could be looked into; nothing where nobody would."""
+def in_use(users: dict[str, Any], *, people: bool = True) -> str:
+    """Say who would lose work by a reboot, or that not all could be looked into; nothing where nobody would.
+
+    Without ``people``, only those who use the GPUs are told. This is the one list of what counts.
+    """
     said = [named(user) for user in workers(users)]
-    said += [f"{session['user']} at a desktop" for session in users["sessions"] if session["desktop"]]
+    said += [at_work(person) for person in users["sessions"]] if people else []
     return ", ".join(said) or ("" if users["state"] == "idle" else "not every process could be looked into")
 
 
 def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any]:
-    """Return the facts ``users_of_gpus``: open device files, processes that NVML names, containers, jobs of Slurm."""
+    """Return the facts ``users_of_gpus``: open device files, processes that NVML names, containers, jobs of Slurm.
+
+    ``sessions`` are the people at work on the node, whether they use a GPU or not.
+    """
     found, complete = holders(node, own)
     for gpu in nvml_gpus:
         processes = gpu.get("processes", [])
@@ -233,5 +158,5 @@ def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any
     return {
         "state": "busy" if busy else "idle" if complete else "unknown",
         "who": who,
-        "sessions": sessions(node, own),
+        "sessions": people(node, own),
     }

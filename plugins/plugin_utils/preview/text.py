@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import at_work
 from ansible_collections.gpulab.node.plugins.module_utils.facts_users import named
 
 if TYPE_CHECKING:
@@ -122,11 +123,8 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
             or (["not every process could be looked into"] if host["users"]["state"] == "unknown" else []),
         )
         yield (
-            "logged in",
-            [
-                f"{one['user']}{' at a desktop' if one['desktop'] else ''} since {one['since']}"
-                for one in host["users"]["sessions"]
-            ],
+            "at work",
+            [f"{at_work(one)}, since {one['since']}" for one in host["users"]["sessions"]],
         )
     yield "why", host["because"]
     yield "note", host["warnings"]

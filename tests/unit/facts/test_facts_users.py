@@ -1,7 +1,6 @@
-"""Who uses the GPUs, and who is logged in, from a tree like /proc."""
+"""Who uses the GPUs, from a tree like /proc."""
 
 import os
-import struct
 from pathlib import Path
 
 import pytest
@@ -174,57 +173,16 @@ def test_process_that_may_not_be_looked_into(node, monkeypatch):
     assert facts_users.read(node.node(), [], OWN)["state"] == "unknown"
 
 
-SESSION = "UID=1000\nUSER=alice\nCLASS={}\nLEADER={}\nREALTIME=1700000000123456\n"
+PERSON = {"user": "alice", "since": None, "desktop": False, "logged_in": True, "commands": ["rsync"]}
 
 
-@pytest.mark.parametrize(
-    ("kind", "leader", "users"),
-    [
-        pytest.param("user", 50, ["alice"], id="another-login"),
-        pytest.param("user", 700, [], id="the-login-ansible-came-by"),
-        pytest.param("manager", 50, [], id="not-a-login"),
-        pytest.param("user", 51, [], id="its-leader-is-dead"),
-    ],
-)
-def test_sessions(node, kind, leader, users):
-    process(node, 50, comm="sshd")
-    node.file("/run/systemd/sessions/4", SESSION.format(kind, leader)).file("/run/systemd/sessions/4.ref", "")
-    found = facts_users.read(node.node(), [], OWN)["sessions"]
-    assert [session["user"] for session in found] == users
-    assert all(session["since"] == "2023-11-14T22:13:20Z" for session in found)
-
-
-def utmp(kind, pid, user):
-    return struct.pack(
-        "<hxxi32s4s32s256shhiii16s20s", kind, pid, b"pts/0", b"", user, b"", 0, 0, 0, 1700000000, 0, b"", b""
-    )
-
-
-def test_sessions_without_logind(node):
-    process(node, 50, comm="sshd")
-    node.file("/run/utmp", utmp(2, 1, b"reboot") + utmp(7, 50, b"bob") + utmp(7, 800, b"ansible") + b"torn")
-    found = facts_users.read(node.node(), [], OWN)["sessions"]
-    assert found == [{"user": "bob", "since": "2023-11-14T22:13:20Z", "desktop": False}]
-
-
-@pytest.mark.parametrize(("kind", "desktop"), [("x11", True), ("wayland", True), ("tty", False)])
-def test_a_desktop_is_told_from_other_sessions(node, kind, desktop):
-    process(node, 50, comm="gdm-session")
-    node.file("/run/systemd/sessions/4", SESSION.format("user", 50) + f"TYPE={kind}\n")
-    found = facts_users.read(node.node(), [], OWN)
-    assert (found["state"], found["sessions"][0]["desktop"]) == ("idle", desktop)
-    assert facts_users.in_use(found) == ("alice at a desktop" if desktop else "")
+def test_who_is_at_work_without_a_gpu_is_named_beside_those_with_one(node):
+    process(node, 50, descriptors=["/dev/nvidia0"])
+    found = {**facts_users.read(node.node(), [], OWN), "sessions": [PERSON]}
+    me = facts_users.user_name(os.getuid())
+    assert facts_users.in_use(found) == f"python (PID 50, user {me}), alice, who is logged in (rsync)"
 
 
 @pytest.mark.parametrize(("state", "said"), [("idle", ""), ("unknown", "not every process could be looked into")])
 def test_who_cannot_be_looked_into_counts_as_a_user(state, said):
     assert facts_users.in_use({"state": state, "who": [], "sessions": []}) == said
-
-
-def test_utmp_record_has_the_size_that_glibc_writes():
-    assert len(utmp(7, 1, b"")) == 384
-
-
-def test_ancestors(node):
-    assert list(facts_users.ancestors(node.node(), OWN)) == [OWN, 800, 700, 1]
-    assert list(facts_users.ancestors(node.node(), 4711)) == [4711]

@@ -147,7 +147,8 @@ def busy(one: dict[str, Any]) -> dict[str, Any]:
     """Return a host on whose GPUs somebody computes."""
     one = deepcopy(one)
     who = [{**WORK, "service": False}, {**DAEMON, "service": True}]
-    sessions = [{"user": "alice", "since": "2026-11-20T17:00:00Z", "desktop": False}]
+    sessions = [{"user": "alice", "since": "2026-11-20T17:00:00Z", "desktop": False, "logged_in": True}]
+    sessions[0]["commands"] = ["rsync"]
     one["facts"]["users_of_gpus"] = {"state": "busy", "who": who, "sessions": sessions}
     return one
 

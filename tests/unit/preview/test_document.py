@@ -156,7 +156,7 @@ def test_nodes_of_imex_are_named_and_what_it_does_for_them(diff, restart, action
 def test_a_reboot_that_site_yml_would_refuse_is_named(variables, state, code):
     one = hosts.busy(hosts.upgradable(**variables))
     users = one["facts"]["users_of_gpus"]
-    users.update(state=state, who=[] if state == "idle" else users["who"])
+    users.update(state=state, who=[] if state == "idle" else users["who"], sessions=[])
     refusal = hosts.preview(one)["reboot"]["refusal"]
     assert (refusal and refusal["code"]) == code
     if code == "H030":
@@ -164,20 +164,21 @@ def test_a_reboot_that_site_yml_would_refuse_is_named(variables, state, code):
         assert "nvidia-persiste" not in refusal["cause"]
 
 
-def test_a_desktop_that_a_reboot_would_end_is_named():
+def test_work_without_a_gpu_that_a_reboot_would_end_is_named():
     one = hosts.busy(hosts.upgradable())
     one["facts"]["users_of_gpus"].update(state="idle", who=[])
-    assert hosts.preview(one)["reboot"]["refusal"] is None
+    assert "alice, who is logged in (rsync)" in hosts.preview(one)["reboot"]["refusal"]["cause"]
     one["facts"]["users_of_gpus"]["sessions"][0]["desktop"] = True
     assert "alice at a desktop" in hosts.preview(one)["reboot"]["refusal"]["cause"]
 
 
 def test_busy_gpus_do_not_matter_where_nothing_reboots():
-    entry = hosts.preview(hosts.busy(hosts.provisioned()))
+    one = hosts.busy(hosts.provisioned())
+    entry = hosts.preview(one)
     assert entry["users"] == {
         "state": "busy",
         "who": [hosts.WORK],
-        "sessions": [{"user": "alice", "since": "2026-11-20T17:00:00Z", "desktop": False}],
+        "sessions": one["facts"]["users_of_gpus"]["sessions"],
     }
     assert entry["state"] == "unchanged"
 
