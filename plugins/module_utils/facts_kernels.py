@@ -21,7 +21,10 @@ _NVIDIA_MODULE = re.compile(r"(nvidia(?:-(?:current|tesla|legacy|open|server|\d+
 _INCLUDED_MAKEFILE = re.compile(r"^\s*include\s+(\S+)/Makefile\s*$", re.MULTILINE)
 _MENU = re.compile(r"^\s*(menuentry|submenu)\s+(['\"])(.*?)\2(.*)$")
 _MENU_ID = re.compile(r"\$menuentry_id_option\s+(['\"])(.*?)\1")
-_LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S*/vmlinu[zx]-(\S+)")
+_LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S*/vmlinu[zx]-(\S+)(.*)", re.MULTILINE)
+_SET_DEFAULT = re.compile(r"^\s*set default=[\"']?(.*?)[\"']?\s*$", re.MULTILINE)
+_GRUB_DEFAULT = re.compile(r"^\s*GRUB_DEFAULT=[\"']?(.*?)[\"']?\s*$", re.MULTILINE)
+ENTRIES = "/boot/loader/entries"
 
 
 def version_key(version: str) -> list[tuple[int, int, str]]:
@@ -33,12 +36,12 @@ def version_key(version: str) -> list[tuple[int, int, str]]:
     ] + [(1, -1, "")]
 
 
-def next_boot(kernels: list[str], default: str, menu: str) -> str | None:
+def next_boot(kernels: list[str], default: str, menu: str, entries: list[dict[str, str]] | None = None) -> str | None:
     """Name the kernel that boots next: the boot loader's choice where it names one of these, else the newest.
 
     ``default`` is GRUB's default entry (a number, a title, an id, or a path of them joined by ">").
     """
-    chosen = grub_kernel(menu, default)
+    chosen = grub_kernel(menu, default) or entry_kernel(entries or [], default)
     if chosen not in kernels:
         chosen = next(
             (kernel for kernel in sorted(kernels, key=len, reverse=True) if default and kernel in default), None
@@ -70,12 +73,57 @@ def grub_kernel(menu: str, default: str) -> str | None:
     return kernels.get(("id",))
 
 
-def grub_default(settings: str, environment: str) -> str:
-    """Return GRUB's default entry from /etc/default/grub and grubenv; one set for the next boot only comes first."""
+def grub_default(settings: str, environment: str, menu: str = "") -> str:
+    """Return GRUB's default entry; one set for the next boot only comes first.
+
+    settings is /etc/default/grub with what follows it in grub.d, environment is grubenv, menu is grub.cfg. The menu is
+    what GRUB reads; it was made from the settings of its time. Its later lines about the default are for failed boots.
+    """
     saved = dict(line.partition("=")[::2] for line in environment.splitlines() if not line.startswith("#"))
-    configured = re.findall(r"^\s*GRUB_DEFAULT=[\"']?(.*?)[\"']?\s*$", settings, re.MULTILINE)
-    default = configured[-1] if configured else "0"
-    return saved.get("next_entry") or (saved.get("saved_entry") or "0" if default == "saved" else default)
+    made = [default for default in _SET_DEFAULT.findall(menu) if default != "${next_entry}"]
+    configured = _GRUB_DEFAULT.findall(settings)
+    default = made[0] if made else configured[-1] if configured else "0"
+    from_environment = default in ("saved", "${saved_entry}")
+    return saved.get("next_entry") or (saved.get("saved_entry") or "0" if from_environment else default)
+
+
+def boot_entries(node: Node) -> list[dict[str, str]]:
+    """Return the entries of the Boot Loader Specification as GRUB orders them: {id, title, version, options}."""
+    found = []
+    for name in node.names(ENTRIES):
+        if name.endswith(".conf"):
+            lines = (line.strip().partition(" ") for line in node.text(f"{ENTRIES}/{name}").splitlines())
+            fields = {key: value.strip() for key, _space, value in lines}
+            image = re.search(r"vmlinu[zx]-(\S+)", fields.get("linux", ""))
+            version = fields.get("version") or (image.group(1) if image else "")
+            found.append(
+                {
+                    "id": name[: -len(".conf")],
+                    "title": fields.get("title", ""),
+                    "version": version,
+                    "options": fields.get("options", ""),
+                }
+            )
+    return sorted(found, key=lambda entry: version_key(entry["id"]), reverse=True)
+
+
+def entry_kernel(entries: list[dict[str, str]], default: str) -> str | None:
+    """Return the version of the kernel that a default means among these entries: a number, an id or a title."""
+    if default.isascii() and default.isdigit() and len(default) < 4:  # noqa: PLR2004 - no menu is longer
+        return entries[int(default)]["version"] if int(default) < len(entries) else None
+    return next((entry["version"] for entry in entries if default in (entry["id"], entry["title"])), None)
+
+
+def arguments_of(kernel: str | None, menu: str, entries: list[dict[str, str]], environment: str) -> list[str] | None:
+    """Return the arguments that the boot loader gives a kernel; None where it has no entry for it."""
+    for version, arguments in _LINUX.findall(menu):
+        if version == kernel:
+            return str(arguments).split()
+    saved = dict(line.partition("=")[::2] for line in environment.splitlines())
+    for entry in entries:
+        if entry["version"] == kernel:
+            return entry["options"].replace("$kernelopts", saved.get("kernelopts", "")).split()
+    return None
 
 
 def nvidia_modules(modules_dep: str) -> dict[str, str]:
@@ -160,12 +208,13 @@ class KernelsQuery:
         self._running = running
         self._installed = versions(node, running)
         candidates = [kernel for kernel, installed in self._installed.items() if installed]
-        default = grub_default(
-            node.text("/etc/default/grub"),
-            node.text("/boot/grub/grubenv") or node.text("/boot/grub2/grubenv"),
-        )
+        later = [f"/etc/default/grub.d/{name}" for name in node.names("/etc/default/grub.d") if name.endswith(".cfg")]
+        settings = "\n".join(node.text(path) for path in ("/etc/default/grub", *later))
+        environment = node.text("/boot/grub/grubenv") or node.text("/boot/grub2/grubenv")
         menu = node.text("/boot/grub/grub.cfg") or node.text("/boot/grub2/grub.cfg")
-        self.next_boot = next_boot(candidates, default, menu)
+        entries = boot_entries(node)
+        self.next_boot = next_boot(candidates, grub_default(settings, environment, menu), menu, entries)
+        self.next_arguments = arguments_of(self.next_boot, menu, entries, environment)
         preferred = stand_in(modprobe_files.values(), "nvidia")
         self._files: dict[str, str] = {}
         self._modinfo: dict[str, Job] = {}

@@ -123,6 +123,80 @@ def test_grub_default(settings, environment, expected):
 
 
 @pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ('set default="${next_entry}"\nset default="1>1"', "1>1"),
+        ('  set default="${saved_entry}"', "old-id"),
+        ("set default='Advanced options>Debian'\nset default=1", "Advanced options>Debian"),
+        ('set default="0"', "0"),
+        ("menuentry 'x' {", "1>2"),
+    ],
+)
+def test_the_menu_tells_the_default_before_the_settings_do(header, expected):
+    assert facts_kernels.grub_default("GRUB_DEFAULT=0\nGRUB_DEFAULT='1>2'", "saved_entry=old-id", header) == expected
+
+
+def test_an_entry_for_the_next_boot_only_comes_before_the_menus():
+    assert facts_kernels.grub_default("", "next_entry=old-id", 'set default="0"') == "old-id"
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["menu-made", "menu-not-readable"])
+def test_a_kernel_that_is_pinned_in_grub_d_boots_next(tree, made):
+    kernel(tree, OLD)
+    kernel(tree, NEW)
+    pinned = f"Advanced options>Debian, with Linux {OLD}"
+    tree.file("/etc/default/grub", "GRUB_DEFAULT=0\n").file("/etc/default/grub.d/50-a.cfg", "GRUB_DEFAULT=1\n")
+    tree.file("/etc/default/grub.d/99-b.cfg", f"GRUB_DEFAULT='{pinned}'\n")
+    if made:
+        tree.file("/boot/grub/grub.cfg", f'set default="{pinned}"\n{MENU}')
+    assert facts(tree)[OLD]["next_boot"] is True
+
+
+def test_settings_that_no_menu_was_made_of_do_not_count(tree):
+    kernel(tree, OLD)
+    kernel(tree, NEW)
+    tree.file("/etc/default/grub.d/99-b.cfg", "GRUB_DEFAULT=old-id\n")
+    tree.file("/boot/grub/grub.cfg", f'set default="0"\n{MENU}')
+    assert facts(tree)[NEW]["next_boot"] is True
+
+
+def entries(tree):
+    for version in (OLD, NEW, "0-rescue-f00"):
+        text = f"title Rocky Linux ({version})\nversion {version}\nlinux /vmlinuz-{version}\n"
+        tree.file(f"/boot/loader/entries/f00-{version}.conf", f"{text}options root=/dev/sda $kernelopts\n")
+    return tree.file("/boot/grub2/grub.cfg", 'set default="${saved_entry}"\nblscfg\n')
+
+
+@pytest.mark.parametrize(
+    ("saved", "expected"),
+    [
+        ("saved_entry=1", OLD),
+        ("saved_entry=0", NEW),
+        (f"saved_entry=f00-{OLD}", OLD),
+        (f"saved_entry=Rocky Linux ({OLD})", OLD),
+        (f"saved_entry=f00-{NEW}\nnext_entry=1", OLD),
+        ("saved_entry=9", NEW),
+        ("", NEW),
+    ],
+)
+def test_the_next_kernel_by_entries_of_the_boot_loader_specification(tree, saved, expected):
+    kernel(tree, OLD)
+    kernel(tree, NEW)
+    entries(tree).file("/boot/grub2/grubenv", f"# GRUB Environment Block\n{saved}\n")
+    assert facts(tree)[expected]["next_boot"] is True
+
+
+def test_arguments_of_the_next_boot(tree):
+    kernel(tree, NEW)
+    assert KernelsQuery(tree.node(), NEW, {}, signers=False).next_arguments is None
+    entries(tree).file("/boot/grub2/grubenv", "kernelopts=module_blacklist=nvidia ro\n")
+    found = KernelsQuery(tree.node(), NEW, {}, signers=False).next_arguments
+    assert found == ["root=/dev/sda", "module_blacklist=nvidia", "ro"]
+    tree.file("/boot/grub/grub.cfg", MENU)
+    assert KernelsQuery(tree.node(), NEW, {}, signers=False).next_arguments == ["root=/dev/sda1", "ro"]
+
+
+@pytest.mark.parametrize(
     ("default", "menu", "expected"),
     [
         pytest.param("0", MENU, NEW, id="menu"),
