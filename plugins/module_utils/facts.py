@@ -68,7 +68,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     monitoring_query = facts_monitoring.MonitoringQuery(node, SECONDS)
     group_query = facts_group.GroupQuery(node, SECONDS)
 
-    pci, simulated = facts_pci.read(node)
+    pci, simulated = facts_pci.read(node, modprobe_files)
     kernels = kernels_query.facts()
     next_boot = next((kernel for kernel in kernels if kernel["next_boot"]), None)
     if next_boot:

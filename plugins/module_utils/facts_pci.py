@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA devices on the PCI bus, from sysfs: what is plugged in, whatever a driver says."""
+"""GPUs on the PCI bus, from sysfs: what is plugged in, whatever a driver says, and which virtual machines have."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
+OTHER_MAKERS = {0x1002: "AMD", 0x8086: "Intel"}  # of GPUs; a board's management controller draws, too, and is none
 GPU_CLASSES = frozenset({"0300", "0302", "0380", "1200"})  # VGA, 3D, display, processing accelerator
 NVSWITCH_CLASS = "0680"  # "other bridge"; NVIDIA's only ones are NVSwitches
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 _WIDEST = 32
 ERROR_KINDS = ("correctable", "nonfatal", "fatal")
+# Drivers that lend a device to virtual machines; nvidia-vgpu-vfio and nvgrace-gpu-vfio-pci are among those of VFIO
+_LENDING = re.compile(r"(?:.*vfio.*|pci-stub|(?:xen-)?pciback)\Z")
+_RESERVED = re.compile(r"^\s*options\s+vfio[-_]pci\s.*?\bids=(\S+)", re.MULTILINE)
+_CAPABILITIES, _VENDOR_SPECIFIC = 0x34, 0x09  # where the list of a device's capabilities begins; one of its kinds
+_VGPU = b"VF"  # behind id, next and length of a vGPU's (github:NVIDIA/k8s-device-plugin, internal/vgpu/vgpu.go)
 _HEAD = 64  # bytes of the configuration space that everybody may read
 _EXTENDED = 0x100  # where the extended capabilities of a configuration space begin
 _ACS = 0x000D
@@ -104,16 +112,96 @@ def bound_driver(node: Node, device: str) -> str | None:
     return posixpath.basename(target) if target else None
 
 
-def read(node: Node) -> tuple[dict[str, Any], str | None]:
-    """Return the facts ``pci``, and the simulator's line where a device is simulated."""
-    gpus, nvswitches, simulated = [], [], None
+def is_vgpu(config: bytes) -> bool | None:
+    """Tell whether a hypervisor cut this GPU, from its configuration space; None where only its head may be read."""
+    if len(config) <= _HEAD:
+        return None
+    place, seen = config[_CAPABILITIES], set()
+    while _HEAD <= place <= len(config) - 5 and place not in seen:
+        seen.add(place)
+        if config[place] == _VENDOR_SPECIFIC and config[place + 3 : place + 5] == _VGPU:
+            return True
+        place = config[place + 1] & 0xFC
+    return False
+
+
+def lender(node: Node, device: str, reserved: set[str]) -> str | None:
+    """Name the driver that has a GPU for virtual machines, or is to get it; None where the node itself may use it.
+
+    reserved are the ids that vfio-pci takes where no other driver was there before it.
+    """
+    if node.exists(f"{device}/mdev_supported_types"):
+        return "nvidia-vgpu-vfio"  # NVIDIA's own driver of a host, which cuts the GPU
+    driver = bound_driver(node, device)
+    if driver is None:
+        driver = node.text(f"{device}/driver_override") or None
+        driver = "vfio-pci" if driver in (None, "(null)") and _id(node, device, "") in reserved else driver
+    return driver if driver and _LENDING.match(driver) else None
+
+
+def reserved_ids(texts: Iterable[str], cmdline: str) -> set[str]:
+    """Return the ids of devices that vfio-pci is told to take, by modprobe's files and the kernel's command line."""
+    lists = [found for text in texts for found in _RESERVED.findall(text)]
+    lists += [word.partition("=")[2] for word in cmdline.split() if word.startswith(("vfio-pci.ids=", "vfio_pci.ids="))]
+    return {":".join(one.lower().split(":")[:2]) for found in lists for one in found.strip("\"'").split(",")}
+
+
+def vfio_files(node: Node) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return which of VFIO's files are of GPUs: of those that virtual machines have whole, and of parts of a GPU.
+
+    Where the group of a GPU that is lent cannot be read, every group may be its.
+    """
+    whole: set[str] = set()
+    parts: set[str] = set()
     for address in node.names(DEVICES):
         device = f"{DEVICES}/{address}"
-        if node.number(f"{device}/vendor") != NVIDIA:
+        if node.number(f"{device}/vendor") != NVIDIA or _kind(node, device) not in GPU_CLASSES:
             continue
-        kind = f"{node.number(f'{device}/class') or 0:06x}"[:4]
+        lent = lender(node, device, set())
+        group = posixpath.basename(node.link(f"{device}/iommu_group") or "")
+        found = (
+            {f"(?:noiommu-)?{re.escape(group)}" if group else r"(?:noiommu-)?\d+"}
+            if lent
+            else {re.escape(group)} - {""}
+        )
+        (whole if lent else parts).update(found | _character_devices(node, device))
+        for name in node.names(device):  # mediated devices
+            part = node.link(f"{device}/{name}/iommu_group")
+            if part:
+                parts |= {re.escape(posixpath.basename(part))} | _character_devices(node, f"{device}/{name}")
+    return _any_of(whole), _any_of(parts)
+
+
+def _character_devices(node: Node, device: str) -> set[str]:
+    return {f"devices/{re.escape(name)}" for name in node.names(f"{device}/vfio-dev")}
+
+
+def _any_of(names: set[str]) -> re.Pattern[str]:
+    return re.compile(f"/dev/vfio/(?:{'|'.join(sorted(names))})\\Z" if names else r"(?!)")
+
+
+def read(node: Node, modprobe_files: dict[str, str] | None = None) -> tuple[dict[str, Any], str | None]:
+    """Return the facts ``pci``, and the simulator's line where a device is simulated.
+
+    gpus are NVIDIA's that this node itself may use; lent has those of virtual machines, and other_gpus those of other
+    makers. modprobe_files tell what is reserved for vfio-pci. A virtual function is a part of its GPU.
+    """
+    gpus, lent, others, nvswitches, simulated = [], [], [], [], None
+    reserved = reserved_ids((modprobe_files or {}).values(), node.text("/proc/cmdline"))
+    for address in node.names(DEVICES):
+        device = f"{DEVICES}/{address}"
+        vendor, kind = node.number(f"{device}/vendor"), _kind(node, device)
         identity = {"address": address, "device": _id(node, device, "")}
-        if kind in GPU_CLASSES:
+        if vendor in OTHER_MAKERS and kind in GPU_CLASSES:
+            others.append({**identity, "maker": OTHER_MAKERS[vendor]})
+        if vendor != NVIDIA:
+            continue
+        driver = lender(node, device, reserved)
+        if kind in GPU_CLASSES and node.link(f"{device}/physfn"):
+            continue
+        if kind in GPU_CLASSES and driver:
+            lent.append({**identity, "driver": driver})
+        elif kind in GPU_CLASSES:
             numa_node = node.number(f"{device}/numa_node")
             gpus.append(
                 {
@@ -121,6 +209,7 @@ def read(node: Node) -> tuple[dict[str, Any], str | None]:
                     "subsystem": _id(node, device, "subsystem_"),
                     "class": kind,
                     "driver": bound_driver(node, device),
+                    "vgpu": is_vgpu(node.data(f"{device}/config") or b""),
                     "numa_node": None if numa_node is None or numa_node < 0 else numa_node,
                     "link": read_link(node, device),
                     "bridge_link": read_bridge_link(node, device),
@@ -132,7 +221,11 @@ def read(node: Node) -> tuple[dict[str, Any], str | None]:
         elif kind == NVSWITCH_CLASS:
             nvswitches.append({**identity, "driver": bound_driver(node, device)})
         simulated = simulated or node.text(f"{device}/simulated").partition("\n")[0] or None
-    return {"gpus": gpus, "nvswitches": nvswitches}, simulated
+    return {"gpus": gpus, "lent": lent, "other_gpus": others, "nvswitches": nvswitches}, simulated
+
+
+def _kind(node: Node, device: str) -> str:
+    return f"{node.number(f'{device}/class') or 0:06x}"[:4]
 
 
 def _id(node: Node, device: str, prefix: str) -> str:

@@ -9,7 +9,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_host
+from ansible_collections.gpulab.node.plugins.module_utils import facts_host, facts_pci
 from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import (
     at_work,
     boot_time,
@@ -20,6 +20,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 # Daemons that hold the devices and no work of anybody's
@@ -27,16 +29,22 @@ SERVICES = frozenset(
     {"nvidia-persistenced", "nv-fabricmanager", "nvidia-imex", "nv-hostengine", "dcgm-exporter", "gpulab-metrics"}
 )
 SLURM_STEP = "slurmstepd"
-PROCESS, CONTAINER, SLURM = "process", "container", "slurm"
-_ROLES = {CONTAINER: ", a container with a GPU", SLURM: ", a job of Slurm"}
+PROCESS, CONTAINER, SLURM, MACHINE = "process", "container", "slurm", "virtual_machine"
+_ROLES = {
+    CONTAINER: ", a container with a GPU",
+    SLURM: ", a job of Slurm",
+    MACHINE: ", a virtual machine with a GPU",
+}
 _COMM = 15  # the kernel keeps this much of a command's name
 _STEP = re.compile(r"slurmstepd: \[[^\]]+\]")  # its title; others of its name are there without a job
 _GPU = re.compile(r"nvidia\d+\Z")
 _DEVICE = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-caps/.*)\Z")
 
 
-def holders(node: Node, own: int) -> tuple[dict[int, str], bool]:
-    """Find who has a GPU's device file open: {pid: device}; and whether every process could be looked into.
+def holders(node: Node, own: int, vfio: Iterable[re.Pattern[str]] = ()) -> tuple[dict[int, str], bool]:
+    """Find who has a device file of a GPU open: {pid: device}; and whether every process could be looked into.
+
+    A virtual machine has its GPU by a file of VFIO; these patterns match those of GPUs.
 
     Children of ``own`` do not count: one may be left from a reading that the driver never answered.
 
@@ -44,6 +52,7 @@ def holders(node: Node, own: int) -> tuple[dict[int, str], bool]:
     """
     found: dict[int, str] = {}
     complete = True
+    files = (_DEVICE, *vfio)
     for name in node.names("/proc"):
         if not name.isdigit():
             continue
@@ -56,7 +65,11 @@ def holders(node: Node, own: int) -> tuple[dict[int, str], bool]:
             continue
         for descriptor in descriptors:
             device = node.link(f"/proc/{name}/fd/{descriptor}")
-            if device and _DEVICE.match(device) and process_fields(node.text(f"/proc/{name}/stat"))[0] != own:
+            if (
+                device
+                and any(file.match(device) for file in files)
+                and process_fields(node.text(f"/proc/{name}/stat"))[0] != own
+            ):
                 found[int(name)] = device
                 break
     return found, complete
@@ -144,13 +157,15 @@ def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any
 
     ``sessions`` are the people at work on the node, whether they use a GPU or not.
     """
-    found, complete = holders(node, own)
+    vfio = facts_pci.vfio_files(node)
+    found, complete = holders(node, own, vfio)
     for gpu in nvml_gpus:
         processes = gpu.get("processes", [])
         for entry in processes if isinstance(processes, list) else []:
             found.setdefault(entry["pid"], f"/dev/nvidia{gpu.get('minor', '')}")
     booted = boot_time(node.text("/proc/stat"))
-    who = [process(node, pid, PROCESS, device, booted) for pid, device in sorted(found.items())]
+    kinds = {pid: MACHINE if vfio[0].match(device) else PROCESS for pid, device in found.items()}
+    who = [process(node, pid, kinds[pid], device, booted) for pid, device in sorted(found.items())]
     who += [process(node, pid, CONTAINER, device, booted) for pid, device in containers(node, found).items()]
     for pid, title in steps_of_jobs(node).items():
         who.append({**process(node, pid, SLURM, None, booted), "command": title})

@@ -773,6 +773,28 @@ CODES = {
         "docker.com's Docker is wished for, and cannot be beside {rivals}, which the node has",
         "Remove them where nothing needs them, or leave Docker out of container_toolkit_engines. Nothing was changed.",
     ),
+    # P080 to P084: GPUs that this node cannot use
+    "P080": (
+        "virtual machines have every NVIDIA GPU of this node: {gpus}",
+        (
+            "Take the node out of gpu-nodes. To use a GPU on the node itself, take it from the virtual machine and from"
+            " {drivers} (modprobe.d, kernel arguments, driverctl), and run again. Nothing was changed."
+        ),
+    ),
+    "P081": (
+        "GPU {gpus} is a virtual GPU (vGPU), and only NVIDIA's GRID driver of the hypervisor's branch drives it",
+        (
+            "Use the GRID driver that the operator of the hypervisor or cloud gives, or keep it where it runs; take the"
+            " node out of gpu-nodes. Nothing was changed."
+        ),
+    ),
+    "P082": (
+        "no NVIDIA GPU is on the PCI bus of this node; its GPUs are: {gpus}",
+        (
+            "Take it out of gpu-nodes: gpulab sets up NVIDIA GPUs only. If an NVIDIA GPU is plugged in, check its"
+            " seating and its power; to build an image, set gpulab_without_gpu: true."
+        ),
+    ),
     # P085 to P089: the driver that the node has
     "P085": (
         "somebody put the driver on hold ({names}), and the plan is to replace it: {change}",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_users import named, workers
+from ansible_collections.gpulab.node.plugins.module_utils.facts_users import MACHINE, named, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,8 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
     """Return why a GPU may not be tested now, or None where it is idle.
 
     gpu and gpus are NVML's, users is the fact users_of_gpus. A process that NVML names occupies its GPU; one that only
-    has a device file open, a container and a job may use any of them.
+    has a device file open, a container and a job may use any of them. A virtual machine has one that NVML
+    does not know.
     """
     if not isinstance(gpu.get("uuid"), str) or not isinstance(gpu.get("processes"), list):
         return "NVML does not tell which GPU it is, or who uses it"
@@ -26,7 +27,7 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
     if here:
         return "in use by " + ", ".join(named(work[pid]) for pid in here)
     placed = {process["pid"] for each in gpus for process in _listed(each)}
-    elsewhere = [entry for pid, entry in work.items() if pid not in placed]
+    elsewhere = [entry for pid, entry in work.items() if pid not in placed and entry["kind"] != MACHINE]
     if elsewhere:
         return f"{', '.join(map(named, elsewhere))} may use any GPU"
     if users["state"] == "unknown":

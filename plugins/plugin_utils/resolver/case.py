@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import gpus, newer
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import gpus, newer, virtual
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class Case:
         found, unlisted = gpus.identify(devices, catalog)
         warnings += unlisted
         if drives and not found and not wishes["gpulab_without_gpu"]:
-            raise refuse("P002")
+            raise _no_gpu(facts["pci"])
+        if drives:
+            warnings += virtual.check(facts, catalog)
         return cls(facts, wishes, known, today, platform, found, host_type, alone, newer_driver, warnings)
 
     @property
@@ -76,6 +78,17 @@ class Case:
     def architecture(self) -> str:
         """The CPU architecture as the kernel names it: x86_64 or aarch64."""
         return self.facts["system"]["architecture"]
+
+
+def _no_gpu(pci: dict[str, Any]) -> Refusal:
+    """Return why there is no GPU to plan for."""
+    if pci.get("lent"):
+        named = ", ".join(f"{gpu['address']} ({gpu['driver']})" for gpu in pci["lent"])
+        return refuse("P080", gpus=named, drivers=" and ".join(sorted({gpu["driver"] for gpu in pci["lent"]})))
+    if pci.get("other_gpus"):
+        named = ", ".join(f"{gpu['maker']} {gpu['device']} at {gpu['address']}" for gpu in pci["other_gpus"])
+        return refuse("P082", gpus=named)
+    return refuse("P002")
 
 
 def refuse_borrowed_drivers(kernel: str) -> None:

@@ -37,6 +37,7 @@ def process(pid, **more):
         (GPUS, NOBODY, (None, None)),
         (gpus(processes=[{"pid": 7}]), users(process(7)), ("in use by python (PID 7, user ann)", None)),
         (GPUS, users(process(9)), ("python (PID 9, user ann) may use any GPU",) * 2),
+        (GPUS, users(process(9, kind="virtual_machine", device="/dev/vfio/47")), (None, None)),
         (GPUS, users(process(5, service=True), state="idle"), (None, None)),
         (GPUS, users(state="unknown"), ("who uses it is hidden from this user (run as root)",) * 2),
         (gpus(processes={"error": "UNKNOWN"}), NOBODY, (UNTOLD, None)),

@@ -43,6 +43,7 @@ def test_gpu(tree):
                 "subsystem": "10de:16c1",
                 "class": "0302",
                 "driver": "nvidia",
+                "vgpu": None,
                 "numa_node": 1,
                 "link": {"width": 16, "max_width": 16, "speed_gts": 2.5, "max_speed_gts": 32.0},
                 "bridge_link": {"width": 8, "max_width": None, "speed_gts": None, "max_speed_gts": None},
@@ -51,6 +52,8 @@ def test_gpu(tree):
                 "errors": {"correctable": None, "nonfatal": None, "fatal": None},
             }
         ],
+        "lent": [],
+        "other_gpus": [],
         "nvswitches": [],
     }
 
@@ -89,7 +92,114 @@ def test_gpu_at_the_root_without_driver_or_node(tree):
 
 
 def test_no_pci_bus(tree):
-    assert facts_pci.read(tree.node()) == ({"gpus": [], "nvswitches": []}, None)
+    assert facts_pci.read(tree.node()) == ({"gpus": [], "lent": [], "other_gpus": [], "nvswitches": []}, None)
+
+
+LENDING = ("vfio-pci", "nvgrace-gpu-vfio-pci", "nvidia-vgpu-vfio", "nvidia-vfio", "pci-stub", "pciback", "xen-pciback")
+
+
+def devices(tree, files=None):
+    """Return the addresses of the GPUs that the node may use, and what is said of those that it may not."""
+    pci, _ = facts_pci.read(tree.node(), files)
+    return [gpu["address"] for gpu in pci["gpus"]], [(gpu["address"], gpu["driver"]) for gpu in pci["lent"]]
+
+
+@pytest.mark.parametrize("driver", LENDING)
+def test_a_gpu_of_a_virtual_machine_is_none_of_the_nodes(tree, driver):
+    device(tree, "0000:19:00.0", H100, driver=driver)
+    device(tree, "0000:1a:00.0", H100, driver="nvidia")
+    assert devices(tree) == (["0000:1a:00.0"], [("0000:19:00.0", driver)])
+
+
+@pytest.mark.parametrize("driver", ["nvidia", "nouveau", "NovaCore", None])
+def test_a_gpu_that_any_other_driver_has_is_the_nodes(tree, driver):
+    device(tree, "0000:19:00.0", H100, driver=driver)
+    assert devices(tree) == (["0000:19:00.0"], [])
+
+
+@pytest.mark.parametrize(
+    ("override", "driver", "lent"),
+    [("vfio-pci", None, True), ("vfio-pci", "nvidia", False), ("(null)", None, False), ("nvidia", None, False)],
+)
+def test_a_gpu_that_is_to_get_no_other_driver_is_lent(tree, override, driver, lent):
+    """As driverctl and libvirt leave it while nothing is bound."""
+    device(tree, "0000:19:00.0", {**H100, "driver_override": override}, driver=driver)
+    assert bool(devices(tree)[1]) is lent
+
+
+@pytest.mark.parametrize(
+    ("text", "cmdline", "driver", "lent"),
+    [
+        ("options vfio-pci ids=10de:2330,10de:1aeb disable_vga=1", "", None, True),
+        ("options vfio_pci ids=10DE:2330:ffffffff:ffffffff", "", None, True),
+        ("", "quiet vfio-pci.ids=10de:2330", None, True),
+        ("options vfio-pci ids=10de:2330", "", "nouveau", False),
+        ("options vfio-pci ids=10de:2331", "", None, False),
+        ("#options vfio-pci ids=10de:2330", "", None, False),
+    ],
+)
+def test_a_gpu_that_is_reserved_for_vfio_and_unbound_is_lent(tree, text, cmdline, driver, lent):
+    device(tree, "0000:19:00.0", H100, driver=driver)
+    tree.file("/proc/cmdline", cmdline)
+    assert bool(devices(tree, {"/etc/modprobe.d/vfio.conf": text})[1]) is lent
+
+
+def test_a_gpu_that_this_host_cuts_and_its_parts_are_none_of_the_nodes(tree):
+    device(tree, "0000:19:00.0", H100, driver="nvidia")
+    tree.directory(f"{SYSFS}/0000:19:00.0/mdev_supported_types")
+    device(tree, "0000:1a:00.0", H100, driver="nvidia")
+    device(tree, "0000:1a:00.4", H100, driver="nvidia")
+    tree.link(f"{SYSFS}/0000:1a:00.4/physfn", "../0000:1a:00.0")
+    assert devices(tree) == (["0000:1a:00.0"], [("0000:19:00.0", "nvidia-vgpu-vfio")])
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"vendor": "0x1002", "device": "0x74a1", "class": "0x120000"}, ["AMD 1002:74a1"]),
+        ({"vendor": "0x8086", "device": "0x0bd5", "class": "0x038000"}, ["Intel 8086:0bd5"]),
+        ({"vendor": "0x8086", "class": "0x020000"}, []),
+        ({"vendor": "0x1a03", "class": "0x030000"}, []),  # draws the console of a server
+    ],
+)
+def test_gpus_of_other_makers(tree, changes, found):
+    device(tree, "0000:19:00.0", {**H100, **changes})
+    pci, _ = facts_pci.read(tree.node())
+    assert [f"{gpu['maker']} {gpu['device']}" for gpu in pci["other_gpus"]] == found
+    assert pci["gpus"] == []
+
+
+def with_capabilities(*capabilities, size=256):
+    """Return a configuration space with this list of capabilities: (id, what follows the pointer to the next)."""
+    space, place = bytearray(size), 0x40
+    space[0x34] = place if capabilities else 0
+    for number, (kind, rest) in enumerate(capabilities, start=1):
+        following = place + 0x20 if number < len(capabilities) else 0
+        space[place : place + 2 + len(rest)] = bytes([kind, following]) + rest
+        place = following
+    return bytes(space)
+
+
+POWER, VGPU, OTHER = (0x01, b"\x03\x00"), (0x09, b"\x16VF\x00"), (0x09, b"\x14\x01\x02\x00")
+
+
+@pytest.mark.parametrize(
+    ("config", "vgpu"),
+    [
+        (with_capabilities(POWER, VGPU), True),
+        (with_capabilities(VGPU), True),
+        (with_capabilities(POWER, OTHER), False),
+        (with_capabilities(OTHER, VGPU), True),
+        (with_capabilities(), False),
+        (with_capabilities(VGPU)[:64], None),
+        (b"", None),
+        (bytes([0x40]) * 256, False),  # a list without an end
+    ],
+)
+def test_a_virtual_gpu_tells_so_in_its_configuration_space(tree, config, vgpu):
+    device(tree, "0000:19:00.0", H100, driver="nvidia")
+    tree.file(f"{SYSFS}/0000:19:00.0/config", config)
+    assert facts_pci.read(tree.node())[0]["gpus"][0]["vgpu"] is vgpu
 
 
 @pytest.mark.parametrize(("text", "width"), [("16", 16), ("0", None), ("255", None), ("63", None), ("", None)])

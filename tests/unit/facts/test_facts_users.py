@@ -55,6 +55,58 @@ def test_open_device(node, device, busy):
         assert who["user"] == facts_users.user_name(os.getuid())
 
 
+PCI = "/sys/bus/pci/devices"
+
+
+def plug(tree, address, driver, group=None, *, kind="0x030200"):
+    place = f"{PCI}/{address}"
+    tree.file(f"{place}/vendor", "0x10de").file(f"{place}/class", kind).link(
+        f"{place}/driver", f"../../drivers/{driver}"
+    )
+    return tree.link(f"{place}/iommu_group", f"../../../kernel/iommu_groups/{group}") if group else tree
+
+
+@pytest.mark.parametrize(
+    ("device", "busy"),
+    [("/dev/vfio/47", True), ("/dev/vfio/noiommu-47", True), ("/dev/vfio/4", False), ("/dev/vfio/vfio", False)],
+)
+def test_a_virtual_machine_with_a_gpu_uses_it(node, device, busy):
+    plug(node, "0000:19:00.0", "vfio-pci", group=47)
+    plug(node, "0000:1a:00.0", "vfio-pci", group=4, kind="0x020000")  # its network card
+    process(node, 50, comm="qemu-system-x86", descriptors=["/dev/vfio/vfio", device])
+    found = facts_users.read(node.node(), [], OWN)
+    assert found["state"] == ("busy" if busy else "idle")
+    assert ("a virtual machine with a GPU" in facts_users.in_use(found)) is busy
+
+
+def test_a_virtual_machine_that_has_its_gpu_by_the_device_itself(node):
+    plug(node, "0000:19:00.0", "vfio-pci", group=47).directory(f"{PCI}/0000:19:00.0/vfio-dev/vfio3")
+    process(node, 50, comm="qemu-system-x86", descriptors=["/dev/iommu", "/dev/vfio/devices/vfio3"])
+    process(node, 51, comm="dpdk", descriptors=["/dev/vfio/devices/vfio30"])
+    found = facts_users.read(node.node(), [], OWN)
+    assert [(one["pid"], one["kind"]) for one in found["who"]] == [(50, "virtual_machine")]
+
+
+def test_a_group_that_cannot_be_read_may_be_a_gpus_that_is_lent(node):
+    process(node, 50, comm="qemu-system-x86", descriptors=["/dev/vfio/47"])
+    plug(node, "0000:19:00.0", "nvidia")
+    assert facts_users.read(node.node(), [], OWN)["state"] == "idle"
+    plug(node, "0000:1a:00.0", "vfio-pci")
+    assert facts_users.read(node.node(), [], OWN)["state"] == "busy"
+
+
+@pytest.mark.parametrize("part", ["mediated", "virtual function"])
+def test_a_virtual_machine_with_a_part_of_a_gpu_uses_it(node, part):
+    plug(node, "0000:19:00.0", "nvidia", group=9)
+    if part == "mediated":
+        node.link(f"{PCI}/0000:19:00.0/83b8f4f2-509f/iommu_group", "../../../kernel/iommu_groups/47")
+    else:
+        plug(node, "0000:19:00.4", "nvidia", group=47).link(f"{PCI}/0000:19:00.4/physfn", "../0000:19:00.0")
+    process(node, 50, comm="qemu-kvm", descriptors=["/dev/vfio/47"])
+    (who,) = facts_users.read(node.node(), [], OWN)["who"]
+    assert (who["pid"], who["kind"]) == (50, "process")  # it may compute on what NVML lists
+
+
 def test_daemon_that_holds_the_device_is_no_work(node):
     """The kernel cuts names to 15 characters."""
     process(node, 50, comm="nvidia-persiste", descriptors=["/dev/nvidia0"])

@@ -36,6 +36,15 @@ def test_a_boolean_may_be_a_word_as_the_command_line_gives_it(word, meant):
     assert wishes.complete({"cuda_compat": word})["cuda_compat"] is meant
 
 
+LENT = {"address": "0000:65:00.0", "device": T4, "driver": "vfio-pci"}
+AMD = {"address": "0000:05:00.0", "device": "1002:74a1", "maker": "AMD"}
+
+
+def with_pci(node=None, **parts):
+    node = node or facts()
+    return {**node, "pci": {**node["pci"], **parts}}
+
+
 def plan(node, today=TODAY, **given):
     return resolve(node, wishes.complete(given), catalog.load(), today)
 
@@ -1496,6 +1505,19 @@ REFUSALS = {
     "unsupported system": (FEDORA, {}, "P001", "Fedora 44"),
     "no GPU": (facts(gpus=[]), {}, "P002", "gpulab_without_gpu"),
     "a GPU of another vendor is none": (facts(gpus=["1002:74a1"]), {}, "P002", ""),
+    "only GPUs of another maker": (
+        with_pci(gpus=[], other_gpus=[AMD]),
+        {},
+        "P082",
+        "AMD 1002:74a1 at 0000:05:00.0",
+    ),
+    "virtual machines have the GPUs": (
+        with_pci(gpus=[], lent=[LENT], other_gpus=[AMD]),
+        {},
+        "P080",
+        "0000:65:00.0 (vfio-pci)",
+    ),
+    "a virtual GPU": (with_pci(gpus=[{**facts()["pci"]["gpus"][0], "vgpu": True}]), {}, "P081", "GRID"),
     "unreadable GPU": (facts(gpus=["10de:fff0"]), {}, "P003", "10de:fff0"),
     "mixed GPUs": (facts(gpus=[GTX_1080_TI, RTX_5090]), {}, "P004", "GeForce GTX 1080 Ti and GeForce RTX 5090"),
     "mixed GPUs without a common branch": (facts(gpus=["10de:102d", T4, "10de:2684"]), {}, "P004", "RTX 4090"),
@@ -1870,3 +1892,43 @@ def test_refusal(node, given, code, named):
 def test_every_refusal_of_the_plan_is_met_here():
     of_the_plan = {code for code in CODES if code.startswith("P")} - {"P037"}  # the preview's: it cannot be written
     assert of_the_plan == {code for _, _, code, _ in REFUSALS.values()}
+
+
+@pytest.mark.parametrize("parts", [{"lent": [LENT]}, {"other_gpus": [AMD]}])
+def test_gpus_that_are_not_the_nodes_change_nothing_for_those_that_are(parts):
+    mixed, alone = plan(with_pci(**parts)), plan(facts())
+    warnings = mixed.pop("warnings")
+    assert [line for line in warnings if "vfio-pci" in line] == warnings[: len(parts.get("lent", []))]
+    assert mixed == {part: value for part, value in alone.items() if part != "warnings"}
+
+
+@pytest.mark.parametrize(
+    "parts", [{"lent": [LENT]}, {"other_gpus": [AMD]}, {"gpus": [{**LENT, "driver": None, "vgpu": True}]}]
+)
+def test_a_driver_goes_from_a_node_whose_gpus_are_not_its_own(parts):
+    node = with_pci(**{"gpus": [], **parts})
+    assert plan(node, nvidia_driver_state="absent")["driver"]["packages"] == []
+
+
+A10 = {"address": "0000:01:00.0", "device": "10de:2236", "class": "0302", "driver": None}
+
+
+@pytest.mark.parametrize(
+    ("subsystem", "vgpu", "system", "said"),
+    [
+        pytest.param("10de:14bb", None, {"virtualization": "microsoft"}, True, id="a-virtual-ones"),
+        pytest.param("10de:1482", None, {"virtualization": "microsoft"}, False, id="the-boards"),
+        pytest.param("10de:14bb", False, {"virtualization": "microsoft"}, False, id="the-capability-tells"),
+        pytest.param("10de:14bb", None, {"virtualization": "none"}, False, id="bare-metal"),
+        pytest.param("1028:14bb", None, {"virtualization": "kvm"}, False, id="another-makers-board"),
+        pytest.param("10de:14bb", None, {"virtualization": "docker", "container": True}, False, id="a-container"),
+    ],
+)
+def test_a_gpu_that_may_be_virtual_is_warned_of(subsystem, vgpu, system, said):
+    made = plan(with_pci(facts(**system), gpus=[{**A10, "subsystem": subsystem, "vgpu": vgpu}]))
+    assert any("vGPU" in line for line in made["warnings"]) is said
+
+
+def test_a_board_whose_subsystems_nobody_listed_is_no_virtual_gpu():
+    gpu = {**A10, "device": RTX_5090, "subsystem": "10de:9999", "vgpu": None}
+    assert not any("vGPU" in line for line in plan(with_pci(facts(virtualization="kvm"), gpus=[gpu]))["warnings"])
