@@ -82,6 +82,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "kernels": kernels,
         "modules": facts_modprobe.loaded(node),
         "nouveau": facts_modprobe.nouveau(node, modprobe_files, pci["gpus"], container=system["container"]),
+        "forbidden": facts_modprobe.forbidden(node, modprobe_files, kernels_query.next_arguments),
         "module_options": facts_modprobe.options(node),
         "driver": driver_query.facts(next_boot["nvidia_module"] if next_boot else None),
         "cuda": facts_cuda.read(node),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ DIRECTORIES = (
     "/usr/lib/modprobe.d",
     "/lib/modprobe.d",
 )
+KERNEL = "the kernel's command line"
 OWN_OPTIONS = "/etc/modprobe.d/gpulab-nvidia-driver.conf"
 PARAMETERS = "/proc/driver/nvidia/params"
 # All options but this one have their own name there, without NVreg_ (github:NVIDIA/open-gpu-kernel-modules, nv-reg.h).
@@ -31,6 +33,10 @@ _CALLED = {"RmProfilingAdminOnly": "RestrictProfilingToAdminUsers"}
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nouveau", "nova_core")
 OPEN_SOURCE_DRIVERS = frozenset({"nouveau", "novacore"})  # as compared by driver_key()
 _NOTHING = frozenset({"/bin/true", "/bin/false", "/usr/bin/true", "/usr/bin/false", "true", "false", ":"})
+# Debian's packages give the modules other names (see stand_in); CUDA needs both.
+NEEDED = {"nvidia": "nvidia", "nvidia_uvm": "nvidia-uvm"}
+NEVER, BY_ITSELF = "never", "by_itself"  # how a module cannot be loaded: in no way, or at boot without its name
+_DRACUT = "/initramfsblacklist.conf"  # what dracut makes of rd.driver.blacklist
 _VERSION = re.compile(r"\b(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
 
 
@@ -62,6 +68,56 @@ def blacklisted_by_kernel(cmdline: str) -> set[str]:
     options = [word.partition("=") for word in cmdline.split()]
     lists = [value for key, _equals, value in options if key in {"modprobe.blacklist", "module_blacklist"}]
     return {module_key(name) for value in lists for name in value.split(",") if name}
+
+
+def forbidden(node: Node, files: dict[str, str], following: list[str] | None) -> dict[str, list[dict[str, str]]]:
+    """Return the facts ``forbidden``: {now, next_boot}, what keeps the driver's modules from being loaded.
+
+    Each is {module, by, line, how}. A blacklist is obeyed where a device asks for its driver, and not where somebody
+    names the module, as nvidia-modprobe does; an install line, an alias to off and module_blacklist hold for that, too.
+    following are the arguments that the kernel gets at the next boot, None where nobody knows.
+    """
+    by_files = [one for module in NEEDED for one in _forbidden_by_files(files, module)]
+    now = node.text("/proc/cmdline").split()
+    dracut = node.exists("/usr/bin/dracut") or node.exists("/usr/sbin/dracut")
+    by_kernel = [_forbidden_by_kernel(words, dracut=dracut) for words in (now, now if following is None else following)]
+    return {"now": by_files + by_kernel[0], "next_boot": by_files + by_kernel[1]}
+
+
+def _forbidden_by_files(files: dict[str, str], module: str) -> list[dict[str, str]]:
+    loaded_as = stand_in(files.values(), NEEDED[module])
+    names = {module, module_key(loaded_as or module)}
+    found, installed = [], False
+    for path in sorted(files, key=posixpath.basename):  # of several install lines, the first is obeyed
+        for line in "" if path.endswith(_DRACUT) else files[path].splitlines():
+            words = line.split("#", 1)[0].split()
+            command, name, *rest = [*words, "", ""]
+            if module_key(name) not in names:
+                continue
+            nothing = command == "install" and not installed and not re.search(r"modprobe|insmod", " ".join(rest))
+            installed = installed or command == "install"
+            if nothing or (command == "alias" and rest[0] == "off"):
+                found.append(_forbids(module, path, " ".join(words), NEVER))
+            elif command == "blacklist" and module == "nvidia" and module_key(name) == module_key(loaded_as or module):
+                found.append(_forbids(module, path, " ".join(words), BY_ITSELF))
+    return found
+
+
+def _forbidden_by_kernel(words: list[str], *, dracut: bool) -> list[dict[str, str]]:
+    ways = {"module_blacklist": NEVER, "modprobe.blacklist": BY_ITSELF}
+    ways.update({"rd.driver.blacklist": BY_ITSELF} if dracut else {})
+    found = []
+    for word in words:
+        argument, _equals, names = word.partition("=")
+        for module in NEEDED:
+            how = ways.get(argument)
+            if how and module in map(module_key, names.split(",")) and (how == NEVER or module == "nvidia"):
+                found.append(_forbids(module, KERNEL, word, how))
+    return found
+
+
+def _forbids(module: str, by: str, line: str, how: str) -> dict[str, str]:
+    return {"module": module, "by": by, "line": line, "how": how}
 
 
 def stand_in(texts: Iterable[str], module: str) -> str | None:

@@ -30,10 +30,24 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     elif coming and not running:
         kernel = facts["system"]["kernel"]
         reasons.append(f"the NVIDIA driver {coming} is on disk for the next kernel, not for {kernel}, which runs")
+    if coming and not nvidia["loaded"]:
+        reasons += _forbidden_until_then(facts)
     reasons += _options(facts)
     reasons += _arguments(facts)
     reasons += gpu_settings.pending(facts.get("gpu_settings", {}), facts.get("nvml", {}).get("gpus", []))
-    return {"reasons": reasons, "loadable": bool(running) and not nvidia["loaded"] and not bound}
+    loadable = bool(running) and not nvidia["loaded"] and not bound and not _never(facts, "now")
+    return {"reasons": reasons, "loadable": loadable}
+
+
+def _never(facts: dict[str, Any], when: str) -> list[dict[str, str]]:
+    """Return what keeps the driver's modules from being loaded in any way, now or at the next boot."""
+    return [one for one in facts.get("forbidden", {}).get(when, []) if one["how"] == facts_modprobe.NEVER]
+
+
+def _forbidden_until_then(facts: dict[str, Any]) -> list[str]:
+    """Tell of arguments that the running kernel was given, and the next one will not be."""
+    lines = [one["line"] for one in _never(facts, "now") if not _never(facts, "next_boot")]
+    return [f"{line} of the kernel that runs forbids the NVIDIA driver" for line in dict.fromkeys(lines)]
 
 
 def _forbidden(gpu: dict[str, Any], facts: dict[str, Any]) -> bool:

@@ -520,6 +520,15 @@ CODES = {
         "grubby made other arguments of the kernel than it was asked for, in {path}: {found}",
         "All its files are as they were. Say so to the makers of grubby, and set them by hand: {wanted}.",
     ),
+    # H200 to H209: the driver's modules and who may load them
+    "H200": (
+        "the module {module} of the NVIDIA driver cannot be loaded on this node: {by} has {line}",
+        "{way}; run again. Nothing was changed.",
+    ),
+    "H201": (
+        "{by} has {line}, so this node does not load the NVIDIA driver at boot unless something names its module",
+        "{way}.",
+    ),
     # H220 to H229: what gpulab remembers on a node
     "H220": (
         "{path}, in which gpulab remembers what it did, is damaged: {detail}",

@@ -58,10 +58,10 @@ ansible_facts:
     gpulab:
       description:
         - "C(schema) is 1. C(simulated) is V(false), or the simulator's own line where GPUs are simulated."
-        - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(module_options), C(driver), C(cuda), C(libraries),
-          C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers), C(network), C(infiniband), C(imex),
-          C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services), C(kernel_log), C(storage),
-          C(own_files), C(gpu_settings), C(tuning) hold what was read; V(null) is what could not be."
+        - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(forbidden), C(module_options), C(driver), C(cuda),
+          C(libraries), C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers), C(network),
+          C(infiniband), C(imex), C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services), C(kernel_log),
+          C(storage), C(own_files), C(gpu_settings), C(tuning) hold what was read; V(null) is what could not be."
         - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices),
           V(error)."
         - "A reading below C(nvml.gpus) is a value, or C(unsupported) with NVML's reason where this board or driver has

@@ -66,6 +66,7 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
             if "fabric_manager" in record
             for device in record["pci_ids"]
         },
+        "gpus": {pci_id: record for record in _read("gpus.yml")["gpus"] for pci_id in record["pci_ids"]},
         "xids": {record["xid"]: record for record in _read("xids.yml")["xids"]},
         "container_toolkit": _read("container_toolkit.yml"),
         "branches": {record["branch"]: record for record in _read("driver_branches.yml")["branches"]},

@@ -15,20 +15,20 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Result,
     check,
     fail,
+    info,
     ok,
     skipped,
     unknown,
     warn,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.checks.software import release
+from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import BY_ITSELF, NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 DRIVER_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
-PASSED_THROUGH = "vfio-pci"  # drives what a virtual machine is given
-NO_GPU = "there is no NVIDIA GPU on the PCI bus"
 
 
 @check(
@@ -42,12 +42,29 @@ def gpu_count(node: Node) -> Iterator[Result]:
         yield skipped("a container sees its host's PCI bus, not which GPUs it was given")
         return
     present = {gpu["address"] for gpu in node.pci_gpus}
-    declared = node.declared.get("gpus")
+    declared, lent = node.declared.get("gpus"), node.facts.get("pci.lent", [])
+    lent_to = ", ".join(f"{gpu['address']} ({gpu['driver']})" for gpu in lent)
     if not present and not declared:
         yield (
             ok("no GPU, as declared", 0)
             if declared == 0
-            else fail(NO_GPU, "check_seating", observed=0, expected="at least 1", unit="GPUs")
+            else fail(
+                node.without_gpu,
+                "take_back_gpu" if lent else "check_seating",
+                observed=0,
+                expected="at least 1",
+                unit="GPUs",
+            )
+        )
+        return
+    if declared is not None and lent and len(present) < declared <= len(present) + len(lent):
+        yield fail(
+            f"{len(present)} of {declared} declared GPUs are this node's own",
+            "take_back_gpu",
+            observed=len(present),
+            expected=declared,
+            unit="GPUs",
+            reason=f"virtual machines have {lent_to}",
         )
         return
     if declared is not None and len(present) != declared:
@@ -63,26 +80,47 @@ def gpu_count(node: Node) -> Iterator[Result]:
     if node.facts["nvml.state"] not in ("ok", "no_devices"):
         yield ok(f"{len(present)} GPUs on the PCI bus; NVML does not answer (see driver-responsive)", len(present))
         return
-    given = _given(node)
-    lost = sorted(present - given - {gpu.get("bus_id") for gpu in node.gpus})
+    lost = sorted(present - {gpu.get("bus_id") for gpu in node.gpus})
     errors = sorted({gpu.data["error"] for gpu in node.gpus if "error" in gpu.data})
     if lost:
+        undriven = _undriven(node, "running", lost)
+        why = undriven or (
+            f"NVML answers {', '.join(errors)}" if errors else "on the PCI bus, but NVML does not list them"
+        )
+        remedy = "other_modules" if undriven else BROKEN.get(errors[0], "reboot") if errors else "reboot"
         yield fail(
             f"{len(lost)} of {len(present)} GPUs do not answer: {', '.join(lost)}",
-            BROKEN.get(errors[0], "reboot") if errors else "reboot",
+            remedy,
             observed=len(present) - len(lost),
             expected=len(present),
             unit="GPUs",
-            reason=f"NVML answers {', '.join(errors)}" if errors else "on the PCI bus, but NVML does not list them",
+            reason=why,
         )
     else:
-        kept = f", {len(given)} given to virtual machines" if given else ""
-        yield ok(f"{len(present - given)} GPUs on PCI and in NVML{kept}", len(present))
+        besides = f"; virtual machines have {lent_to}" if lent else ""
+        yield ok(f"{len(present)} GPUs on PCI and in NVML{besides}", len(present))
 
 
-def _given(node: Node) -> set[str]:
-    """Return the addresses of the GPUs that are given to virtual machines."""
-    return {gpu["address"] for gpu in node.pci_gpus if gpu.get("driver") == PASSED_THROUGH}
+def _undriven(node: Node, which: str, addresses: Collection[str] | None = None) -> str | None:
+    """Say which GPUs the kernel modules on disk do not drive, being the open or the proprietary ones.
+
+    which is running or next_boot, and addresses are the GPUs in question, all of them by default.
+    """
+    records = node.catalog.get("gpus", {})
+    flavour = next((kernel.get("nvidia_module_flavour") for kernel in node.kernels() if kernel.get(which)), None)
+    known = [
+        records[gpu["device"]]
+        for gpu in node.facts.get("pci.gpus", [])
+        if gpu.get("device") in records and (addresses is None or gpu["address"] in addresses)
+    ]
+    names = dict.fromkeys(record["name"] for record in known if flavour and flavour not in record["kernel_modules"])
+    return f"the {flavour} kernel modules do not drive {', '.join(names)}" if names else None
+
+
+def _forbidden(node: Node, when: str, how: tuple[str, ...]) -> str | None:
+    """Say what keeps the driver's modules from being loaded."""
+    found = [one for one in node.facts.get(f"forbidden.{when}", []) if one["how"] in how]
+    return ", ".join(f"{one['by']} has {one['line']}" for one in found) or None
 
 
 @check(
@@ -94,7 +132,7 @@ def _given(node: Node) -> set[str]:
 def nouveau_absent(node: Node) -> Iterator[Result]:
     """Look at what nouveau does now, then at what it will do after a reboot."""
     if not node.pci_gpus:
-        yield skipped(NO_GPU)
+        yield skipped(node.without_gpu)
         return
     blacklisted = node.facts["nouveau.blacklisted"]
     bound = [gpu["address"] for gpu in node.pci_gpus if gpu.get("driver") == "nouveau"]
@@ -236,6 +274,7 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
         yield skipped("no driver is installed (see driver-responsive)")
         return
     following = [kernel for kernel in node.kernels() if kernel.get("next_boot")]
+    undriven, forbidden = _undriven(node, "next_boot"), _forbidden(node, "next_boot", (NEVER,))
     if not following:
         yield unknown("which kernel boots next could not be told")
     for kernel in following:
@@ -253,6 +292,14 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
                 _remedy(module, library),
                 observed=module,
                 expected=library,
+            )
+        elif undriven:
+            yield fail(f"kernel {kernel['version']} boots next: {undriven}", "other_modules", observed=module)
+        elif forbidden:
+            yield fail(
+                f"kernel {kernel['version']} boots next and does not load module {module}: {forbidden}",
+                "allow_module",
+                observed=module,
             )
         else:
             yield ok(f"kernel {kernel['version']} has module {module}", module)
@@ -351,10 +398,11 @@ def driver_responsive(node: Node) -> Iterator[Result]:
     error = node.facts.get("nvml.error.text")
     # A container sees its host's PCI bus, or none: an empty one tells nothing there, unless no GPU is declared.
     told = not node.foreign_kernel or node.declared.get("gpus") == 0
-    if told and not node.facts.get("pci.gpus", True):
-        yield skipped(NO_GPU)
-    elif state != "ok" and node.facts.get("pci.gpus") and len(_given(node)) == len(node.pci_gpus):
-        yield skipped("every GPU is given to a virtual machine")
+    lent = told and not node.facts.get("pci.gpus", True) and bool(node.facts.get("pci.lent", []))
+    if lent:
+        yield info(node.without_gpu, "take_back_gpu")
+    elif told and not node.facts.get("pci.gpus", True):
+        yield skipped(node.without_gpu)
     elif state in ("ok", "no_devices"):
         yield ok("NVML answers", state)
     elif state == "mismatch":
@@ -371,15 +419,24 @@ def driver_responsive(node: Node) -> Iterator[Result]:
         cause, remedy = _not_running(node, state)
         yield fail(f"the NVIDIA driver is not running: {cause}", remedy, observed=state, expected="ok", reason=error)
     else:
-        yield fail(f"NVML answers {error or state}", "reboot", observed=state, expected="ok", reason=error)
+        undriven = _undriven(node, "running")
+        remedy = "other_modules" if undriven else "reboot"
+        yield fail(f"NVML answers {error or state}", remedy, observed=state, expected="ok", reason=undriven or error)
 
 
 def _not_running(node: Node, state: str) -> tuple[str, str]:
     """Return (cause, remedy) for a driver that is absent or not loaded."""
     running = next((kernel for kernel in node.facts.get("kernels", []) if kernel.get("running")), None)
     library = node.facts.optional("driver.library")
+    undriven, forbidden = _undriven(node, "running"), _forbidden(node, "now", (NEVER, BY_ITSELF))
+    later = _forbidden(node, "next_boot", (NEVER, BY_ITSELF))
     causes = (
         (node.foreign_kernel, "the container was given no GPU", "configure"),
+        (
+            any(gpu.get("vgpu") for gpu in node.facts.get("pci.gpus", [])),
+            "the GPU is a virtual one (vGPU), which takes NVIDIA's GRID driver",
+            "install_grid",
+        ),
         (not _installed(node), "it is not installed", "install_driver"),
         (
             state == "absent" and node.facts.get("modules.nvidia.loaded"),
@@ -392,6 +449,8 @@ def _not_running(node: Node, state: str) -> tuple[str, str]:
             f"the running kernel has no nvidia module: {_unbuilt(running or Facts({}), library)}",
             "rebuild_module",
         ),
+        (forbidden, f"{forbidden}", "allow_module" if later else "reboot"),
+        (undriven, undriven or "", "other_modules"),
         (node.facts.get("system.secure_boot") == "enabled", "Secure Boot does not let its module load", "enroll_key"),
     )
     return next(((cause, remedy) for holds, cause, remedy in causes if holds), ("its module is not loaded", "reboot"))

@@ -35,6 +35,13 @@ REMEDIES = {
     "install_software": "Install what is named.",
     "rebuild_module": "Install the kernel's headers, then build the driver's own version of the module: "
     "dkms install <module>/<version> -k <kernel> (dkms status lists them).",
+    "other_modules": "Install the driver with its other kernel modules: gpulab chooses them, unless "
+    "nvidia_driver_kernel_modules says otherwise.",
+    "allow_module": "Take out what forbids the module: the line of the file named, or the argument (GRUB_CMDLINE_LINUX "
+    "in /etc/default/grub and update-grub, or grubby --remove-args; then reboot).",
+    "take_back_gpu": "Take the node out of gpu-nodes, or take the GPU from the virtual machine and from the driver "
+    "that lends it.",
+    "install_grid": "Install the GRID driver that the operator of the hypervisor or cloud gives.",
     "rebuild_initramfs": "Rebuild the initramfs (update-initramfs -u -k <kernel>, or dracut --force), then reboot.",
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
     "Secure Boot off in the firmware.",
@@ -190,8 +197,8 @@ class Node:
     """All that a check may look at.
 
     plan is None where no plan was made. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
-    expected of that board), "xids" (number -> NVIDIA's record), "branches" (driver branch -> its record) and
-    "container_toolkit" (its record).
+    expected of that board), "gpus" (PCI device id -> its record), "xids" (number -> its record), "branches" (driver
+    branch -> its record) and "container_toolkit" (its record).
     declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts",
     "level" (of the proof), "across_nodes" (whether all nodes ran one all_reduce), "mounts" (directories of data:
     "path", "least_mbs", "most_ms"), "group_names" (whether the nodes of the group shall know each other).
@@ -217,6 +224,15 @@ class Node:
         """The GPUs on the PCI bus; Unread when the bus was not read."""
         gpus: list[Facts] = self.facts["pci.gpus"]
         return gpus
+
+    @property
+    def without_gpu(self) -> str:
+        """Why this node has no GPU of its own, where it has none."""
+        lent = ", ".join(f"{gpu['address']} ({gpu['driver']})" for gpu in self.facts.get("pci.lent", []))
+        others = ", ".join(f"{gpu['maker']} {gpu['device']}" for gpu in self.facts.get("pci.other_gpus", []))
+        if lent:
+            return f"virtual machines have every NVIDIA GPU: {lent}"
+        return "there is no NVIDIA GPU on the PCI bus" + (f"; its GPUs are: {others}" if others else "")
 
     @property
     def gpus(self) -> list[Facts]:

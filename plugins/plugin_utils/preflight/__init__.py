@@ -39,6 +39,8 @@ def examine(facts: dict[str, Any], plan: dict[str, Any], limits: dict[str, Any],
     # Of a node that has its driver the plan wants less than it says; what packages still need, they check themselves.
     found += [Finding(severity, refusal) for refusal in guards.short_of_space(facts, plan, limits)]
     driver = plan.get("driver") or {}
+    if driver.get("packages") or driver.get("source") == "runfile":
+        found += [Finding(FAIL if never else WARN, refusal) for never, refusal in guards.forbidden_modules(facts)]
     if driver.get("packages") and driver["source"] != "runfile":  # a .run file brings the display's part, too
         found += [Finding(WARN, refusal) for refusal in guards.losing_display(facts)]
     for name, check in hardware.checks(facts).items():

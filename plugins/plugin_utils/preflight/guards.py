@@ -1,13 +1,14 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps any plan from being carried out: an interrupted dpkg, a file system that cannot be written or is full."""
+"""What keeps a plan from being carried out: an interrupted dpkg, a forbidden module, a file system that is full."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import dkms
+from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import KERNEL, NEVER
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 
@@ -26,6 +27,26 @@ def broken(facts: Facts, plan: dict[str, Any]) -> Iterator[Refusal]:
             yield refuse("H080", mount=filesystem["mount"])
         elif filesystem.get("read_only"):
             yield refuse("H081", mount=filesystem["mount"])
+
+
+def forbidden_modules(facts: Facts) -> Iterator[tuple[bool, Refusal]]:
+    """Yield (in any way, or only by itself) and what keeps the driver's modules from being loaded at the next boot."""
+    loaded = facts.get("modules", {}).get("nvidia", {}).get("loaded")
+    for one in facts.get("forbidden", {}).get("next_boot", ()) if facts["pci"]["gpus"] else ():
+        if one["how"] == NEVER:
+            yield True, refuse("H200", module=one["module"], by=one["by"], line=one["line"], way=_way_out(one))
+        elif not loaded:
+            yield False, refuse("H201", by=one["by"], line=one["line"], way=_way_out(one))
+
+
+def _way_out(one: dict[str, str]) -> str:
+    """Say how a line, or an argument of the kernel, is taken out."""
+    if one["by"] != KERNEL:
+        return f"Take that line out of {one['by']} (prime-select nvidia does, where prime-select wrote it)"
+    return (
+        f"Take {one['line']} out of GRUB_CMDLINE_LINUX in /etc/default/grub and run update-grub, or run grubby"
+        f" --update-kernel=ALL --remove-args={one['line']}; then reboot"
+    )
 
 
 def short_of_space(facts: Facts, plan: dict[str, Any], limits: dict[str, Any]) -> Iterator[Refusal]:

@@ -35,7 +35,80 @@ SECURE_BOOT = all_of(
     *(put(f"kernels.{n}.nvidia_module_signer", "DKMS module signing key") for n in (0, 1)),
 )
 
+LENT = {"address": "0000:65:00.0", "device": "10de:2684", "driver": "vfio-pci"}
+AMD = {"address": "0000:05:00.0", "device": "1002:74a1", "maker": "AMD"}
+
+
+def forbid(line: str, how: str, by: str = "/etc/modprobe.d/a.conf", when: str = "") -> Callable[[dict[str, Any]], None]:
+    """Return an injection of what forbids the module, now and at the next boot or at one of them."""
+    found = {"module": "nvidia", "by": by, "line": line, "how": how}
+    return all_of(*(put(f"forbidden.{one}", [found]) for one in ([when] if when else ["now", "next_boot"])))
+
+
+def without_gpus(**parts: Any) -> Callable[[dict[str, Any]], None]:
+    """Return an injection of a node without GPUs of its own and without a driver that runs."""
+    others = (put(f"pci.{name}", value) for name, value in parts.items())
+    return all_of(put("pci.gpus", []), NOT_LOADED, *others)
+
+
+def with_modules(flavour: str) -> Callable[[dict[str, Any]], None]:
+    """Return an injection of the open or the proprietary kernel modules."""
+    return all_of(*(put(f"kernels.{number}.nvidia_module_flavour", flavour) for number in (0, 1)))
+
+
 PRESENCE = [
+    Fault(
+        "virtual machines have every GPU",
+        "rtx4090x2",
+        without_gpus(lent=[LENT]),
+        "gpu-count",
+        "take_back_gpu",
+        says="0000:65:00.0 (vfio-pci)",
+    ),
+    Fault(
+        "virtual machines have GPUs that are declared",
+        "rtx4090x2",
+        put("pci.lent", [LENT]),
+        "gpu-count",
+        "take_back_gpu",
+        declared={"gpus": 3},
+        says="0000:65:00.0 (vfio-pci)",
+    ),
+    Fault(
+        "virtual machines have every GPU, and the driver does not run",
+        "rtx4090x2",
+        without_gpus(lent=[LENT]),
+        "driver-responsive",
+        "take_back_gpu",
+        "info",
+        says="0000:65:00.0 (vfio-pci)",
+        declared={"gpus": 0},
+    ),
+    Fault(
+        "a GPU is missing beside those of virtual machines",
+        "rtx4090x2",
+        put("pci.lent", [LENT]),
+        "gpu-count",
+        "check_seating",
+        declared={"gpus": 4},
+    ),
+    Fault(
+        "only GPUs of another maker",
+        "rtx3060",
+        without_gpus(other_gpus=[AMD]),
+        "gpu-count",
+        "check_seating",
+        says="AMD 1002:74a1",
+    ),
+    Fault(
+        "the open modules of a GPU that takes the proprietary ones",
+        "v100x4",
+        all_of(with_modules("open"), nvml_down("no_devices", 0, "")),
+        "gpu-count",
+        "other_modules",
+        also=("driver-next-boot",),
+        says="the open kernel modules do not drive Tesla V100",
+    ),
     Fault(
         "a GPU is missing from the bus",
         "h100x8",
@@ -314,6 +387,62 @@ DRIVER = [
         "driver-responsive",
         "rebuild_module",
         says="its file is gone",
+    ),
+    Fault(
+        "the module is blacklisted",
+        "t4",
+        all_of(NOT_LOADED, forbid("blacklist nvidia", "by_itself")),
+        "driver-responsive",
+        "allow_module",
+        says="/etc/modprobe.d/a.conf has blacklist nvidia",
+    ),
+    Fault(
+        "the module is forbidden until the next boot",
+        "t4",
+        all_of(NOT_LOADED, forbid("module_blacklist=nvidia", "never", "the kernel's command line", "now")),
+        "driver-responsive",
+        "reboot",
+        says="the kernel's command line has module_blacklist=nvidia",
+    ),
+    Fault(
+        "the module is forbidden from the next boot on",
+        "t4",
+        forbid("install nvidia /bin/false", "never", when="next_boot"),
+        "driver-next-boot",
+        "allow_module",
+        says="/etc/modprobe.d/a.conf has install nvidia /bin/false",
+    ),
+    Fault(
+        "a virtual GPU without its driver",
+        "t4",
+        all_of(NOT_LOADED, put("pci.gpus.0.vgpu", value=True)),
+        "driver-responsive",
+        "install_grid",
+    ),
+    Fault(
+        "the proprietary modules of a GPU that takes the open ones",
+        "b200x8",
+        all_of(NOT_LOADED, with_modules("proprietary")),
+        "driver-responsive",
+        "other_modules",
+        also=("driver-next-boot",),
+        says="the proprietary kernel modules do not drive",
+    ),
+    Fault(
+        "the driver fails with the wrong modules",
+        "v100x4",
+        all_of(with_modules("open"), nvml_down("error", 999, "UNKNOWN")),
+        "driver-responsive",
+        "other_modules",
+        also=("driver-next-boot",),
+    ),
+    Fault(
+        "the next kernel has the wrong modules",
+        "v100x4",
+        put("kernels.1.nvidia_module_flavour", "open"),
+        "driver-next-boot",
+        "other_modules",
+        says="the open kernel modules do not drive Tesla V100",
     ),
     Fault("driver installed and merely not loaded", "t4", NOT_LOADED, "driver-responsive", "reboot"),
     Fault("persistence mode off", "b200x8", every_gpu("persistence", value=False), "persistence", "configure", "warn"),

@@ -322,11 +322,13 @@ def healthy(model: str) -> dict[str, Any]:
             },
             "pci": {
                 "gpus": [_pci(spec, address) for address in addresses],
+                "lent": [],
+                "other_gpus": [],
                 "nvswitches": [
                     {"address": f"0000:0{n}:00.0", "device": "10de:22a3"} for n in range(spec.get("nvswitches", 0))
                 ],
             },
-            "kernels": [_kernel(KERNEL, running=True), _kernel(NEXT_KERNEL, next_boot=True)],
+            "kernels": [_kernel(spec, KERNEL, running=True), _kernel(spec, NEXT_KERNEL, next_boot=True)],
             "modules": {
                 "nvidia": {"loaded": True, "version": DRIVER},
                 "nouveau": {"loaded": False, "version": None},
@@ -334,6 +336,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "nvidia_peermem": {"loaded": bool(spec.get("nvswitches")), "version": None},
             },
             "nouveau": {"blacklisted": True, "bound": [], "unused": False},
+            "forbidden": {"now": [], "next_boot": []},
             "driver": {
                 "packages": [{"name": "nvidia-driver", "version": f"{DRIVER}-1", "source": "nvidia"}],
                 "runfile": None,
@@ -556,6 +559,7 @@ def _pci(spec: dict[str, Any], address: str) -> dict[str, Any]:
         "subsystem": "10de:16c1",
         "class": "0302",
         "driver": "nvidia",
+        "vgpu": False,
         "numa_node": 0,
         "link": {
             "width": width,
@@ -570,7 +574,7 @@ def _pci(spec: dict[str, Any], address: str) -> dict[str, Any]:
     }
 
 
-def _kernel(version: str, *, running: bool = False, next_boot: bool = False) -> dict[str, Any]:
+def _kernel(spec: dict[str, Any], version: str, *, running: bool = False, next_boot: bool = False) -> dict[str, Any]:
     return {
         "version": version,
         "running": running,
@@ -578,9 +582,9 @@ def _kernel(version: str, *, running: bool = False, next_boot: bool = False) -> 
         "next_boot": next_boot,
         "headers": f"/usr/src/linux-headers-{version}",
         "markers": [],
-        "dkms": [{"module": "nvidia", "version": DRIVER, "state": "installed"}],
+        "dkms": [{"module": "nvidia", "version": DRIVER, "state": "installed", "source": True}],
         "nvidia_module": DRIVER,
-        "nvidia_module_flavour": "open",
+        "nvidia_module_flavour": "proprietary" if spec["architecture"] == "volta" else "open",
         "nvidia_module_signer": None,
         "initramfs": {
             "path": f"/boot/initrd.img-{version}",

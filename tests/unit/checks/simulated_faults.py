@@ -37,6 +37,9 @@ def read(model: Path, settings: str, library: Path, directory: Path, seconds: fl
     facts = nodes.healthy("t4")
     facts.update(simulated=simulated, pci=pci, nvml=NvmlQuery(seconds, str(library)).facts())
     facts["kernel_log"]["events"] = facts_kernel_log.events((directory / "kernel.log").read_text(encoding="utf-8"))
+    if Settings(file).node("kernel_modules", "either") == "proprietary":
+        for kernel in facts["kernels"]:
+            kernel["nvidia_module_flavour"] = "proprietary"
     facts["system"].update(container=True, memory_mib=4_000_000)
     return facts
 

@@ -4,6 +4,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 
 from . import nodes
+from .driver_faults import forbid
 from .environment_faults import environment
 from .faults import all_of, every_gpu, put
 from .hardware_faults import cdi_for, cut_into, tier
@@ -44,14 +45,14 @@ OF_ANOTHER_MAKER = all_of(
     put("nvml.gpus.1.vbios", "95.02.3c.80.f0"),
     *(put(f"nvml.gpus.1.power_mw.{name}", 480_000) for name in ("limit", "enforced_limit", "default_limit")),
 )
-GIVEN_AWAY = all_of(put("pci.gpus.1.driver", "vfio-pci"), lambda facts: facts["nvml"]["gpus"].pop())
-ALL_GIVEN_AWAY = all_of(
-    put("pci.gpus.0.driver", "vfio-pci"),
-    put("nvml", {"state": "not_loaded", "error": {"code": 9, "text": "DRIVER_NOT_LOADED"}, "gpus": [], "peers": []}),
-    put("modules.nvidia.loaded", value=False),
-)
 ALONE = put("group.hosts", [])
+LENT = {"address": "0000:65:00.0", "device": "10de:2684", "driver": "vfio-pci"}
 CASES = [
+    ("gpu-count", "ok", "rtx4090x2", put("pci.lent", [LENT]), None),
+    ("gpu-count", "ok", "rtx4090x2", put("pci.other_gpus", [{**LENT, "maker": "Intel"}]), None),
+    ("driver-responsive", "ok", "rtx4090x2", put("pci.lent", [LENT]), None),
+    ("driver-responsive", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
+    ("driver-next-boot", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
     ("pcie-width", "ok", "a10g", VIRTUAL, None),
     ("pcie-width", "info", "unknown-narrow", lambda _: None, None),
     ("pcie-width", "info", "h100x8", all_of(VIRTUAL, every_gpu("pcie.width", 8)), None),
@@ -68,9 +69,6 @@ CASES = [
         all_of(WITHOUT_ECC, put("nvml.gpus.0.memory_mib.total", 43008)),
         None,
     ),
-    ("gpu-count", "ok", "rtx4090x2", GIVEN_AWAY, None),
-    ("driver-responsive", "ok", "rtx4090x2", GIVEN_AWAY, None),
-    ("driver-responsive", "skipped", "t4", ALL_GIVEN_AWAY, None),
     ("row-remapping", "unknown", "a100-pcie-x2", all_of(VIRTUAL, every_gpu("remapped_rows", nodes.ABSENT)), None),
     ("row-remapping", "skipped", "a100-pcie-x2", cut_into("7g.40gb"), None),
     ("ecc-uncorrected", "ok", "a100-pcie-x2", cut_into("7g.40gb"), None),

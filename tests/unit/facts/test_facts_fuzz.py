@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_nccl,
     facts_packages,
     facts_pci,
+    facts_processes,
     facts_services,
     facts_system,
     facts_users,
@@ -41,7 +42,8 @@ WORDS = [
     "NV_ERR_RESET_REQUIRED", "NVRM: Xid (:.): 7", "Id=a.service", "include x/Makefile", "processor:",
     "MemTotal:  1 kB", "hi ", "ii ", "modprobe.blacklist=", "flags:", "\ud800",
     "NCCL_IB_HCA=", "export ", '"', "* soft memlock ", "unlimited", "DefaultLimitNOFILE=", "TOTAL_ERR_FATAL ",
-    "libnccl.so.2 (libc6,x86-64) => ",
+    "0::/user.slice/user-1000.slice/session-1.scope", "libnccl.so.2 (libc6,x86-64) => ",
+    "nvidia", "options ", "linux /vmlinuz-", "set default=",
 ]  # fmt: skip
 TEXT = st.one_of(st.text(max_size=300), st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join))
 KNOWN = ["6.1.0-50-amd64", "6.12"]
@@ -67,10 +69,11 @@ PARSERS = {
     "nvml": facts_libraries.nvml,
     "nvml_version": facts_libraries.driver_version,
     "runfile_version": lambda text: runfile.installed_version(text, text),
-    "boot_time": facts_users.boot_time,
-    "process_fields": facts_users.process_fields,
-    "logind_session": facts_users.logind_session,
-    "user_name": facts_users.user_name,
+    "boot_time": facts_processes.boot_time,
+    "process_fields": facts_processes.process_fields,
+    "control_group": facts_processes.control_group,
+    "logind_session": facts_processes.logind_session,
+    "user_name": facts_processes.user_name,
     "kernel_log": facts_kernel_log.events,
     "services": facts_services.units,
     "engine_version": facts_host.engine_version,
@@ -98,13 +101,13 @@ def test_parser_never_raises(parser, text):
 @given(data=st.binary(max_size=2000))
 @settings(max_examples=100)
 def test_utmp_never_raises(data):
-    facts_users.utmp_sessions(data)
+    facts_processes.utmp_sessions(data)
 
 
 @given(seconds=st.floats(allow_nan=False))
 @settings(max_examples=100)
 def test_timestamp_never_raises(seconds):
-    facts_users.timestamp(seconds)
+    facts_processes.timestamp(seconds)
 
 
 @given(data=st.binary(max_size=400).map(lambda tail: bytes(0x100) + tail))
@@ -126,7 +129,7 @@ READERS = {
     "pci": (
         facts_pci.read,
         "/sys/bus/pci/devices/0000:01:00.0/{}",
-        ["vendor", "class", "device", "current_link_speed"],
+        ["vendor", "class", "device", "current_link_speed", "config", "driver_override"],
     ),
     "system": (facts_system.read, "/{}", ["etc/os-release", "proc/cpuinfo", "proc/1/stat", "var/lib/dpkg/status"]),
     "modules": (
@@ -134,11 +137,27 @@ READERS = {
         "/{}",
         ["proc/modules", "proc/driver/nvidia/version", "sys/module/nvidia/version"],
     ),
-    "users": (lambda node: facts_users.read(node, [], 7), "/{}", ["proc/7/stat", "run/utmp", "run/systemd/sessions/1"]),
+    "forbidden": (
+        lambda node: facts_modprobe.forbidden(node, facts_modprobe.configuration(node), None),
+        "/{}",
+        ["proc/cmdline", "etc/modprobe.d/a.conf", "usr/bin/dracut", "lib/modprobe.d/b.conf"],
+    ),
+    "users": (
+        lambda node: facts_users.read(node, [], 7),
+        "/{}",
+        ["proc/7/stat", "proc/7/cgroup", "run/utmp", "run/systemd/sessions/1"],
+    ),
     "kernels": (
         lambda node: facts_kernels.KernelsQuery(node, "x", {}, signers=False).facts(),
         "/{}",
-        ["lib/modules/6.1/modules.dep", "boot/grub/grub.cfg", "etc/default/grub", "usr/src/linux-headers-6.1/Makefile"],
+        [
+            "lib/modules/6.1/modules.dep",
+            "boot/grub/grub.cfg",
+            "etc/default/grub",
+            "usr/src/linux-headers-6.1/Makefile",
+            "boot/loader/entries/a.conf",
+            "boot/grub/grubenv",
+        ],
     ),
 }
 

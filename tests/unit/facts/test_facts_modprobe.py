@@ -41,6 +41,80 @@ def test_file_in_etc_hides_the_one_of_its_name(tree):
     assert files == {"/etc/modprobe.d/nvidia.conf": "# nothing"}
 
 
+OWN = "nvidia modprobe -i nvidia-current $CMDLINE_OPTS"
+
+
+def forbids(tree, files=None, cmdline="", following=None):
+    """Return what forbids the driver's modules now and at the next boot, each as (line, how)."""
+    tree.file("/proc/cmdline", cmdline)
+    following = following.split() if following is not None else None
+    found = facts_modprobe.forbidden(tree.node(), files or {}, following)
+    return tuple([(one["line"], one["how"]) for one in found[when]] for when in ("now", "next_boot"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("blacklist nvidia", [("blacklist nvidia", "by_itself")]),
+        ("blacklist nvidiafb\nblacklist nvidia_drm\nblacklist nouveau", []),
+        ("#blacklist nvidia", []),
+        ("blacklist nvidia-uvm", []),  # it is loaded by its name
+        ("install nvidia /bin/false", [("install nvidia /bin/false", "never")]),
+        ("install nvidia /usr/bin/logger no", [("install nvidia /usr/bin/logger no", "never")]),
+        ("install nvidia-uvm /bin/true # why", [("install nvidia-uvm /bin/true", "never")]),
+        ("install nvidia-uvm modprobe -i nvidia-current-uvm", []),
+        ("alias nvidia off", [("alias nvidia off", "never")]),
+        ("alias nvidia nvidia-current", []),
+        ("install", []),
+        (f"install {OWN}\nblacklist nvidia-current", [("blacklist nvidia-current", "by_itself")]),
+        (f"install {OWN}\nblacklist nvidia", []),  # the device asks for nvidia-current
+        (f"install {OWN}\ninstall nvidia /bin/false", []),  # the first line is obeyed
+        (f"install nvidia /bin/false\ninstall {OWN}", [("install nvidia /bin/false", "never")]),
+    ],
+)
+def test_lines_that_forbid_the_driver(tree, text, found):
+    assert forbids(tree, {"/etc/modprobe.d/a.conf": text}) == (found, found)
+
+
+def test_the_first_install_line_is_that_of_the_first_file_by_name(tree):
+    files = {"/lib/modprobe.d/b.conf": f"install {OWN}", "/etc/modprobe.d/a.conf": "install nvidia /bin/false"}
+    assert forbids(tree, files)[0] == [("install nvidia /bin/false", "never")]
+    renamed = {"/lib/modprobe.d/b.conf": f"install {OWN}", "/etc/modprobe.d/c.conf": "install nvidia /bin/false"}
+    assert forbids(tree, renamed)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "how", "dracut"),
+    [
+        ("module_blacklist=nouveau,nvidia,nvidia_drm", "never", False),
+        ("module_blacklist=nvidia_uvm", "never", False),
+        ("modprobe.blacklist=nvidia", "by_itself", False),
+        ("modprobe.blacklist=nvidia-uvm", None, False),
+        ("rd.driver.blacklist=nvidia", "by_itself", True),
+        ("rd.driver.blacklist=nvidia", None, False),
+        ("module_blacklist=nouveau", None, False),
+        ("nvidia-drm.modeset=1", None, False),
+    ],
+)
+def test_arguments_that_forbid_the_driver(tree, argument, how, dracut):
+    if dracut:
+        tree.file("/usr/bin/dracut")
+    found = [(argument, how)] if how else []
+    assert forbids(tree, cmdline=f"ro {argument} quiet") == (found, found)
+    assert forbids(tree, cmdline="ro", following=f"ro {argument}") == ([], found)
+    assert forbids(tree, cmdline=f"ro {argument}", following="ro") == (found, [])
+
+
+def test_who_forbids_the_driver_is_named(tree):
+    tree.file("/proc/cmdline", "module_blacklist=nvidia")
+    files = {
+        "/etc/modprobe.d/a.conf": "alias nvidia off",
+        "/run/modprobe.d/initramfsblacklist.conf": "blacklist nvidia",
+    }
+    now = facts_modprobe.forbidden(tree.node(), files, None)["now"]
+    assert [one["by"] for one in now] == ["/etc/modprobe.d/a.conf", "the kernel's command line"]
+
+
 def test_nouveau(tree):
     tree.file("/usr/lib/modprobe.d/a.conf", "blacklist nouveau")
     gpus = [

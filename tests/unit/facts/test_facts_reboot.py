@@ -94,6 +94,24 @@ def test_ecc_that_was_asked_for_takes_a_reboot(declared, reasons):
     assert reboot(node)["reasons"] == ["ECC of GPU 0000:01:00.0 turns off at a boot only"] * reasons
 
 
+@pytest.mark.parametrize(
+    ("now", "following", "reasons", "loadable"),
+    [
+        ("never", None, ["module_blacklist=nvidia of the kernel that runs forbids the NVIDIA driver"], False),
+        ("never", "never", [], False),  # no reboot helps
+        ("by_itself", "by_itself", [], True),
+        (None, "never", [], True),
+    ],
+)
+def test_a_driver_that_is_forbidden(now, following, reasons, loadable):
+    node = facts(running="550.2", coming="550.2")
+    forbidden = {"module": "nvidia", "by": "the kernel's command line", "line": "module_blacklist=nvidia"}
+    node["forbidden"] = {
+        when: [{**forbidden, "how": how}] if how else [] for when, how in (("now", now), ("next_boot", following))
+    }
+    assert reboot(node) == {"reasons": reasons, "loadable": loadable}
+
+
 def test_held_gpus_are_named_on_one_line():
     node = facts(driver="nouveau", blacklisted=True)
     node["pci"]["gpus"].append({"address": "0000:02:00.0", "driver": "nouveau"})

@@ -124,6 +124,40 @@ def test_other_kernels_are_no_reason_to_refuse(kernel):
     refuse_borrowed_drivers(kernel)
 
 
+FILE = {"module": "nvidia", "by": "/etc/modprobe.d/a.conf"}
+NEVER = {**FILE, "line": "install nvidia /bin/false", "how": "never"}
+BY_ITSELF = {**FILE, "line": "blacklist nvidia", "how": "by_itself"}
+ARGUMENT = {**NEVER, "by": "the kernel's command line", "line": "module_blacklist=nvidia"}
+LOADED = {"modules": {"nvidia": {"loaded": True}}}
+WITH_DRIVER = {**PLAN, "driver": {"packages": ["nvidia-open"], "source": "nvidia"}}
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "more", "plan", "findings"),
+    [
+        (NEVER, {}, WITH_DRIVER, [("fail", "H200")]),
+        (NEVER, LOADED, WITH_DRIVER, [("fail", "H200")]),
+        (NEVER, {}, {**PLAN, "driver": {"packages": [], "source": "runfile"}}, [("fail", "H200")]),
+        (NEVER, {}, {**PLAN, "driver": {"packages": [], "source": "nvidia"}}, []),
+        (NEVER, {"pci": {"gpus": []}}, WITH_DRIVER, []),
+        (BY_ITSELF, {}, WITH_DRIVER, [("warn", "H201")]),
+        (BY_ITSELF, LOADED, WITH_DRIVER, []),
+    ],
+)
+def test_what_forbids_the_driver_is_named_before_it_is_installed(forbidden, more, plan, findings):
+    facts = {**node(), "forbidden": {"now": [], "next_boot": [forbidden]}, **more}
+    assert found(facts, plan=plan) == findings
+    for text in told(facts, plan=plan):
+        assert f"/etc/modprobe.d/a.conf has {forbidden['line']}" in text
+
+
+def test_an_argument_that_forbids_the_driver_is_taken_out_where_it_is_kept():
+    facts = {**node(), "forbidden": {"now": [ARGUMENT], "next_boot": [ARGUMENT]}}
+    (text,) = told(facts, plan=WITH_DRIVER)
+    assert "--remove-args=module_blacklist=nvidia; then reboot" in text
+    assert found({**facts, "forbidden": {"now": [ARGUMENT], "next_boot": []}}, plan=WITH_DRIVER) == []
+
+
 AT_A_DESKTOP = {"users_of_gpus": {"sessions": [{"user": "ana", "desktop": True}, {"user": "ben", "desktop": False}]}}
 DISPLAY_MANAGER = {"services": {"display-manager": {"active": "active"}}}
 
