@@ -163,7 +163,7 @@ def refused() -> dict[str, Any]:
 
 def unreachable() -> dict[str, Any]:
     """Return a node that does not answer."""
-    refusal = refuse("H001", host="node", detail="Connection refused")
+    refusal = refuse("H001", host="node", login="node", detail="Connection refused")
     failure = {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
     results = {"__plan_facts": {"unreachable": True, "msg": "Connection refused"}}
     return {**NOTHING, "results": results, "failure": failure}
