@@ -152,10 +152,10 @@ def test_a_second_run_touches_nothing(host, environments, small):
     ("wish", "code", "says"),
     [
         ({"packages": ["python=3.11", "old", "six=1.17"]}, "E004", "six"),
-        ({"packages": ["nowhere"]}, "E004", "nowhere"),
+        ({"packages": ["nowhere"]}, "E031", "nowhere"),
         ({"packages": ["python=3.11"], "channels": ["http://127.0.0.1:9/lab"]}, "E012", "127.0.0.1:9"),
         ({"packages": ["python=3.11"], "channels": ["defaults"]}, "E016", "defaults"),
-        ({"packages": ["python=3.11"], "pip": ["alpha==9"]}, "E004", "alpha==9"),
+        ({"packages": ["python=3.11"], "pip": ["alpha==9"]}, "E005", "alpha==9"),
         ({"packages": ["python=3.11", "pytorch=2.14"], "framework": "pytorch"}, "E008", "libcudart.so.13"),
     ],
 )

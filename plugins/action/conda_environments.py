@@ -21,8 +21,10 @@ class ActionModule(LongStepAction):
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Bring the environments to the wanted state. Raises Refusal."""
         channels, architecture = args.get("channels") or CHANNELS, args.get("architecture") or "x86_64"
-        wished = args.get("environments") or []
-        wished = [conda_files.resolve(one, channels, architecture, args.get("channel_alias")) for one in wished]
+        places = conda_files.Places(
+            args.get("channel_alias"), args.get("defaults_channel"), args.get("extra_index_urls") or ()
+        )
+        wished = [conda_files.resolve(one, channels, architecture, places) for one in args.get("environments") or []]
         self._args = {**args, "environments": wished}
         seen = self._ask_node("look")
         given = seen.pop("given", [])

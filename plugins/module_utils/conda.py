@@ -9,6 +9,8 @@ conda tool takes as it is, with the packages of pip in comments:
     @EXPLICIT
     https://conda.anaconda.org/conda-forge/noarch/six-1.17.0-py_0.conda#SHA256
     # pip albumentations==2.0.8 --hash=sha256:...
+    # pip of_an_address @ https://.../of_an_address-1.0-py3-none-any.whl --hash=sha256:...
+    # pip of_a_commit @ git+https://...@COMMIT
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 EXPLICIT = "@EXPLICIT"
 PIP_LINE = "# pip "
 BY_PIP = "(pip)"
+UNKNOWN_OF_PIP = "(pip; its version is known once it is built)"
 FRAMEWORKS = {"pytorch": ("pytorch", "torch"), "tensorflow": ("tensorflow",), "jax": ("jax",)}
 BUILDS = {"jax": "jaxlib"}  # the package whose build is for a CUDA, where it is not the framework's: jax is for any
 
@@ -32,15 +35,21 @@ _EXPLICIT_LINE = re.compile(
     r"^(\S+/([^/\s#]+)-([^-/\s#]+)-([^-/\s#]+)\.(?:conda|tar\.bz2))#(?:sha256:)?([0-9a-f]{64})$"
 )
 
+_OF_A_COMMIT = re.compile(r"^(?:[A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?\s*@\s*)?git\+\w+://\S+@[0-9a-f]{40}(?:#\S*)?$")
+_FURTHER = re.compile(r"^(?:--extra-index-url|--find-links|-f)[\s=]*\S+$")
+
+_NOWHERE = (
+    r"does not exist \(perhaps a typo|nothing provides requested|package not found|because of: no candidates were found"
+)
+
 # What micromamba told, and the refusal that it means; the first that is found counts.
 CAUSES = [
-    ("E011", r"No space left on device"),
+    ("E011", r"No space left on device|Disk quota exceeded"),
     ("E003", r"(?:sha256|md5)(?: sum)? doesn't match|checksum|hash mismatch"),
+    ("E031", _NOWHERE),
     ("E004", r"could not solve|nothing provides|none of the providers|cannot solve|package not found|no candidates"),
-    (
-        "E012",
-        r"download error|could(?: not|n't) (?:connect|resolve)|status: \d{3}|error sending request|failed to download",
-    ),
+    ("E012", r"download error|could(?: not|n't) (?:connect|resolve)|status: \d{3}|error sending request"),
+    ("E012", r"failed to download|SSL (?:peer )?certificate"),
 ]
 
 
@@ -118,8 +127,10 @@ class Lock:
     def versions(self) -> dict[str, str]:
         """Return the packages as listings have them."""
         found = {one.name: f"{one.version} {one.build}" for one in self.packages}
-        by_pip = venv.locked("\n".join(self.pip))
-        return {**found, **{name: f"{version} {BY_PIP}" for name, version in by_pip.items()}}
+        by_pip = venv.locked("\n".join(line for line in self.pip if not is_of_a_commit(line)))
+        of_commits = [venv.normalized(name_of(line)) for line in self.pip if is_of_a_commit(line)]
+        found.update((name, f"{version} {BY_PIP}") for name, version in by_pip.items())
+        return {**found, **dict.fromkeys(of_commits, UNKNOWN_OF_PIP)}
 
     def explicit(self) -> str:
         """Return the part that micromamba takes."""
@@ -131,8 +142,23 @@ class Lock:
 
 
 def name_of(requirement: str) -> str:
-    """Return the package that a line for conda or pip is about."""
+    """Return the package that a line for conda or pip is about, as far as the line says so."""
+    if re.match(r"[a-z+]+://", requirement):
+        address, _sign, fragment = requirement.partition("#")
+        named = re.search(r"egg=([\w.-]+)", fragment)
+        last = re.sub(r"\.git$|-\d[^/]*$", "", re.sub(r"@[^/@]*$", "", address)).rpartition("/")[2]
+        return (named[1] if named else last).lower()
     return re.split(r"[ =<>!~\[;@]", requirement.rpartition("::")[2], maxsplit=1)[0].lower()
+
+
+def is_of_a_commit(line: str) -> bool:
+    """Tell whether a line for pip names a commit of a git repository: what it holds is known without a hash."""
+    return bool(_OF_A_COMMIT.match(line))
+
+
+def options_of(pip: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines for pip that name no package."""
+    return tuple(line for line in pip if line.startswith("-"))
 
 
 def locked(text: str) -> Lock:
@@ -143,8 +169,7 @@ def locked(text: str) -> Lock:
         raise refuse("E007", line=lines[0] if lines else "(it is empty)")
     for line in lines:
         if line.startswith(PIP_LINE):
-            venv.locked(line[len(PIP_LINE) :])
-            pip.append(line[len(PIP_LINE) :])
+            pip.append(_checked(line[len(PIP_LINE) :].strip()))
         elif line != EXPLICIT and not line.startswith("#"):
             match = _EXPLICIT_LINE.match(line)
             if not match:
@@ -153,11 +178,20 @@ def locked(text: str) -> Lock:
     return Lock(tuple(packages), tuple(pip))
 
 
-def lock_of(records: list[dict[str, Any]], report: dict[str, Any]) -> Lock:
-    """Return the lock of a build: of its conda-meta, and of what pip reported when it installed.
+def _checked(line: str) -> str:
+    """Return a line for pip of a lock. Raises Refusal E007 for one that pins nothing."""
+    if not is_of_a_commit(line) and not _FURTHER.match(line):
+        if line.startswith("-"):
+            raise refuse("E007", line=line)
+        venv.locked(line)
+    return line
+
+
+def lock_of(records: list[dict[str, Any]], report: dict[str, Any], options: tuple[str, ...] = ()) -> Lock:
+    """Return the lock of a build: of its conda-meta, and of what pip reported when it installed with options.
 
     Raises Refusal E007 for a package of conda without its SHA-256, E022 for one of pip: before 23.1, that reports what
-    the index told, and works none out itself.
+    the index told, and works none out itself; E030 for one whose source can change.
     """
     packages = []
     for record in in_order(records):
@@ -165,14 +199,26 @@ def lock_of(records: list[dict[str, Any]], report: dict[str, Any]) -> Lock:
         if not _EXPLICIT_LINE.match(line):
             raise refuse("E007", line=line)
         packages.append(Package(record["url"], record["name"], record["version"], record["build"], record["sha256"]))
-    pip = []
-    for one in report.get("install", []):
-        pinned = f"{one['metadata']['name']}=={one['metadata']['version']}"
-        digest = one["download_info"]["archive_info"].get("hashes", {}).get("sha256")
+    pip = [_line_of_pip(one) for one in report.get("install", [])]
+    places = [line for line in options if _FURTHER.match(line)]
+    return Lock(tuple(packages), (*places, *sorted(pip)))
+
+
+def _line_of_pip(installed: dict[str, Any]) -> str:
+    """Return the line of the lock for a package that pip reported. Raises Refusal E022 and E030."""
+    name, source = installed["metadata"]["name"], installed["download_info"]
+    pinned, address = f"{name}=={installed['metadata']['version']}", source.get("url", "")
+    part = f"#subdirectory={source['subdirectory']}" if source.get("subdirectory") else ""
+    if "archive_info" in source:
+        digest = source["archive_info"].get("hashes", {}).get("sha256")
         if not digest:
             raise refuse("E022", package=pinned)
-        pip.append(f"{pinned} --hash=sha256:{digest}")
-    return Lock(tuple(packages), tuple(sorted(pip)))
+        return f"{name + ' @ ' + address + part if installed.get('is_direct') else pinned} --hash=sha256:{digest}"
+    commit = source.get("vcs_info", {})
+    line = f"{name} @ git+{address}@{commit.get('commit_id')}{part}"
+    if commit.get("vcs") != "git" or not is_of_a_commit(line):
+        raise refuse("E030", package=pinned, source=address or "an unknown place")
+    return line
 
 
 def in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -257,7 +303,11 @@ def classify(told: str, printed: str, name: str, log: str) -> Refusal:
     text = " ".join("; ".join(found or printed.strip().splitlines()[-1:]).split())
     for code, pattern in CAUSES:
         if re.search(pattern, "\n".join([*found, printed]), re.IGNORECASE):
-            return refuse(code, name=name, line=text, log=log, former=venv.FORMER)
+            advice = venv.advice_on(
+                "\n".join([*found, printed]),
+                "Check the node's network and proxy, the environment's channels and conda_channel_alias.",
+            )
+            return refuse(code, name=name, line=text, log=log, advice=advice, former=venv.FORMER)
     return refuse("E009", name=name, line=text or "it printed nothing", log=log, former=venv.FORMER)
 
 

@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 BUNDLES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 PARTS = (".builds", ".work", ".cache")
 UNKNOWN = "(its version is known once micromamba is there)"
-UNKNOWN_OF_PIP = "(pip; its version is known once it is built)"
+PIP = "pip>=22.2"  # the first that reports what it installed
 
 
 class Condas(Builds):
@@ -108,28 +108,37 @@ class Condas(Builds):
     def make(self, wanted: conda.Wanted) -> list[str]:
         """Return what makes the next build, and tries it."""
         work, path = self._work(wanted.name), self._next(wanted.name)
-        python = str(path / "bin/python")
         given = conda.locked(wanted.lock) if wanted.lock is not None else None
         pip = given.pip if given else wanted.pip
         commands = [
             ["rm", "-rf", str(path), str(work / "pip.json")],
             [*self._create(wanted, path), ">", str(work / "conda.json")],
         ]
-        if pip:
-            write(work / "pip.txt", "".join(f"{line}\n" for line in pip), 0o600)
-            locked = ("--no-deps", "--require-hashes") if given else ()
-            commands.append(
-                [
-                    *(python, "-m", "pip", "--no-input", "--disable-pip-version-check", "install", "--quiet"),
-                    *("--only-binary=:all:", *locked, "--report", str(work / "pip.json")),
-                    *("--requirement", str(work / "pip.txt")),
-                ]
-            )
+        if given is None:
+            commands += self._pip(path, work / "pip.txt", pip)
+        else:  # pip has no hash of a commit
+            commits = tuple(line for line in pip if conda.is_of_a_commit(line))
+            others = tuple(line for line in pip if line not in commits)
+            commands += self._pip(path, work / "pip.txt", others, "--no-deps", "--require-hashes")
+            commands += self._pip(path, work / "commits.txt", (*conda.options_of(pip), *commits), "--no-deps")
         write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
         into = ["find", str(path), "-maxdepth", "3", "-path", "*/lib/python3*/site-packages"]
         commands.append([*into, "-exec", "cp", str(work / venv.VARIABLES), "{}", ";"])
         commands += self.probe(wanted, path)
         return self._write_script(wanted.name, commands, self._environment(wanted), path)
+
+    def _pip(self, path: Path, file: Path, lines: tuple[str, ...], *more: str) -> list[list[str]]:
+        """Return the command by which pip adds packages to a build; git, where it is needed, is that of the build."""
+        if not set(lines) - set(conda.options_of(lines)):
+            return []
+        write(file, "".join(f"{line}\n" for line in lines), 0o600)
+        return [
+            [
+                *("env", f"PATH={path / 'bin'}:{os.defpath}", str(path / "bin/python"), "-m", "pip", "--no-input"),
+                *("--disable-pip-version-check", "install", "--quiet", "--only-binary=:all:", *more),
+                *("--report", str(file.with_name("pip.json")), "--requirement", str(file)),
+            ]
+        ]
 
     def _create(self, wanted: conda.Wanted, path: Path, *more: str) -> list[str]:
         """Return the command that makes a build, or with --dry-run tells what would be in it."""
@@ -139,8 +148,10 @@ class Condas(Builds):
             write(file, conda.locked(wanted.lock).explicit(), 0o600)
             return [*argv, "--file", str(file)]
         channels = [word for channel in wanted.channels for word in ("--channel", channel)]
-        pip = ["pip"] if wanted.pip and not any(conda.name_of(one) == "pip" for one in wanted.packages) else []
-        return [*argv, "--override-channels", *channels, *wanted.packages, *pip]
+        needed = [PIP] if wanted.pip else []
+        if any(conda.is_of_a_commit(line) for line in wanted.pip):
+            needed.append("git")
+        return [*argv, "--override-channels", *channels, *wanted.packages, *needed]
 
     def _environment(self, wanted: conda.Wanted) -> dict[str, str]:
         """Return the environment variables of a step.
@@ -149,7 +160,7 @@ class Condas(Builds):
         """
         bundle = next((str(path) for path in BUNDLES if path.exists()), None)
         of_pip = environment_builds.pip_settings()
-        trust = {"SSL_CERT_FILE": bundle, "REQUESTS_CA_BUNDLE": bundle} if bundle else {}
+        trust = dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO"), bundle) if bundle else {}
         if bundle and "SSL_CERT_FILE" not in of_pip:
             trust["PIP_CERT"] = bundle
         return {
@@ -197,7 +208,7 @@ class Condas(Builds):
         if wanted.lock is not None:
             return conda.locked(wanted.lock).text()
         records = [json.loads(files.read(one)) for one in sorted(path.glob("conda-meta/*.json"))]
-        return conda.lock_of(records, report).text()
+        return conda.lock_of(records, report, conda.options_of(wanted.pip)).text()
 
     def remove(self, name: str) -> None:
         """Remove an environment. Raises Refusal E010 while a process uses it."""
@@ -238,7 +249,8 @@ class Condas(Builds):
         """
         if wanted.lock is not None:
             return conda.locked(wanted.lock).versions()
-        by_pip = dict.fromkeys((conda.name_of(one) for one in wanted.pip), UNKNOWN_OF_PIP)
+        named = (conda.name_of(one) for one in wanted.pip if not one.startswith("-"))
+        by_pip = dict.fromkeys(named, conda.UNKNOWN_OF_PIP)
         if not self.tool.exists():
             return {**dict.fromkeys((conda.name_of(one) for one in wanted.packages), UNKNOWN), **by_pip}
         beside = Condas(scratch, self._settings, scratch)

@@ -860,7 +860,7 @@ CODES = {
     ),
     "E002": (
         "a package index cannot be reached for {name}: {line}",
-        "Check the node's network, proxy and pip.conf, and the index addresses of the role environments. {former}",
+        "{advice} {former}",
     ),
     "E003": (
         "a file for {name} is not the one that is wanted: {line}",
@@ -868,11 +868,15 @@ CODES = {
     ),
     "E004": (
         "the packages of {name} do not fit together: {line}",
-        "Change its packages, or its framework's version. {former}",
+        "Change its packages, its channels, or its framework's version. {former}",
     ),
     "E005": (
-        "a package of {name} has no wheel, and gpulab builds none: {line}",
-        "Use a version that has one, or put a wheel of your own on an index of yours. {former}",
+        "a package of {name} is not on its index as a wheel for its Python, and gpulab builds none: {line}",
+        (
+            "Check its name and version. Where the index has its source code only, use a version that has a wheel, or"
+            " put a wheel of your own on an index of yours. Where the index has a wheel of it, something else answers"
+            " at its address, such as a login page: see the node's proxy and pip.conf. {former}"
+        ),
     ),
     "E006": (
         "there is no Python for {name}: {line}",
@@ -892,11 +896,11 @@ CODES = {
     # E012 to E018: conda
     "E012": (
         "a channel cannot be reached for {name}: {line}",
-        "Check the node's network and proxy, conda_channels and conda_channel_alias. {former}",
+        "{advice} {former}",
     ),
     "E013": (
         "micromamba cannot be fetched from {url}: {detail}",
-        "Check the node's network and proxy, or name a mirror: conda_micromamba_url. Nothing was changed.",
+        "{advice} Or name a mirror: conda_micromamba_url. Nothing was changed.",
     ),
     "E014": (
         "the SHA-256 of {url} is {found}, and {wanted} is wanted",
@@ -908,13 +912,16 @@ CODES = {
     ),
     "E016": (
         "{name} takes packages from the channel {channel}, which is free for some only and not used by its short name",
-        "Take them from conda-forge, or name the channel by its whole address. Nothing was changed.",
+        (
+            "Set conda_defaults_channel, such as to conda-forge, or the environment's own channels: both go before"
+            " those of a file. Or name the channel by its whole address there. Nothing was changed."
+        ),
     ),
     "E017": (
         "{path} is there, so {directory} is another installation of conda",
         "Give gpulab's a place of its own: conda_directory. Nothing was changed.",
     ),
-    "E018": ("{file} of the environment {name} cannot be used: {detail}", "Correct it. Nothing was changed."),
+    "E018": ("{file} of the environment {name} cannot be used: {detail}", "{advice} Nothing was changed."),
     "E019": (
         "{name} is for the group {group}, which this node has not",
         "Create the group, or name another one. Nothing was changed.",
@@ -930,6 +937,31 @@ CODES = {
     "E022": (
         "{package} cannot be locked: the index told no SHA-256 of it, and pip before 23.1 works none out itself",
         "Wish for pip >=23.1 in the environment, or use an index that tells it. The environment is as it was.",
+    ),
+    "E030": (
+        "{package} cannot be locked: pip installed it from {source}, whose content can change",
+        (
+            "Name a wheel of it, by its address or on an index of yours, or a git address with the full commit."
+            " The environment is as it was."
+        ),
+    ),
+    "E031": (
+        "no channel of {name} has a package that it needs: {line}",
+        "Check its name and version, and add the channel that has it: channels. {former}",
+    ),
+    "E032": (
+        "the source code of a package of {name} does not build: {line}",
+        (
+            "It may need a compiler, CUDA or another package, which pip does not give it: name a wheel of it, by its"
+            " address or on an index of yours. {former}"
+        ),
+    ),
+    "E033": (
+        "a package of {name} cannot be fetched by git: {line}",
+        (
+            "Check its address and commit, the node's network and proxy, and that git is among the environment's"
+            " packages. {former}"
+        ),
     ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),

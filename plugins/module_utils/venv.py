@@ -16,6 +16,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
@@ -27,18 +28,53 @@ LOCK = "gpulab.lock"
 VARIABLES = "gpulab_variables.pth"
 
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
+_ADDRESSED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*https?://\S*?([^/\s]*)(?=\s)")
+_OPTION_OF_LOCK = re.compile(
+    r"^--(?:(?:index-url|extra-index-url|find-links|no-index|trusted-host|only-binary|prefer-binary|pre|require-hashes)\b)"
+)
 _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(?=[^;]*$)")  # where no marker says that it may be left out
 _DIST_INFO = re.compile(r"^(.+)-([^-]+)\.dist-info$")
-_ERROR = re.compile(r"^error: .*(?:\n(?:\s+cause: |\s+).*)*", re.MULTILINE)
+_ERROR = re.compile(r"^ *error: .*(?:\n(?:\s+cause: |\s+).*)*", re.MULTILINE)
+
+_NOTHING = r"\(from versions: none\)"  # which pip says of an index that it does not reach, too
 
 # What uv or pip printed, and the refusal that it means; the first that is found counts.
 CAUSES = [
-    ("E011", r"No space left on device"),
+    ("E011", r"No space left on device|Disk quota exceeded"),
     ("E003", r"Hash mismatch|DO NOT MATCH THE HASHES|have a hash, but none were provided"),
     ("E006", r"python-build-standalone|No interpreter found|No download found for"),
-    ("E004", r"No solution found|No matching distribution found"),
-    ("E005", r"Failed to build|has no wheels|no source distribution|marked as `--no-build`"),
-    ("E002", r"Failed to fetch|error sending request|Failed to establish|Max retries exceeded|HTTP error|timed out"),
+    ("E002", rf"(?s)(?:connection broken by|Skipping page|is not a trusted or secure host).*{_NOTHING}"),
+    ("E002", r"Failed to fetch|error sending request|ssl-verification-failed|Unsupported `Content-Type`"),
+    ("E002", r"could not be queried|returned a 403 Forbidden|HTTP (?:status .*)?error"),
+    ("E033", r"Cannot find command 'git'|Git operation failed|\bgit \w+.* did not run successfully"),
+    ("E032", r"subprocess-exited-with-error|metadata-generation-failed|[Ff]ailed (?:to build|building)"),
+    ("E005", r"No matching distribution found|no usable wheels|has no wheels|no source distribution|--no-build"),
+    ("E005", r"was not found in the package registry|there are no versions of|Building source .* is disabled"),
+    ("E004", r"No solution found|ResolutionImpossible"),
+    ("E002", r"Failed to establish|Max retries exceeded|timed out"),
+]
+# Why an index, a channel or a server is out of reach, and what helps.
+OBSTACLES = [
+    (
+        r"CERTIFICATE_VERIFY_FAILED|ssl-verification-failed|invalid peer certificate|SSL (?:peer )?certificate",
+        "Its certificate is not trusted: name who signed it, such as your proxy's authority, in base_ca_certificates.",
+    ),
+    (
+        r"407|proxy authorization required",
+        "The proxy asks for a user and a password: give them in base_https_proxy, or as proxy in the node's pip.conf.",
+    ),
+    (
+        r"Tunnel connection failed|tunnel error|CONNECT (?:tunnel failed|aborted)|response 403 .*proxy",
+        "The proxy does not let it pass: have it allow this address, or name a mirror that it allows.",
+    ),
+    (
+        r"Name or service not known|in name resolution|Failed to resolve|dns error|[Cc]ould(?: not|n't) resolve",
+        "Its name is not known: check the address and the node's DNS; behind a proxy, set base_https_proxy.",
+    ),
+    (r"\b404\b", "There is no such file: check the address."),
+    (r"Content-Type", "Something else answers there, such as a proxy's login page: check the address and the proxy."),
+    (r"\b40[13]\b", "It does not let this node in: check the address, and the user and the password in it."),
+    (r"not a trusted or secure host", "Name its address by https, or name it as trusted-host in the node's pip.conf."),
 ]
 
 
@@ -103,13 +139,19 @@ def locked(text: str) -> dict[str, str]:
     found = {}
     for line in text.replace("\\\n", " ").splitlines():
         requirement = line.strip()
-        if not requirement or requirement.startswith(("#", "--")):
+        if not requirement or requirement.startswith("#") or _OPTION_OF_LOCK.match(requirement):
             continue
-        match = _PINNED.match(requirement)
+        match = _PINNED.match(requirement) or _ADDRESSED.match(requirement)
         if not match or "--hash=" not in requirement:
             raise refuse("E007", line=requirement.split(" --hash")[0])
-        found[normalized(match[1])] = match[2]
+        found[normalized(match[1])] = _version(match[2])
     return found
+
+
+def _version(pinned: str) -> str:
+    """Return the version that a lock pins: the one that it names, or that of the wheel whose address it has."""
+    file = pinned.partition("#")[0]
+    return unquote(file[: -len(".whl")].split("-")[1]) if file.endswith(".whl") and "-" in file else pinned
 
 
 def check_lock(wanted: Wanted) -> None:
@@ -192,8 +234,10 @@ def pip_settings(texts: list[str]) -> dict[str, str]:
     parser = configparser.RawConfigParser(strict=False)
     for text in texts:
         parser.read_string(text)
-    values = {**dict(parser.items("global") if parser.has_section("global") else ())}
-    values.update(parser.items("install") if parser.has_section("install") else ())
+    values: dict[str, str] = {}
+    for section in ("global", "install"):
+        items = parser.items(section) if parser.has_section(section) else ()
+        values.update((name.lstrip("-").replace("_", "-"), value) for name, value in items)
     settings = {}
     for option, variable in (
         ("index-url", "UV_DEFAULT_INDEX"),
@@ -207,6 +251,10 @@ def pip_settings(texts: list[str]) -> dict[str, str]:
             settings[variable] = " ".join(values[option].split())
     if values.get("find-links"):
         settings["UV_FIND_LINKS"] = ",".join(values["find-links"].split())
+    if "UV_INDEX" in settings:
+        settings["UV_INDEX_STRATEGY"] = (
+            "unsafe-best-match"  # pip takes the best of all; uv stops at the first that has it
+        )
     if "HTTPS_PROXY" in settings:
         settings["HTTP_PROXY"] = settings["HTTPS_PROXY"]
     return settings
@@ -214,12 +262,31 @@ def pip_settings(texts: list[str]) -> dict[str, str]:
 
 def classify(printed: str, name: str, log: str) -> Refusal:
     """Return the refusal that says why uv or pip failed; printed is the end of what it said, log where all of it is."""
-    found = _ERROR.findall(printed) or re.findall(r"^ERROR: .*", printed, re.MULTILINE)
-    text = " ".join(" ".join(found or printed.strip().splitlines()[-1:]).split()).replace(" cause: ", ": ")
+    text = _essence(printed)
     for code, pattern in CAUSES:
         if re.search(pattern, printed):
-            return refuse(code, name=name, line=text, log=log, former=FORMER)
+            advice = advice_on(printed, "Check the node's network, proxy and pip.conf, and the addresses of the index.")
+            return refuse(code, name=name, line=text, log=log, advice=advice, former=FORMER)
     return refuse("E009", name=name, line=text or "it printed nothing", log=log, former=FORMER)
+
+
+def advice_on(told: str, otherwise: str) -> str:
+    """Return what helps where a server is out of reach, as far as it was told why."""
+    return next((advice for pattern, advice in OBSTACLES if re.search(pattern, told)), otherwise)
+
+
+def _essence(printed: str) -> str:
+    """Return what counts of what uv or pip printed: its errors, and of pip why it found nothing."""
+    found = [
+        *_ERROR.findall(printed),
+        *re.findall(r"^(?:ERROR: (?!Exception:)|hint: An index|╰─> ).*", printed, re.MULTILINE),
+    ]
+    broken = re.findall(
+        r"connection broken by '(.*)'|^WARNING: (Skipping page .*|The repository .*)", printed, re.MULTILINE
+    )
+    if broken and re.search(_NOTHING, printed):
+        found = [re.sub(r"<[^>]*>: ", "", "".join(broken[-1])), *found[-1:]]
+    return " ".join(" ".join(found or printed.strip().splitlines()[-1:]).split()).replace(" cause: ", ": ")
 
 
 def faults(answer: dict[str, Any], expected: dict[str, Any]) -> list[str]:

@@ -78,7 +78,7 @@ class Venvs(Builds):
         project = str(self._work(wanted.name) / "pyproject.toml")
         return [
             *(str(self.uv), "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate"),
-            *("--python-version", wanted.python, "--output-file", str(lock), project),
+            *("--only-binary", ":all:", "--python-version", wanted.python, "--output-file", str(lock), project),
         ]
 
     def make(self, wanted: venv.Wanted) -> list[str]:

@@ -19,7 +19,8 @@ description:
   - A change makes a new build in a directory of its own, tries it with its own interpreter, and then moves a link. When
     anything fails, the former build stays in use. Jobs that run go on with the build that they were started with.
   - Each build holds its lock, C(gpulab.lock), an explicit one with hashes and with the packages of pip.
-  - Building runs as long steps (see M(gpulab.node.long_step)). Of pip's packages, only wheels are installed.
+  - Building runs as long steps (see M(gpulab.node.long_step)). Of pip's packages, wheels are installed; one
+    that is named by the address of its source archive, or by a git address with a full commit, is built.
   - C(conda env list) and C(micromamba env list) name the environments.
 options:
   directory:
@@ -47,8 +48,16 @@ options:
         elements: str
         default: []
       file:
-        description: An environment.yml on the controller, with channels, dependencies (pip's, too) and variables.
+        description: >-
+          An environment.yml on the controller, with channels, dependencies (pip's, too) and variables. O(channels)
+          follow those of the file, unless it has C(nodefaults).
         type: path
+      replace:
+        description: >-
+          Lines of the file's dependencies, and what is read in their place; null leaves a line out. So the file stays
+          as its project published it.
+        type: dict
+        default: {}
       lock:
         description: >-
           A lock on the controller: the C(gpulab.lock) of an environment, another explicit one with SHA-256, or a
@@ -90,10 +99,20 @@ options:
     choices: [present, absent]
     default: present
   channels:
-    description: Channels of environments that name none. Anaconda's C(defaults) is refused by its short name.
+    description: Channels of environments that name none, and of files behind those that they name.
     type: list
     elements: str
     default: [conda-forge]
+  defaults_channel:
+    description: >-
+      The channel in the place of Anaconda's, such as C(defaults), which are free for some only. Unset refuses them by
+      their short names.
+    type: str
+  extra_index_urls:
+    description: Addresses that a file may name by C(--extra-index-url) and C(--find-links).
+    type: list
+    elements: str
+    default: []
   channel_alias:
     description: Address below which channels are looked up by their names, such as that of a mirror.
     type: str
@@ -221,7 +240,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import conda, download
+from ansible_collections.gpulab.node.plugins.module_utils import conda, download, venv
 from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, proxies
 from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
     change,
@@ -287,7 +306,8 @@ def fetch(module: AnsibleModule, condas: Condas) -> None:
     try:
         download.save(url, file, timeout=60)
     except OSError as error:
-        raise refuse("E013", url=url, detail=error) from error
+        advice = venv.advice_on(str(error), "Check the node's network and proxy.")
+        raise refuse("E013", url=url, detail=error, advice=advice) from error
     condas.install_tool(file, url, module.params["micromamba_sha256"])
 
 
@@ -343,6 +363,7 @@ def main() -> None:
                     "packages": names,
                     "pip": names,
                     "file": {"type": "path"},
+                    "replace": {"type": "dict", "default": {}},
                     "lock": {"type": "path"},
                     "lock_text": {"type": "str"},
                     "channels": names,
@@ -355,6 +376,8 @@ def main() -> None:
             "absent": names,
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "channels": {"type": "list", "elements": "str", "default": ["conda-forge"]},
+            "defaults_channel": {"type": "str"},
+            "extra_index_urls": {**names, "no_log": True},
             "channel_alias": {"type": "str"},
             "cuda": {"type": "str"},
             "micromamba_url": {"type": "str", "required": True},

@@ -5,47 +5,94 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils import conda, jupyter
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines as lines
 
-ANACONDAS = ("defaults", "main", "pkgs/main", "r", "pkgs/r", "anaconda", "msys2")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ANACONDAS = (
+    *("defaults", "anaconda", "main", "r", "free", "pro", "msys2"),
+    *("pkgs/main", "pkgs/r", "pkgs/free", "pkgs/pro", "pkgs/msys2"),
+)
+ANACONDAS_SERVER = re.compile(r"^https?://repo\.(?:anaconda\.com|continuum\.io)/")
 PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
+FIRST_PIP = (22, 2)
+OLD_PIP = "before 22.2, pip cannot say what it installed, and gpulab makes the lock of that"
+# A file of the index that everybody has; mirrors have it by its name, so the lock does not name the address.
+_COMMON_FILE = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+$")
 
 
-def resolve(wish: dict[str, Any], channels: list[str], architecture: str, alias: str | None = None) -> dict[str, Any]:
-    """Return a wished environment with its file and its lock read; channels are those of one that names none.
+class Places(NamedTuple):
+    """Where packages come from, as the role says.
 
-    alias is the address below which channels are looked up by their names.
-
-    It is given by packages, by an environment.yml (file), or by an explicit lock or a conda-lock.yml (lock).
-    Raises Refusal E007, E016, E018 and E020.
+    alias is the address below which channels are looked up by their names, defaults the channel in the place of
+    Anaconda's. indexes are the addresses of packages that a file may name for pip.
     """
-    given = {key: wish.get(key) for key in ("packages", "channels", "pip", "variables", "framework", "group", "lock")}
-    file = wish.get("file")
-    if len([one for one in (wish.get("packages"), file, wish.get("lock")) if one]) != 1:
-        raise refuse("E018", name=wish["name"], file="the wish", detail="give one of packages, file and lock")
+
+    alias: str | None = None
+    defaults: str | None = None
+    indexes: Sequence[str] = ()
+
+
+NOWHERE_ELSE = Places()
+
+
+def resolve(
+    wish: dict[str, Any], channels: list[str], architecture: str, places: Places = NOWHERE_ELSE
+) -> dict[str, Any]:
+    """Return a wished environment with its file and its lock read.
+
+    It is given by packages, by an environment.yml (file), or by an explicit lock or a conda-lock.yml (lock). channels
+    are those of one that names none, and follow those of a file. Raises Refusal E007, E016, E018 and E020.
+    """
+    name, file, lock = wish["name"], wish.get("file"), wish.get("lock")
+    given = {key: _listed(wish.get(key)) for key in ("packages", "channels", "pip")}
+    if len([one for one in (given["packages"], file, lock) if one]) != 1:
+        raise _unusable(name, "the wish", "it has to have one of packages, file and lock")
+    variables = wish.get("variables")
     if file:
-        given.update({key: value for key, value in _of_file(wish["name"], file).items() if not given[key]})
+        found = _of_file(name, file, wish.get("replace") or {})
+        given = {key: value or found[key] for key, value in given.items()}
+        variables = variables or found["variables"]
+    own = _allowed(name, given["channels"], places.defaults, in_file=bool(file) and not wish.get("channels"))
+    more = _allowed(name, channels, places.defaults)
     options = {
-        "name": wish["name"],
-        "packages": given["packages"] or [],
-        "channels": [one for one in given["channels"] or [] if one != "nodefaults"] or channels,
-        "pip": given["pip"] or [],
-        "variables": given["variables"] or {},
-        "framework": given["framework"],
-        "group": given["group"],
-        "lock_text": _lock(wish["name"], given["lock"], PLATFORMS[architecture]) if given["lock"] else None,
+        "name": name,
+        "packages": [_of_allowed(name, _closed(one), places.defaults) for one in given["packages"]],
+        "channels": own if wish.get("channels") else _with(more, own),
+        "pip": given["pip"],
+        "variables": variables or {},
+        "framework": wish.get("framework"),
+        "group": wish.get("group"),
+        "lock_text": _lock(name, lock, PLATFORMS[architecture]) if lock else None,
     }
+    options["channels"] = [one for one in options["channels"] if one != "nodefaults"] or more
     if wish.get("jupyter"):
         _ask_for_kernel(options)
-    _check(options, str(file or "the wish"))
-    if alias:
-        options["channels"] = [one if "://" in one else f"{alias.rstrip('/')}/{one}" for one in options["channels"]]
+    _check(options, file, places.indexes)
+    if places.alias:
+        below = places.alias.rstrip("/")
+        options["channels"] = [one if "://" in one else f"{below}/{one}" for one in options["channels"]]
     return {key: value for key, value in options.items() if value is not None}  # a choice takes no null
+
+
+def _listed(value: Any) -> list[str]:
+    """Return a list as Ansible would make it of a variable."""
+    return value.split(",") if isinstance(value, str) else list(value or ())
+
+
+def _with(channels: list[str], of_file: list[str]) -> list[str]:
+    """Return the channels of a file and behind them, as conda does it, those of the role."""
+    known = {one.rstrip("/").rpartition("/")[2] for one in of_file}
+    more = () if "nodefaults" in of_file else channels
+    return [*of_file, *(one for one in more if one.rstrip("/").rpartition("/")[2] not in known)]
 
 
 def _ask_for_kernel(options: dict[str, Any]) -> None:
@@ -58,32 +105,161 @@ def _ask_for_kernel(options: dict[str, Any]) -> None:
         raise refuse("E020", name=options["name"], package=jupyter.PACKAGE)
 
 
-def _of_file(name: str, path: str) -> dict[str, Any]:
-    """Return what an environment.yml says. Raises Refusal E018."""
+def _unusable(name: str, file: str, detail: object, advice: str = "Correct it.") -> Refusal:
+    return refuse("E018", name=name, file=file, detail=detail, advice=advice)
+
+
+# an environment.yml
+
+
+def _of_file(name: str, path: str, replace: dict[str, str | None]) -> dict[str, Any]:
+    """Return what an environment.yml says, with lines replaced. Raises Refusal E018."""
     content = _yaml(name, path)
-    dependencies = content.get("dependencies", [])
-    if not isinstance(dependencies, list):
-        raise refuse("E018", name=name, file=path, detail="its dependencies are no list")
-    found: dict[str, Any] = {"packages": [], "pip": []}
+    dependencies = content.get("dependencies")
+    if not isinstance(dependencies, list) or not dependencies:
+        raise _unusable(name, path, "its dependencies are not a list" if dependencies else "it has no dependencies")
+    by_pip: list[str] = []
     for one in dependencies:
-        if isinstance(one, str):
-            found["packages"].append(one)
-        elif isinstance(one, dict) and list(one) == ["pip"]:
-            found["pip"] += one["pip"]
-        else:
-            raise refuse("E018", name=name, file=path, detail=f"what kind of dependency is {one}?")
-    return {**found, "channels": content.get("channels"), "variables": content.get("variables")}
+        if isinstance(one, dict) and list(one) == ["pip"]:
+            by_pip += _texts(name, path, "pip", one["pip"])
+    plain = [one for one in dependencies if not (isinstance(one, dict) and list(one) == ["pip"])]
+    left = dict(replace)
+
+    def changed(found: list[str]) -> list[str]:
+        new = ((left.pop(line, replace[line]) if line in replace else line) for line in found)
+        return [line for line in new if line]
+
+    by_pip = changed(by_pip)
+    found = {
+        "packages": changed(_texts(name, path, "dependencies", plain)),
+        "pip": changed(_included(name, path, by_pip)),
+        "channels": _texts(name, path, "channels", content.get("channels")),
+        "variables": _variables(name, path, content.get("variables")),
+    }
+    if left:
+        raise _unusable(name, path, f"replace names {', '.join(left)}, and it has no such line")
+    return found
 
 
-def _check(options: dict[str, Any], file: str) -> None:
-    """Refuse Anaconda's channels by their short names, and what pip would not take from a lock."""
-    specified = [one.partition("::")[0] for one in options["packages"] if "::" in one]
-    for channel in (*options["channels"], *specified):
-        if channel in ANACONDAS:
-            raise refuse("E016", name=options["name"], channel=channel)
+def _texts(name: str, path: str, section: str, value: Any) -> list[str]:
+    """Return a section that lists lines, none where it is empty. Raises Refusal E018 for one of another type."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        example = f" as in {section}: [{value}]" if isinstance(value, str) else ""
+        raise _unusable(name, path, f"its section {section} is not a list", f"Write it as a list{example}.")
+    for one in value:
+        if not isinstance(one, str) or not one.strip() or "\n" in one:
+            raise _unusable(name, path, f"its section {section} has {one!r}, which is not a line of text")
+    return [one.strip() for one in value]
+
+
+def _variables(name: str, path: str, value: Any) -> dict[str, Any]:
+    """Return the environment variables of a file. Raises Refusal E018."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(one, (str, int, float)) for one in value.values()):
+        raise _unusable(name, path, "its section variables is not a mapping of names and values")
+    return value
+
+
+def _included(name: str, path: str, found: list[str], outer: tuple[Path, ...] = ()) -> list[str]:
+    """Return lines for pip with those of the files that they name by -r, which lie below the directory of the first.
+
+    Raises Refusal E018.
+    """
+    file = Path(path).expanduser().resolve()
+    base = (*outer, file)[0].parent
+    result: list[str] = []
+    for line in found:
+        match = lines.INCLUDE.match(line)
+        if not match:
+            result.append(line)
+            continue
+        inner = (file.parent / match[1].strip()).resolve()
+        if "://" in match[1] or base not in inner.parents or inner in (*outer, file):
+            advice = f"Put it in {base}, or write its lines in the place of this one."
+            raise _unusable(name, path, f"{line} leads out of its directory, or to itself", advice)
+        if not inner.is_file():
+            raise _unusable(name, path, f"{line} names a file that is not there", f"Copy it to {inner}.")
+        result += _included(name, str(inner), _requirements(_text(name, str(inner))), (*outer, file))
+    return result
+
+
+def _requirements(text: str) -> list[str]:
+    """Return the lines of a requirements file: without comments, and those that go on on the next line in one."""
+    joined = re.sub(r"\\\n", " ", text)
+    stripped = (re.sub(r"(?:^|\s)#.*$", "", line).strip() for line in joined.splitlines())
+    return [line for line in stripped if line]
+
+
+# what is not taken
+
+
+def _allowed(name: str, channels: list[str], defaults: str | None, *, in_file: bool = False) -> list[str]:
+    """Return channels with defaults in the place of Anaconda's. Raises Refusal E016 where that is not set.
+
+    Whole addresses of Anaconda's are a decision of whoever writes the wish, not of who wrote a file.
+    """
+    found = []
+    for one in channels:
+        theirs = one in ANACONDAS or (defaults and in_file and ANACONDAS_SERVER.match(one))
+        if theirs and (defaults is None or defaults in ANACONDAS):
+            raise refuse("E016", name=name, channel=one)
+        found.append(defaults if theirs and defaults else one)
+    return list(dict.fromkeys(found))
+
+
+def _closed(package: str) -> str:
+    """Return a line without spaces behind its comparisons: micromamba 2.0 lost what follows (mamba-org/mamba#3472)."""
+    return re.sub(r"([<>=!~]=?|[,|])\s+", r"\1", package)
+
+
+def _of_allowed(name: str, package: str, defaults: str | None) -> str:
+    """Return a package with its channel replaced in the same way, where it names one. Raises Refusal E016."""
+    channel, sign, rest = package.partition("::")
+    return f"{_allowed(name, [channel], defaults)[0]}::{rest}" if sign else package
+
+
+def _check(options: dict[str, Any], file: str | None, indexes: Sequence[str]) -> None:
+    """Refuse lines that cannot be installed or locked. Raises Refusal E018."""
+
+    def refusal(line: str, why: str, advice: str) -> Refusal:
+        by_replace = f" Or leave the file as it is, and give replace: {{{line!r}: ...}}, with null for no line at all."
+        advice = f"{advice}.{lines.shown(by_replace) if file else ''}"
+        return _unusable(options["name"], file or "the wish", f"{lines.shown(line)} {why}", advice)
+
+    for line in options["packages"]:
+        if re.match(r"[-./~]|file:", line):
+            raise refusal(line, "is an option or a path, and not a package of a channel", "Name the package")
+        if options["pip"] and conda.name_of(line) == "pip" and _is_old(line):
+            raise refusal(line, f"is too old: {OLD_PIP}", "Ask for pip>=22.2")
+    options["pip"] = [line for line in options["pip"] if not lines.HARMLESS.match(line)]
     for line in options["pip"]:
-        if line.startswith("-"):
-            raise refuse("E018", name=options["name"], file=file, detail=f"{line} is an option of pip, no package")
+        found = lines.fault(line, indexes)
+        if found:
+            raise refusal(line, found.why, found.advice)
+
+
+def _is_old(spec: str) -> bool:
+    """Tell whether a line asks for a pip before 22.2 only, such as pip=20.3, pip<22 or pip 20.3."""
+    for part in spec.rpartition("::")[2].split(","):
+        match = re.search(r"(>=|<=|==|!=|~=|=|<|>|\s)\s*(\d+)(?:\.(\d+))?", part)
+        if match and _is_below(match[1], (int(match[2]), int(match[3] or 0)), has_minor=bool(match[3])):
+            return True
+    return False
+
+
+def _is_below(sign: str, version: tuple[int, int], *, has_minor: bool) -> bool:
+    """Tell whether a comparison lets no pip through that is new enough; =22 is any 22, and ~=21.3 any 21."""
+    if sign == "~=" or (sign == "=" and not has_minor):
+        return version[0] < FIRST_PIP[0]
+    if sign == "<":
+        return version <= FIRST_PIP
+    return sign in ("=", "==", "<=", " ") and version < FIRST_PIP
+
+
+# locks
 
 
 def _lock(name: str, path: str, platform: str) -> str:
@@ -92,27 +268,40 @@ def _lock(name: str, path: str, platform: str) -> str:
     if conda.EXPLICIT in text.split():
         conda.locked(text)
         return text
-    content = _yaml(name, path)
-    chosen = [one for one in content.get("package", []) if one.get("platform") == platform]
+    found = _yaml(name, path).get("package")
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise _unusable(name, path, "its section package is not a list of packages", "Give a conda-lock.yml.")
+    chosen = [one for one in found if one.get("platform") == platform]
     if not chosen:
-        raise refuse("E018", name=name, file=path, detail=f"it locks no package for {platform}")
-    lines = [conda.EXPLICIT]
-    for one in chosen:
-        digest = one["hash"].get("sha256")
-        if one["manager"] == "pip":
-            lines.append(f"{conda.PIP_LINE}{one['name']}=={one['version']} --hash=sha256:{digest}")
-        else:
-            lines.append(f"{one['url']}#{digest}")
-    return conda.locked("\n".join(lines)).text()
+        raise _unusable(name, path, f"it locks no package for {platform}")
+    return conda.locked("\n".join([conda.EXPLICIT, *(_locked_line(name, path, one) for one in chosen)])).text()
+
+
+def _locked_line(name: str, path: str, package: dict[str, Any]) -> str:
+    """Return the line of a package of a conda-lock.yml. Raises Refusal E007 for one that it does not pin, and E018."""
+    missing = [key for key in ("name", "version", "manager", "url") if not isinstance(package.get(key), str)]
+    if missing:
+        raise _unusable(name, path, f"a package in it has no {missing[0]}: {package.get('name') or package.get('url')}")
+    digests, url = package.get("hash"), package["url"].partition("#")[0]
+    digest = digests.get("sha256") if isinstance(digests, dict) else None
+    by_pip = package["manager"] == "pip"
+    if by_pip and url.startswith("git+"):
+        return f"{conda.PIP_LINE}{package['name']} @ {url}"
+    if not digest:
+        raise refuse("E007", line=f"{package['name']} {package['version']} of {path} (it has no sha256)")
+    if not by_pip:
+        return f"{url}#{digest}"
+    pinned = f"=={package['version']}" if _COMMON_FILE.search(url) else f" @ {url}"
+    return f"{conda.PIP_LINE}{package['name']}{pinned} --hash=sha256:{digest}"
 
 
 def _yaml(name: str, path: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(_text(name, path))
     except yaml.YAMLError as error:
-        raise refuse("E018", name=name, file=path, detail=" ".join(str(error).split())) from error
+        raise _unusable(name, path, " ".join(str(error).split())) from error
     if not isinstance(content, dict):
-        raise refuse("E018", name=name, file=path, detail="it is no mapping")
+        raise _unusable(name, path, "it is not a mapping")
     return content
 
 
@@ -120,4 +309,4 @@ def _text(name: str, path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise refuse("E018", name=name, file=path, detail=error) from error
+        raise _unusable(name, path, error) from error

@@ -142,6 +142,7 @@ def fill(channel: Path, python_version: str, python_files: Path | None = None) -
     says = f"#!/bin/sh\necho from {PLACEHOLDER}\n"
     package(channel, "hello", "1.0", {"bin/hello": says}, depends=["__glibc >=2.17"])
     package(channel, "hello", "1.1", {"bin/hello": says, "share/big": "x" * 1000}, depends=["__glibc >=2.17"])
+    package(channel, "git", "2.0", {"bin/git": '#!/bin/sh\nexec /usr/bin/git "$@"\n'}, noarch="generic")
     package(channel, "big", "1.0", {"share/zeros": "0" * 2**26})
     package(channel, "cuda-version", "12.8", {"share/cuda": "12.8"}, noarch="generic")
     cpu, cuda = (wheels.TORCH.format(version="2.13.0", cuda=one) for one in (None, "12.8"))

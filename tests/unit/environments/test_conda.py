@@ -50,7 +50,7 @@ ERROR: No matching distribution found for nix==9
         (DIGEST, "", "E003", "six-1.17.0"),
         (FULL, "", "E011", "No space left"),
         (None, "OSError: [Errno 28] No space left on device\n", "E011", "No space left"),
-        (AGAIN, PIP_FAILED, "E004", "nix==9"),
+        (AGAIN, PIP_FAILED, "E005", "nix==9"),
         (None, "Segmentation fault\n", "E009", "Segmentation fault"),
         (None, "", "E009", "it printed nothing"),
     ],
@@ -66,7 +66,7 @@ def test_success_in_the_json_does_not_hide_a_failure_of_pip():
     """With a pip: section that fails micromamba says success, and ends with 1."""
     assert conda.succeeded(json.dumps(AGAIN), 0)
     assert not conda.succeeded(json.dumps(AGAIN), 1)
-    assert conda.classify(json.dumps(AGAIN), PIP_FAILED, "lab", "/log").code == "E004"
+    assert conda.classify(json.dumps(AGAIN), PIP_FAILED, "lab", "/log").code == "E005"
 
 
 @pytest.mark.parametrize("printed", ["", "killed", "{", "[]", '{"success": false}', '{"actions": {}}'])
@@ -185,6 +185,73 @@ def test_a_lock_has_what_pip_reported():
         "download_info": {"archive_info": {"hashes": {"sha256": SIX}}},
     }
     assert conda.lock_of([], {"install": [info]}).pip == (f"alpha==2.0 --hash=sha256:{SIX}",)
+
+
+def installed(**source):
+    """Return what pip reports of a package."""
+    direct = {"is_direct": True} if source.pop("direct", False) else {}
+    return {"install": [{"metadata": {"name": "alpha", "version": "2.0"}, "download_info": source, **direct}]}
+
+
+HASHES = {"hashes": {"sha256": SIX}}
+WHEEL = "https://mirror.example/alpha-2.0-py3-none-any.whl"
+GIT = {"url": "https://git.example/x.git", "vcs_info": {"vcs": "git", "commit_id": "4" * 40}}
+
+
+@pytest.mark.parametrize(
+    ("report", "line"),
+    [
+        (installed(url=WHEEL, archive_info=HASHES), f"alpha==2.0 --hash=sha256:{SIX}"),
+        (installed(url=WHEEL, archive_info=HASHES, direct=True), f"alpha @ {WHEEL} --hash=sha256:{SIX}"),
+        (installed(**GIT, direct=True), f"alpha @ git+https://git.example/x.git@{'4' * 40}"),
+        (
+            installed(**GIT, subdirectory="a", direct=True),
+            f"alpha @ git+https://git.example/x.git@{'4' * 40}#subdirectory=a",
+        ),
+    ],
+)
+def test_the_line_of_a_package_leads_there_again(report, line):
+    lock = conda.lock_of([], report, ("--extra-index-url https://a.example", "--pre"))
+    assert lock.pip == ("--extra-index-url https://a.example", line)
+    assert conda.locked(lock.text()) == lock
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"url": "file:///srv/alpha", "dir_info": {}},
+        {"url": "https://a.example/x", "vcs_info": {"vcs": "hg", "commit_id": "4" * 40}},
+        {"url": "https://a.example/x", "vcs_info": {"vcs": "git"}},
+        {},
+    ],
+)
+def test_a_package_of_a_place_that_can_change_cannot_be_locked(source):
+    with pytest.raises(Refusal) as refusal:
+        conda.lock_of([], installed(**source))
+    assert (refusal.value.code, "alpha==2.0" in refusal.value.cause) == ("E030", True)
+
+
+@pytest.mark.parametrize(
+    "line", ["--requirement /etc/shadow", "-r x", "-e .", "--index-url https://a", "a @ git+https://a/b@main"]
+)
+def test_a_lock_has_packages_and_further_indexes_alone(line):
+    with pytest.raises(Refusal) as refusal:
+        conda.locked(f"@EXPLICIT\n# pip {line}\n")
+    assert (refusal.value.code, line in refusal.value.cause) == ("E007", True)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("https://a.example/x/Alpha-1.0-py3-none-any.whl", "alpha"),
+        (f"git+https://git.example/NVIDIA/dllogger.git@{'4' * 40}", "dllogger"),
+        (f"git+https://git.example/x@{'4' * 40}#egg=clip", "clip"),
+        ("beta @ https://a.example/x.zip", "beta"),
+        ("conda-forge::numpy>=1", "numpy"),
+    ],
+)
+def test_a_line_is_known_by_its_package(line, name):
+    assert conda.name_of(line) == name
 
 
 @pytest.mark.parametrize("archive", [{}, {"hashes": {"md5": "0"}}])

@@ -53,7 +53,10 @@ def resolve(tmp_path):
                 path = tmp_path / key
                 path.write_text(wish[key] if isinstance(wish[key], str) else yaml.safe_dump(wish[key]))
                 wish[key] = str(path)
-        return conda_files.resolve({"name": "lab", **wish}, ["https://mirror.example/conda-forge"], architecture)
+        places = conda_files.Places(**wish.pop("places", {}))
+        return conda_files.resolve(
+            {"name": "lab", **wish}, ["https://mirror.example/conda-forge"], architecture, places
+        )
 
     return call
 
@@ -92,13 +95,195 @@ def test_an_explicit_lock_goes_as_it_is(resolve):
     assert resolve(lock=text)["lock_text"] == text
 
 
-@pytest.mark.parametrize("channel", ["defaults", "main", "r"])
+@pytest.mark.parametrize("digests", [{}, {"md5": "0"}, {"sha256": None}, None])
+@pytest.mark.parametrize("manager", ["pip", "conda"])
+def test_a_package_of_a_conda_lock_file_without_its_digest_is_refused(resolve, manager, digests):
+    package = {**LOCK["package"][0], "name": "dllogger", "manager": manager, "hash": digests}
+    with pytest.raises(Refusal) as refusal:
+        resolve(lock={"package": [package]})
+    assert (refusal.value.code, "dllogger 1.17.0" in refusal.value.cause) == ("E007", True)
+
+
+COMMON = f"https://mirror.example/packages/0a/1b/{'2' * 60}/alpha-2.0-py3-none-any.whl"
+OF_CUDA = "https://mirror.example/whl/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl"
+COMMIT = "4061b2ebca6938274d4db05b161ca519eb7c1eed"
+REPOSITORY = "git+https://git.example/NVIDIA/dllogger.git"
+
+
+@pytest.mark.parametrize(
+    ("package", "line", "version"),
+    [
+        ({"url": COMMON}, f"alpha==2.0 --hash=sha256:{DIGEST}", "2.0 (pip)"),
+        ({"url": f"{OF_CUDA}#x"}, f"alpha @ {OF_CUDA} --hash=sha256:{DIGEST}", "2.0.1+cu118 (pip)"),
+        ({"url": f"{REPOSITORY}@{COMMIT}", "hash": {}}, f"alpha @ {REPOSITORY}@{COMMIT}", conda.UNKNOWN_OF_PIP),
+    ],
+)
+def test_a_package_of_pip_comes_from_where_the_conda_lock_file_says(resolve, package, line, version):
+    lock = resolve(lock={"package": [{**LOCK["package"][2], **package}]})["lock_text"]
+    assert f"\n# pip {line}\n" in lock
+    assert conda.locked(lock).versions() == {"alpha": version}
+
+
+def test_a_branch_in_a_conda_lock_file_is_refused(resolve):
+    package = {**LOCK["package"][2], "name": "dllogger", "url": f"{REPOSITORY}@main", "hash": {}}
+    with pytest.raises(Refusal) as refusal:
+        resolve(lock={"package": [package]})
+    assert (refusal.value.code, "dllogger" in refusal.value.cause) == ("E007", True)
+
+
+@pytest.mark.parametrize("channel", ["defaults", "main", "r", "pkgs/free"])
 def test_the_channels_of_anaconda_are_refused_by_their_short_names(resolve, channel):
     for wish in ({"file": {**ENVIRONMENT, "channels": [channel]}}, {"packages": [f"{channel}::numpy"]}):
         with pytest.raises(Refusal) as refusal:
             resolve(**wish)
         assert refusal.value.code == "E016"
+        assert "conda_defaults_channel" in refusal.value.remedy
+        places = {"defaults": "conda-forge"}
+        found = resolve(**wish, places=places)
+        assert found["channels"] == ["conda-forge"] or found["packages"] == ["conda-forge::numpy"]
+        with pytest.raises(Refusal):
+            resolve(**wish, places={"defaults": "defaults"})
     assert resolve(packages=["six"], channels=["https://repo.anaconda.com/pkgs/main"])["channels"]
+
+
+def test_one_channel_stands_for_all_of_anacondas_in_a_file(resolve):
+    places = {"defaults": "conda-forge"}
+    channels = ["pytorch", "defaults", "https://repo.anaconda.com/pkgs/r", "conda-forge"]
+    file = {**ENVIRONMENT, "channels": channels}
+    assert resolve(file=file, places=places)["channels"] == ["pytorch", "conda-forge"]
+    own = ["https://repo.anaconda.com/pkgs/main"]
+    assert resolve(file=file, channels=own, places=places)["channels"] == own
+
+
+def test_the_channels_of_the_role_follow_those_of_a_file(resolve):
+    """As conda does it; neither pytorch nor nvidia has a Python."""
+    mirror = "https://mirror.example/conda-forge"
+    for named, used in (
+        (["pytorch", "nvidia"], ["pytorch", "nvidia", mirror]),
+        (["pytorch", "nodefaults"], ["pytorch"]),
+        (["conda-forge", "pytorch"], ["conda-forge", "pytorch"]),
+    ):
+        assert resolve(file={**ENVIRONMENT, "channels": named})["channels"] == used
+    assert resolve(file=ENVIRONMENT, channels=["own"])["channels"] == ["own"]
+
+
+@pytest.mark.parametrize("pip", [None, []])
+def test_a_section_of_pip_that_is_empty_is_none(resolve, pip):
+    """All of its lines may be comments (conda/conda#5680)."""
+    assert resolve(file={"dependencies": ["python=3.10", "pip", {"pip": pip}]})["pip"] == []
+
+
+def test_text_is_taken_as_ansible_takes_it_for_a_list(resolve):
+    found = resolve(packages="python=3.10,six", channels="a,b", jupyter=True)
+    assert (found["packages"], found["channels"]) == (["python=3.10", "six", "ipykernel"], ["a", "b"])
+
+
+def test_files_that_a_file_names_are_read(resolve, tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "requirements.txt").write_text(
+        "# all\nalpha>=1  # new\n\n-r more/base.txt\nbeta[x]==1; \\\n  python_version>'3'\n"
+    )
+    (tmp_path / "more/base.txt").write_text("gamma==1.0 --hash=sha256:00\n")
+    found = resolve(
+        file={"dependencies": ["python", {"pip": ["-r requirements.txt", "delta"]}]}, replace={"alpha>=1": "alpha"}
+    )
+    assert found["pip"] == ["alpha", "gamma==1.0 --hash=sha256:00", "beta[x]==1;    python_version>'3'", "delta"]
+    (tmp_path / "more/base.txt").write_text("-r ../requirements.txt\n")
+    with pytest.raises(Refusal) as refusal:
+        resolve(file={"dependencies": ["python", {"pip": ["-r requirements.txt"]}]})
+    assert "to itself" in refusal.value.cause
+
+
+@pytest.mark.parametrize(
+    "version", ["=20.3", "==22.1.2", "<22", "<=22.1", " 20.3", "=21", "~=21.3", "=21.0.1=py36_0", ">=20,<22.2"]
+)
+def test_a_pip_that_cannot_say_what_it_installed_is_refused(resolve, version):
+    file = {"dependencies": ["python", f"pip{version}", {"pip": ["eventlet"]}]}
+    with pytest.raises(Refusal) as refusal:
+        resolve(file=file)
+    assert (refusal.value.code, "pip>=22.2" in refusal.value.remedy) == ("E018", True)
+    assert resolve(file=file, replace={f"pip{version}": "pip>=22.2"})["packages"] == ["python", "pip>=22.2"]
+    assert resolve(file={"dependencies": ["python", f"pip{version}"]})["packages"] == ["python", f"pip{version}"]
+
+
+@pytest.mark.parametrize(
+    "version", ["", ">=20", ">=19,<24", "=22", "=22.3.1=py36_0", "==23.0", " >= 21", "!=21.0", "=23.0=0"]
+)
+def test_a_pip_that_is_new_enough_or_may_be_is_taken(resolve, version):
+    assert resolve(file={"dependencies": ["python", f"pip{version}", {"pip": ["eventlet"]}]})["pip"] == ["eventlet"]
+
+
+@pytest.mark.parametrize(
+    ("line", "why", "remedy"),
+    [
+        (".", "a path", "a wheel"),
+        ("-e .", "editable install of a directory", "'-e .'"),
+        ("submodules/simple-knn", "a path", "'submodules/simple-knn'"),
+        ("/srv/x.whl", "a path", "a wheel"),
+        ("x @ file:///srv/x.whl", "a path", "a wheel"),
+        (REPOSITORY, "no full commit", "git ls-remote https://git.example/NVIDIA/dllogger.git"),
+        (f"{REPOSITORY}@main", "no full commit", "git ls-remote https://git.example/NVIDIA/dllogger.git"),
+        (f"dllogger @ {REPOSITORY}@5b838a8", "no full commit", "40 digits"),
+        (f"-e {REPOSITORY}@{COMMIT}#egg=dllogger", "editable", "without -e"),
+        (f"--editable={REPOSITORY}@{COMMIT}", "editable", "without -e"),
+        ("git+file:///srv/x@" + COMMIT, "nothing that can be locked", "a wheel"),
+        ("hg+https://a.example/x@" + COMMIT, "nothing that can be locked", "a wheel"),
+        ("https://a.example/x", "nothing that can be locked", "a wheel"),
+        ("--extra-index-url https://me:secret@a.example/whl", "a further place", "conda_extra_index_urls"),
+        ("--find-links=https://a.example/whl", "a further place", "conda_extra_index_urls"),
+        ("--index-url https://a.example/simple", "another index", "conda_index_url"),
+        ("-i https://a.example/simple", "another index", "conda_index_url"),
+        ("--no-binary :all:", "an option of pip", "Leave it out"),
+        ("-c constraints.txt", "an option of pip", "Leave it out"),
+        ("alpha --no-deps", "an option of pip behind", "alone"),
+    ],
+)
+def test_a_line_that_pip_cannot_be_given_is_refused_with_what_stands_in_for_it(resolve, line, why, remedy):
+    file = {"dependencies": ["python", {"pip": ["numpy", line]}]}
+    with pytest.raises(Refusal) as refusal:
+        resolve(file=file)
+    assert (refusal.value.code, why in refusal.value.cause, remedy in refusal.value.remedy) == ("E018", True, True), (
+        refusal
+    )
+    assert "secret" not in f"{refusal.value}"
+    assert resolve(file=file, replace={line: None})["pip"] == ["numpy"]
+    with pytest.raises(Refusal) as refusal:
+        resolve(packages=["python"], pip=[line])
+    assert "replace" not in refusal.value.remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{REPOSITORY}@{COMMIT}",
+        f"dllogger @ {REPOSITORY}@{COMMIT}#subdirectory=x",
+        "https://a.example/x-1.0-py3-none-any.whl",
+        "x @ https://a.example/archive/main.tar.gz",
+        "torch==2.0.1+cu118; sys_platform == 'linux'",
+        "--pre",
+    ],
+)
+def test_what_can_be_locked_is_taken(resolve, line):
+    assert resolve(packages=["python"], pip=[line])["pip"] == [line]
+
+
+def test_a_further_index_is_taken_where_the_role_names_it(resolve):
+    pip = ["--extra-index-url https://a.example/whl/cu126", "torch", "--prefer-binary"]
+    file = {"dependencies": ["python", {"pip": pip}]}
+    assert resolve(file=file, places={"indexes": ["https://a.example/whl/cu126/"]})["pip"] == pip[:2]
+
+
+@pytest.mark.parametrize("package", ["./x.conda", "/srv/x.conda", "--file=/etc/shadow", "-c evil", "file:///x.conda"])
+def test_a_package_that_is_none_of_a_channel_is_refused(resolve, package):
+    with pytest.raises(Refusal) as refusal:
+        resolve(packages=["python", package])
+    assert refusal.value.code == "E018"
+
+
+@pytest.mark.parametrize("channel", ["defaults", "main", "r"])
+def test_anacondas_are_known_below_an_alias(resolve, channel):
+    with pytest.raises(Refusal):
+        resolve(packages=["six"], channels=[channel], places={"alias": "https://mirror.example"})
 
 
 @pytest.mark.parametrize(
@@ -107,10 +292,31 @@ def test_the_channels_of_anaconda_are_refused_by_their_short_names(resolve, chan
         ({}, "one of packages, file and lock"),
         ({"packages": ["six"], "file": ENVIRONMENT}, "one of packages, file and lock"),
         ({"file": "a: [\n"}, "expected"),
-        ({"file": "just text"}, "no mapping"),
-        ({"file": {"dependencies": "six"}}, "no list"),
+        ({"file": "just text"}, "not a mapping"),
+        ({"file": {"dependencies": "six"}}, "not a list"),
         ({"file": {"dependencies": [{"npm": ["x"]}]}}, "npm"),
         ({"file": {"dependencies": ["python", {"pip": ["-r requirements.txt"]}]}}, "-r requirements.txt"),
+        ({"file": {"dependencies": ["python", {"pip": ["-r ../../secret"]}]}}, "-r ../../secret leads out"),
+        (
+            {"file": {"dependencies": ["python", {"pip": ["-r https://a.example/b"]}]}},
+            "-r https://a.example/b leads out",
+        ),
+        ({"file": {"dependencies": ["python", {"pip": "requests"}]}}, "its section pip is not a list"),
+        ({"file": {"dependencies": ["python", {"pip": {"torch": 2.0}}]}}, "its section pip is not a list"),
+        ({"file": {"dependencies": ["python", {"pip": [{"torch": 2.0}]}]}}, "{'torch': 2.0}"),
+        ({"file": {"dependencies": ["python", {"pip": ["a\n-r b"]}]}}, "not a line of text"),
+        ({"file": {"dependencies": ["python", 3]}}, "3, which is not a line of text"),
+        ({"file": {"dependencies": ["python", None]}}, "None, which is not a line of text"),
+        ({"file": {"name": "lab", "channels": ["conda-forge"]}}, "no dependencies"),
+        ({"file": {"dependencies": []}}, "no dependencies"),
+        ({"file": {**ENVIRONMENT, "channels": "conda-forge"}}, "its section channels is not a list"),
+        ({"file": {**ENVIRONMENT, "channels": [None, "conda-forge"]}}, "None, which is not a line of text"),
+        ({"file": {**ENVIRONMENT, "variables": ["A=1"]}}, "its section variables is not a mapping"),
+        ({"file": {**ENVIRONMENT, "variables": {"A": None}}}, "its section variables is not a mapping"),
+        ({"lock": {"package": None}}, "its section package is not a list"),
+        ({"lock": {"package": ["six"]}}, "its section package is not a list"),
+        ({"lock": {"package": [{"name": "six", "platform": "linux-64"}]}}, "no version"),
+        ({"file": ENVIRONMENT, "replace": {"pip=20.3": None}}, "replace names pip=20.3, and it has no such line"),
     ],
 )
 def test_what_cannot_be_used_is_refused(resolve, wish, says):

@@ -97,6 +97,15 @@ def lab(tmp_path, channel, server, monkeypatch):
 SIX = "import six; print(six.version)"
 
 
+@pytest.fixture
+def more_packages(tmp_path):
+    """Serve another index."""
+    wheels.wheel(tmp_path / "more", "extra", "1.0")
+    server = wheels.serve(tmp_path / "more")
+    yield server.url
+    server.shutdown()
+
+
 def test_an_environment_is_built_and_found_as_it_is_wanted(lab):
     assert lab.condas.build("lab") is None
     made = lab.make("python", "six=1.16", "hello=1.0")
@@ -134,6 +143,59 @@ def test_pip_adds_packages_and_they_are_locked_with_hashes(lab):
     assert (made["alpha"], made["pip"].partition(" ")[2]) == ("1.0 (pip)", "0")
     assert lab.python("import alpha; print(alpha.version)") == "1"
     assert "# pip alpha==1.0 --hash=sha256:" in lab.lock
+
+
+def repository(directory):
+    """Make a git repository of a package that builds without anything else, and return its commit."""
+    directory.mkdir()
+    (directory / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "build"\nbackend-path = ["."]\n'
+    )
+    text = f"import sys\nsys.path.insert(0, {str(STUBS.parent)!r})\nfrom pathlib import Path\n"
+    text += "def build_wheel(directory, *_settings):\n    from unit.environments import wheels\n"
+    text += "    path = wheels.wheel(Path(directory), 'gadget', '3.0', 'version = 3')\n"
+    text += "    return path.rename(Path(directory, path.name)).name\n"
+    (directory / "build.py").write_text(text)
+    git = ["git", "-C", str(directory), "-c", "user.name=a", "-c", "user.email=a@a.example"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=Begin"], ["update-server-info"]):
+        subprocess.run([*git, *words], check=True)
+    return subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+
+
+def test_a_commit_of_a_git_repository_is_built_and_locked(lab, tmp_path):
+    commit, server = repository(tmp_path / "gadget"), wheels.serve(tmp_path / "gadget")
+    address = f"git+{server.url}/.git@{commit}"
+    made = lab.make("python", pip=(address, "alpha<2"))
+    assert (made["gadget"], made["git"]) == ("3.0 (pip)", "2.0 0")
+    lock = lab.lock
+    assert f"# pip gadget @ {address}\n" in lock
+    lab.root = tmp_path / "elsewhere"
+    assert lab.make(lock=lock) == made
+    assert lab.python("import gadget, alpha; print(gadget.version, alpha.version)") == "3 1"
+    assert lab.reasons(lock=lock) == []
+
+
+def test_a_git_repository_that_cannot_be_reached_is_refused(lab):
+    refusal = refused(lab, "python", pip=(f"git+http://127.0.0.1:9/gadget.git@{'1' * 40}",))
+    assert (refusal.code, "http://127.0.0.1:9/gadget.git" in refusal.cause) == ("E033", True), refusal
+
+
+def test_a_wheel_by_its_address_is_locked_with_it(lab, tmp_path):
+    address = f"{lab.index}/alpha/alpha-1.0-py3-none-any.whl"
+    made = lab.make("python", pip=(address,))
+    assert f"# pip alpha @ {address} --hash=sha256:" in lab.lock
+    lock, lab.index = lab.lock, "http://127.0.0.1:9"  # no index is needed
+    lab.root = tmp_path / "elsewhere"
+    assert lab.make(lock=lock) == made == conda.locked(lock).versions()
+
+
+def test_a_further_index_is_locked_with_what_came_of_it(lab, tmp_path, more_packages):
+    made = lab.make("python", pip=(f"--extra-index-url {more_packages}", "extra"))
+    assert made["extra"] == "1.0 (pip)"
+    lock = lab.lock
+    assert f"# pip --extra-index-url {more_packages}\n" in lock
+    lab.root = tmp_path / "elsewhere"
+    assert lab.make(lock=lock) == made
 
 
 def test_a_change_of_pip_alone_is_made(lab):
@@ -240,7 +302,7 @@ def test_packages_that_do_not_fit_together_are_refused(lab):
 
 
 def test_a_package_that_is_nowhere_is_refused(lab):
-    assert refused(lab, "nowhere").code == "E004"
+    assert refused(lab, "nowhere").code == "E031"
 
 
 def test_a_channel_that_cannot_be_reached_is_refused(lab):
@@ -250,7 +312,7 @@ def test_a_channel_that_cannot_be_reached_is_refused(lab):
 
 
 def test_a_package_of_pip_that_is_nowhere_is_refused(lab):
-    assert refused(lab, "python", pip=("nowhere==1",)).code == "E004"
+    assert refused(lab, "python", pip=("nowhere==1",)).code == "E005"
 
 
 @pytest.mark.parametrize("part", ["#", "--hash=sha256:"])

@@ -66,7 +66,25 @@ def test_a_lock_is_read():
     assert venv.locked(text) == {"alpha-x": "1.0", "torch": "2.13.0+cpu"}
 
 
-@pytest.mark.parametrize("line", ["alpha", "alpha>=1 --hash=sha256:00", "alpha==1.0", "-r other.txt"])
+def test_a_lock_with_addresses_and_indexes_is_read():
+    text = "--index-url https://a.example\n--extra-index-url https://b.example\n"
+    text += (
+        "flash_attn @ https://a.example/flash_attn-2.7.4%2Bcu12-cp311-cp311-linux_x86_64.whl \\\n    --hash=sha256:00\n"
+    )
+    assert venv.locked(text) == {"flash-attn": "2.7.4+cu12"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("alpha", "alpha>=1 --hash=sha256:00", "alpha==1.0", "-r other.txt", "--requirement /etc/shadow"),
+        *(
+            "--editable .",
+            "alpha @ https://a.example/alpha-1.0-py3-none-any.whl",
+            "alpha @ git+https://a.example/b@main",
+        ),
+    ],
+)
 def test_a_lock_that_pins_nothing_is_refused(line):
     with pytest.raises(Refusal) as refusal:
         venv.locked(f"{line}\n")
@@ -114,6 +132,16 @@ def test_settings_of_pip_are_handed_to_uv():
         "HTTP_PROXY": "http://proxy.example:3128",
     }
     assert venv.pip_settings(["", ""]) == {}
+
+
+def test_several_indexes_are_taken_as_pip_takes_them():
+    """The best of all; uv by itself stops at the first that has the name (astral-sh/uv#2775)."""
+    found = venv.pip_settings(["[global]\nindex_url = https://a.example\nextra-index-url =\n  https://b.example\n"])
+    assert found == {
+        "UV_DEFAULT_INDEX": "https://a.example",
+        "UV_INDEX": "https://b.example",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
 
 
 def test_a_later_file_of_pip_wins():

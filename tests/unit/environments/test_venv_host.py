@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import environment_builds, venv
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
+from . import wheels
+
 
 def test_an_environment_is_built_and_found_as_it_is_wanted(lab):
     assert lab.venvs.build("lab") is None
@@ -121,7 +123,40 @@ def test_packages_that_do_not_fit_together_are_refused(lab):
 
 
 def test_a_package_that_is_nowhere_is_refused(lab):
-    assert refused(lab, "delta").code == "E004"
+    assert refused(lab, "delta").code == "E005"
+
+
+def test_of_two_indexes_in_pips_configuration_the_best_version_is_taken(lab, tmp_path, monkeypatch):
+    """An old alpha on the further index hides the new one that gamma needs (astral-sh/uv#2840)."""
+    wheels.wheel(tmp_path / "more", "alpha", "0.1")
+    server, file = wheels.serve(tmp_path / "more"), tmp_path / "pip.conf"
+    file.write_text(f"[global]\nindex-url = {lab.url}\nextra-index-url = {server.url}\n")
+    monkeypatch.setattr(environment_builds, "PIP_FILES", (file,))
+    assert lab.make("gamma") == {"alpha": "2.0", "gamma": "1.0"}
+    server.shutdown()
+
+
+def test_a_wheel_by_its_address_is_foreseen_made_and_locked(lab, tmp_path):
+    address = f"{lab.url}/alpha/alpha-1.0-py3-none-any.whl"
+    lab.make("beta")
+    (tmp_path / "scratch").mkdir()
+
+    def call(argv):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    assert lab.venvs.foresee(lab.wish(f"alpha @ {address}"), call, tmp_path / "scratch") == {"alpha": "1.0"}
+    assert lab.make(f"alpha @ {address}") == {"alpha": "1.0"}
+
+
+def test_what_has_no_wheel_is_refused_before_anything_is_built(lab):
+    """Where the lock is made: nothing is downloaded for a build, and no setup.py runs."""
+    wheels.source(lab.index, "sourced", "1.0")
+    lab.make("alpha<2")
+    with pytest.raises(Refusal) as refusal:
+        lab.run(lab.venvs.lock(lab.wish("sourced")))
+    assert (refusal.value.code, "sourced" in refusal.value.cause) == ("E005", True)
+    assert former_works(lab)
 
 
 def test_an_index_that_cannot_be_reached_is_refused(lab):

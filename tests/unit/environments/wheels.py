@@ -5,11 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.server
+import io
+import ssl
+import tarfile
 import threading
 import zipfile
 from functools import partial
 
 from stubs.serve import Handler
+
+LOGIN = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><form action='/login'></form></body></html>"
 
 # A stand-in for PyTorch: what the proof asks of it, over plain lists; a product's rows are all the first one.
 TORCH = """
@@ -54,14 +59,62 @@ def wheel(directory, name, version, text="", requires=()):
     return path
 
 
+def source(directory, name, version):
+    """Write a source archive, of which an index may have no wheel, and return its path."""
+    path = directory / name / f"{name}-{version}.tar.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "setup.py": f"from setuptools import setup; setup(name={name!r}, version={version!r})\n",
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+    }
+    with tarfile.open(path, "w:gz") as archive:
+        for inner, text in texts.items():
+            entry = tarfile.TarInfo(f"{name}-{version}/{inner}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return path
+
+
 def torch(directory, version="2.13.0", cuda=None, text=None):
     """Write a wheel of the stand-in for PyTorch."""
     return wheel(directory, "torch", version, TORCH.format(version=version, cuda=cuda) if text is None else text)
 
 
-def serve(directory):
-    """Serve a directory on this machine; return the server, with its address in ``url``."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(directory)))
+def serve(directory, certificate=None):
+    """Serve a directory on this machine; return the server, with its address in ``url``.
+
+    certificate is a file with a key and a certificate, by which it is served over TLS.
+    """
+    return _start(partial(Handler, directory=str(directory)), certificate)
+
+
+def answer(status, content_type="text/html"):
+    """Start what answers every request in the same way, one to a proxy, too; return the server."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(LOGIN)))
+            self.end_headers()
+            self.wfile.write(LOGIN)
+
+        def do_CONNECT(self):
+            self.do_GET()
+
+        def log_message(self, *_message):
+            pass
+
+    return _start(Answer)
+
+
+def _start(handler, certificate=None):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.url = f"https://localhost:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

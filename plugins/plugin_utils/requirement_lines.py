@@ -1,0 +1,120 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lines for pip that a person wrote: which of them gpulab can install and lock, and what helps with the others."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INCLUDE = re.compile(r"^(?:-r|--requirement)[\s=]*(\S.*)$")
+HARMLESS = re.compile(r"^(?:--prefer-binary|--only-binary)\b")  # gpulab installs wheels in any case
+PRE = "--pre"
+_FURTHER = re.compile(r"^(--extra-index-url|--find-links|-f)[\s=]*(\S+)$")
+_ADDRESS = re.compile(r"^(?:[A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?\s*@\s*)?((?:[A-Za-z0-9+.-]+://|file:)\S*)")
+_COMMIT = re.compile(r"@[0-9a-f]{40}(?:#\S*)?$")
+_ARCHIVE = re.compile(r"\.(?:zip|tar\.gz|tgz|tar\.bz2|tar\.xz)$", re.IGNORECASE)
+_SECRET = re.compile(r"(?<!ssh)://[^/@\s]+@")
+_OPTION_BEHIND = re.compile(r"\s--?(?!hash=)[A-Za-z]")
+
+WHEEL = "Name a wheel of it, by its address or on an index of yours"
+
+
+class Fault(NamedTuple):
+    """Why a line cannot be used, and what helps."""
+
+    why: str
+    advice: str
+
+
+OPTIONS = (
+    (
+        re.compile(r"^(?:-e|--editable)[\s=]*\w+\+"),
+        Fault(
+            "is an editable install, which others on the node could not use",
+            "Name it without -e, with its full commit: git+https://...@COMMIT",
+        ),
+    ),
+    (
+        re.compile(r"^(?:-e|--editable)\b"),
+        Fault("is an editable install of a directory, which a node does not have", f"{WHEEL}, or leave it out"),
+    ),
+    (
+        re.compile(r"^(?:-i|--index-url|--pypi-url)\b"),
+        Fault("names another index", "Name it by conda_index_url or in the node's pip.conf, and leave the line out"),
+    ),
+    (INCLUDE, Fault("names a file that cannot be read from here", "Write that file's lines in its place")),
+)
+ANOTHER_OPTION = Fault("is an option of pip, and no package", "Leave it out")
+
+
+def shown(line: str) -> str:
+    """Return a line as messages have it, without the password of an address."""
+    return _SECRET.sub("://***@", line)
+
+
+def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fault | None:
+    """Return why pip cannot be given a line; None where it can.
+
+    indexes are the addresses that lines may name beside the node's own index; sources tells whether what gpulab would
+    have to build is taken, where its address pins it.
+    """
+    if line.startswith("-"):
+        return _of_option(line, indexes)
+    if _OPTION_BEHIND.search(line):
+        return Fault("has an option of pip behind the package", "Write the package alone")
+    address = _ADDRESS.match(line)
+    if address and not address[1].startswith("file:"):
+        return _of_address(address[1], sources=sources)
+    if address or line.startswith((".", "~")) or "/" in line.partition(";")[0]:
+        return Fault("is a path, and a node has no such file", f"{WHEEL}, or leave it out")
+    return None
+
+
+def further(line: str) -> str | None:
+    """Return the address that a line names beside the index."""
+    match = _FURTHER.match(line)
+    return match[2].rstrip("/") if match else None
+
+
+def _of_option(line: str, indexes: Sequence[str]) -> Fault | None:
+    address = further(line)
+    if line == PRE or HARMLESS.match(line) or address in [one.rstrip("/") for one in indexes]:
+        return None
+    if address:
+        return Fault(
+            "names a further place, of which pip may take any package",
+            f"Where you trust its owner with every package, name {shown(address)} in conda_extra_index_urls; where the"
+            " node's pip.conf names it already, leave the line out",
+        )
+    return next((found for pattern, found in OPTIONS if pattern.match(line)), ANOTHER_OPTION)
+
+
+def _of_address(address: str, *, sources: bool) -> Fault | None:
+    path = address.partition("#")[0].partition("?")[0]
+    if path.lower().endswith(".whl") and "+" not in address.partition("://")[0]:
+        return None
+    if not sources:
+        return Fault("leads to source code, and gpulab builds none for a virtual environment", WHEEL)
+    if re.match(r"git\+(?:https?|ssh)://", address):
+        if _COMMIT.search(address):
+            return None
+        repository = shown(_repository(address))
+        return Fault(
+            "names no full commit, so its content could change",
+            f"Write @ and the commit's 40 digits behind the address; git ls-remote {repository} prints them",
+        )
+    if _ARCHIVE.search(path) and "+" not in address.partition("://")[0]:
+        return None
+    return Fault("leads to nothing that can be locked", WHEEL)
+
+
+def _repository(address: str) -> str:
+    """Return the address of a git repository without commit or branch: an @ before the path belongs to a user."""
+    scheme, _, rest = address[len("git+") :].partition("#")[0].partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}/{path.partition('@')[0]}"
