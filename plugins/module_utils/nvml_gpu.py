@@ -99,6 +99,7 @@ class GpuReader:
             "fabric": reading(self.fabric),
             "inforom": self.inforom(),
             "gsp": self.gsp(),
+            "c2c": self.flag("nvmlDeviceGetC2cModeInfoV"),
             "recovery_action": self.field(FIELD_RECOVERY_ACTION),
             "utilization": reading(self.utilization),
             "processes": self.processes(),

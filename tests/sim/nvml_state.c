@@ -67,6 +67,7 @@ READ_U32(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_gen_gpu_max")
 READ_U32(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
 READ_U32(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
 READ_U32(nvmlDeviceGetPcieReplayCounter, "pcie_replay")
+READ_U32(nvmlDeviceGetC2cModeInfoV, "c2c") /* its structure is one number */
 
 /* In Mbit/s per lane, as the generation of the link has it. */
 EXPORT nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t device, unsigned *speed)

@@ -29,7 +29,7 @@ PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-programming-guide/03-advanced/mu
 ACS_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 SUPERCHIP = "superchip"  # a profile's form: GH200, GB10
 BELOW_SWITCHES = ("internal", "single", "multiple")  # what a pair of GPUs has in common; see nvml_facts
-IN_NO_SLOT = "the GPU is joined to its processor and sits in no slot"
+BESIDE_C2C = "the GPU is joined to its processor by NVLink-C2C, which carries its data"
 IN_MACHINE = "in a virtual machine this is the host's affair"
 
 
@@ -39,8 +39,8 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
 
     A board that nobody described may have fewer lanes than its connector: then the difference is told only.
     """
-    if node.profile(gpu).get("form") == SUPERCHIP:
-        yield skipped(IN_NO_SLOT)
+    if _beside_c2c(node, gpu):
+        yield skipped(BESIDE_C2C)
         return
     width, board = gpu["pcie.width"], gpu["pcie.max_width"]
     slot = _device(node, gpu).get("bridge_link.max_width") or board
@@ -59,6 +59,11 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
         yield info(text, reason="it is not known how many lanes a board of this model has", **seen)
 
 
+def _beside_c2c(node: Node, gpu: Facts) -> bool:
+    """Tell whether PCI Express is a side path: a healthy GPU of a VR200 has two lanes, that of a DGX Spark one."""
+    return bool(gpu.get("c2c")) or node.profile(gpu).get("form") == SUPERCHIP
+
+
 def _device(node: Node, gpu: Facts) -> Facts:
     """Return what the PCI bus shows of a GPU; nothing where it is not found there."""
     known: list[Facts] = node.facts.get("pci.gpus", [])
@@ -73,8 +78,8 @@ def _device(node: Node, gpu: Facts) -> Facts:
 )
 def pcie_generation(node: Node, gpu: Facts) -> Iterator[Result]:
     """Judge a GPU at work only: an idle one saves power at generation 1. Tell of a slot below the board."""
-    if node.profile(gpu).get("form") == SUPERCHIP:
-        yield skipped(IN_NO_SLOT)
+    if _beside_c2c(node, gpu):
+        yield skipped(BESIDE_C2C)
         return
     generation, highest = gpu["pcie.generation"], gpu["pcie.max_generation"]
     if generation >= highest:

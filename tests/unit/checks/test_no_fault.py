@@ -54,6 +54,8 @@ CASES = [
     ("driver-responsive", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
     ("driver-next-boot", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
     ("pcie-width", "ok", "a10g", VIRTUAL, None),
+    ("pcie-width", "skipped", "vr200x4", lambda _: None, None),
+    ("pcie-width", "skipped", "gb10", lambda _: None, None),
     ("pcie-width", "info", "unknown-narrow", lambda _: None, None),
     ("pcie-width", "info", "h100x8", all_of(VIRTUAL, every_gpu("pcie.width", 8)), None),
     ("fabric-manager", "skipped", "gb200x4", lambda _: None, None),

@@ -113,6 +113,11 @@ def test_instances_that_cannot_be_read_say_why(simulated, model, changes, profil
     assert why == [profiles, instances]
 
 
+def test_a_superchips_link_to_its_processor_is_read(simulated):
+    assert simulated("gb200-4")["gpus"][0]["c2c"] is True
+    assert simulated("t4")["gpus"][0]["c2c"] == {"unsupported": "NOT_SUPPORTED"}
+
+
 def test_lost_gpu_does_not_hide_the_others(simulated):
     facts = simulated("h100-sxm-8", "gpu.3.lost = 15")
     assert facts["gpus"][3] == {"index": 3, "error": "GPU_IS_LOST", "code": 15}

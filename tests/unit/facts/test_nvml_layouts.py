@@ -38,6 +38,10 @@ def test_layout(ours, theirs):
     assert ctypes.sizeof(ours) == ctypes.sizeof(theirs)
 
 
+def test_the_mode_of_c2c_is_one_number():
+    assert ctypes.sizeof(pynvml.c_nvmlC2cModeInfo_v1_t) == ctypes.sizeof(ctypes.c_uint)
+
+
 @pytest.mark.parametrize(("ours", "theirs"), FABRIC_LAYOUTS, ids=lambda layout: layout.__name__)
 def test_fabric_layout(ours, theirs):
     """Nvml.h has ``typedef unsigned char nvmlGpuFabricState_t``; NVIDIA's binding reads the padding behind it too."""
