@@ -4,16 +4,24 @@
 """gpulab.node.gpu_facts: the first contact with a node, so whatever keeps a run from it shows here.
 
 The cause goes into the result itself: every callback, AWX and ansible-runner then show code, cause and remedy.
+Where a role begins its work with it, its variables have to be known, and the node has to be free.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import Any
 
+from ansible.constants import INTERNAL_STATIC_VARS
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible_collections.gpulab.node.plugins.module_utils.run_lock import BEGIN, GO_ON
+from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import Address, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
 
 
 class ActionModule(NormalAction):
@@ -21,14 +29,24 @@ class ActionModule(NormalAction):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the module returns, or the failure with its refusal."""
+        args, variables = dict(self._task.args), task_vars or {}
+        if args.get("work") == BEGIN:
+            given = {name: value for name, value in variables.items() if name not in INTERNAL_STATIC_VARS}
+            if unknown := inventory_check.unknown(given, options.load()):
+                return failure(unknown)
+        if not self._task.check_mode:
+            self._task.args = {**args, "work": args.get("work", GO_ON), "run": this_run(os.getppid())}
         raised: AnsibleError | None = None
         try:
             result = super().run(tmp, task_vars)
+            if result.get("holder") and is_dead(result["holder"]):
+                self._task.args["dead"] = result["holder"]
+                result = super().run(tmp, task_vars)
         except AnsibleConnectionFailure as error:
             raised, result = error, {"unreachable": True, "msg": str(error)}
         except AnsibleError as error:
             raised, result = error, {"failed": True, "msg": str(error)}
-        if not (result.get("failed") or result.get("unreachable")):
+        if "refusal" in result or not (result.get("failed") or result.get("unreachable")):
             return result
         host = (task_vars or {}).get("inventory_hostname", "")
         why = explain(result, host, unreachable=bool(result.get("unreachable")), address=self._address(host))

@@ -101,6 +101,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "monitoring": monitoring_query.facts(),
         "limits": facts_limits.read(node, limit_texts),
         "services": services_query.facts(),
+        "long_steps": facts_services.long_steps(node),
         "kernel_log": kernel_log_query.facts(),
         "storage": facts_storage.read(node),
         "own_files": facts_own_files.read(node),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.steps import ROOT, Step
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
@@ -30,6 +32,19 @@ def units(text: str) -> dict[str, dict[str, Any]]:
             name = next((unit for unit in UNITS if unit in names), fields["Id"])
             found[name.rpartition(".")[0]] = {word: fields.get(key, "") for key, word in PROPERTIES.items()}
     return found
+
+
+def long_steps(node: Node) -> list[str]:
+    """Return the facts ``long_steps``: the names of gpulab's long steps that are at work."""
+
+    def call(argv: list[str]) -> tuple[int, str, str]:
+        return 0, node.start(argv).output() or "", ""
+
+    boot_id, root = node.text("/proc/sys/kernel/random/boot_id"), node.path(str(ROOT))
+    names = [name for name in node.names(str(ROOT)) if node.exists(f"{ROOT}/{name}/state.json")]
+    ended = {name for name in names if node.exists(f"{ROOT}/{name}/result")}
+    left = [name for name in names if name not in ended]
+    return [name for name in left if Step(name, call, boot_id, root).status().state == "running"]
 
 
 class ServicesQuery:

@@ -1017,6 +1017,24 @@ CODES = {
         "Run again once it is reachable: a step that still runs, or has ended, is picked up.",
     ),
     "S008": ("the long step {name} failed with status {rc}, its last line: {line}", "Read {log} on the node."),
+    "S010": (
+        (
+            "another run works on this node: process {pid} of {user} on {machine}, since {since}; its last sign of life"
+            " was {seconds} s ago"
+        ),
+        "Wait until it has ended. If it failed or was killed, run again from {machine}, or in {left} s from anywhere.",
+    ),
+    "S011": (
+        (
+            "another run has taken this node over, as this one gave no sign of life for minutes: process {pid} of"
+            " {user} on {machine}, since {since}"
+        ),
+        "Wait until it has ended ({seconds} s ago it still worked), then run again.",
+    ),
+    "S012": (
+        "long steps of an earlier run are still at work on this node: {names}",
+        "Wait for their end (their logs: /var/lib/gpulab/steps/NAME/log), then run again. Nothing was changed.",
+    ),
     # V: the proof of a node
     "V001": (
         "{host} is not proven fit; findings of severity {level} or above: {count}",

@@ -22,6 +22,22 @@ options:
     description: Seconds that the driver has to answer.
     type: int
     default: 5
+  work:
+    description:
+      - V(begin) says that the run is about to work on the node. It is refused where another run does
+        (GPULAB-S010), and where a variable that is meant for gpulab is unknown (GPULAB-I001).
+      - A run lets go of the node by V(end). One that is over without that holds the node until its process is seen to
+        be gone, by a run of the same machine, or until it has given no sign of life for five minutes.
+      - In check mode no node is held.
+    type: str
+    choices: [begin, go on, end]
+    default: go on
+  run:
+    description: Which run it is. The action plugin says so. Leave it out.
+    type: dict
+  dead:
+    description: A run that is known to be over. The action plugin says so. Leave it out.
+    type: dict
 attributes:
   check_mode:
     support: full
@@ -60,8 +76,9 @@ ansible_facts:
         - "C(schema) is 1. C(simulated) is V(false), or the simulator's own line where GPUs are simulated."
         - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(forbidden), C(module_options), C(driver), C(cuda),
           C(libraries), C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers), C(network),
-          C(infiniband), C(imex), C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services), C(kernel_log),
-          C(storage), C(own_files), C(gpu_settings), C(tuning) hold what was read; V(null) is what could not be."
+          C(infiniband), C(imex), C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services),
+          C(long_steps), C(kernel_log), C(storage), C(own_files), C(gpu_settings), C(tuning) hold what
+          was read; V(null) is what could not be."
         - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices),
           V(error)."
         - "A reading below C(nvml.gpus) is a value, or C(unsupported) with NVML's reason where this board or driver has
@@ -77,15 +94,30 @@ ansible_facts:
         pci: {gpus: [{address: "0000:19:00.0", device: "10de:2330", driver: nvidia}], nvswitches: []}
         nvml: {state: ok, driver_version: "535.261.03"}
         reboot: {reasons: [], loadable: false}
+    gpulab_check_mode:
+      description:
+        - Whether this task ran in check mode, by C(--check) or by a play's own C(check_mode), of which Ansible's
+          C(ansible_check_mode) says nothing.
+      returned: always
+      type: bool
+      sample: false
 refusal:
-  description: Code, cause and remedy where a file in which gpulab remembers something on the node is damaged.
+  description: >-
+    Code, cause and remedy where another run works on the node, or where a file in which gpulab remembers something
+    there is damaged.
+  returned: on failure
+  type: dict
+holder:
+  description: The run that works on the node.
   returned: on failure
   type: dict
 """
 
+import os
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils import run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
@@ -93,12 +125,28 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 def main() -> None:
     """Read and return."""
-    module = AnsibleModule(argument_spec={"timeout": {"type": "int", "default": 5}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={
+            "timeout": {"type": "int", "default": 5},
+            "work": {
+                "type": "str",
+                "choices": [run_lock.BEGIN, run_lock.GO_ON, run_lock.END],
+                "default": run_lock.GO_ON,
+            },
+            "run": {"type": "dict"},
+            "dead": {"type": "dict"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
     try:
-        facts = collect(Node(), module.params["timeout"])
-    except Refusal as refusal:  # what gpulab itself remembers on the node is damaged
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(changed=False, ansible_facts={"gpulab": facts})
+        if params["run"] and not module.check_mode and os.geteuid() == 0:
+            run_lock.hold(params["run"], params["work"], params["dead"])
+        facts = collect(Node(), params["timeout"])
+    except Refusal as refusal:  # another run holds the node, or what gpulab itself remembers there is damaged
+        holder = run_lock.holder() if refusal.code == "S010" else None
+        module.fail_json(msg=str(refusal), refusal=asdict(refusal), holder=holder)
+    module.exit_json(changed=False, ansible_facts={"gpulab": facts, "gpulab_check_mode": module.check_mode})
 
 
 if __name__ == "__main__":

@@ -46,6 +46,9 @@ options:
     description: Seconds to wait on the node for the end of the command. Set by the action plugin. Leave it out.
     type: float
     default: 5
+  run:
+    description: Which run it is. Set by the action plugin. Leave it out.
+    type: dict
 attributes:
   check_mode:
     description: The command is not run; the task reports a change.
@@ -98,7 +101,7 @@ import time
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import dkms
+from ansible_collections.gpulab.node.plugins.module_utils import dkms, run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Status, Step, running_boot
 
@@ -120,6 +123,8 @@ def operate(module: AnsibleModule) -> dict[str, object]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
     step = Step(params["name"], module.run_command, running_boot())
+    if params["run"]:
+        run_lock.hold(params["run"], run_lock.GO_ON)
     found = None
     if params["operation"] == "start":
         environment = {name: str(value) for name, value in params["environment"].items()}
@@ -142,6 +147,7 @@ def main() -> None:
             "timeout": {"type": "int", "default": 3600},
             "operation": {"type": "str", "choices": ["start", "poll", "acknowledge"], "default": "start"},
             "wait": {"type": "float", "default": 5},
+            "run": {"type": "dict"},
         },
         required_if=[("operation", "start", ["argv"])],
         supports_check_mode=True,

@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Progress, send
+from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
 # Seconds the node waits for the end of the step in one poll: at least, and at most. A poll costs the node a third of a
 # second of the processor that the step computes on.
@@ -166,7 +167,7 @@ class LongStepAction(ActionBase):
         if os.getppid() != self._controller:
             raise AnsibleError(ORPHANED)
         try:
-            return self.call_module("long_step", args)["step"]
+            return self.call_module("long_step", {**args, "run": this_run(self._controller)})["step"]
         except (AnsibleConnectionFailure, ModuleError) as error:
             if args["operation"] == "start":
                 raise

@@ -143,3 +143,17 @@ def test_a_list_of_choices_is_shown_as_a_list():
 
 def test_the_role_is_named_in_the_readme(role):
     assert f"`{role.name}`" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_role_asks_ansible_for_the_mode_which_knows_nothing_of_a_plays_own():
+    """The mode is ansible_facts['gpulab_check_mode'], in --check and under plan.yml alike."""
+    asking = [path for path in ROOT.glob("roles/**/*.y*ml") if "ansible_check_mode" in path.read_text(encoding="utf-8")]
+    plays = [path for path in ROOT.glob("playbooks/*.yml") if "ansible_check_mode" in path.read_text(encoding="utf-8")]
+    assert asking == []
+    assert not [path for path in plays if re.search(r"^\s+check_mode:", path.read_text(encoding="utf-8"), re.MULTILINE)]
+
+
+def test_every_role_begins_by_holding_the_node(role):
+    """It depends on the role plan, or reads the node itself; both see whether its variables are known, too."""
+    begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("main.yml"))
+    assert begins or "gpulab.node.plan" in load(role / "meta/main.yml")["dependencies"]

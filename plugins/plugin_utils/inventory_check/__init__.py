@@ -57,6 +57,22 @@ def check(
     return [*structure.faults(hosts, groups), *of_hosts]
 
 
+def unknown(variables: Mapping[str, Any], options: Options) -> list[Refusal]:
+    """Return what is wrong with the names of variables: those that are meant for gpulab, and that it does not have.
+
+    For a role that is used alone. Facts and what tasks registered are no input, whatever their names, and neither are
+    the private variables of roles, which are there at that time.
+    """
+    facts = variables.get("ansible_facts") or {}
+    names = (name for name, value in variables.items() if not (name in facts or is_result(value)))
+    meant = (name for name in names if name not in options.options and options.concerns(name))
+    return [
+        refuse("I001", variable=name, advice=_of_unknown(name, options))
+        for name in sorted(meant)
+        if not options.is_private(name)
+    ]
+
+
 def is_result(value: Any) -> bool:
     """Tell whether a value is what a task registered: it is no input, whatever its name."""
     return isinstance(value, Mapping) and "changed" in value
