@@ -8,6 +8,7 @@ What takes long is left to long steps: each is a script that is written here, in
 
 from __future__ import annotations
 
+import configparser
 import grp
 import hashlib
 import inspect
@@ -253,8 +254,15 @@ def proxies() -> dict[str, str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Return what pip on this node is set up for (see venv.pip_settings)."""
-    return venv.pip_settings([files.read(path) for path in PIP_FILES])
+    """Return what pip on this node is set up for (see venv.pip_settings). Raises Refusal E034."""
+    texts = []
+    for path in PIP_FILES:
+        texts.append(files.read(path))
+        try:
+            venv.pip_settings(texts[-1:])
+        except configparser.Error as error:
+            raise refuse("E034", path=path, detail=" ".join(str(error).split())) from error
+    return venv.pip_settings(texts)
 
 
 def probe_source() -> str:

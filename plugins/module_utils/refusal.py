@@ -963,6 +963,10 @@ CODES = {
             " packages. {former}"
         ),
     ),
+    "E034": (
+        "pip's configuration on the node cannot be read: {path}: {detail}",
+        "Correct it; pip config debug says what pip reads of it. Nothing was changed.",
+    ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
     "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),

@@ -28,7 +28,7 @@ LOCK = "gpulab.lock"
 VARIABLES = "gpulab_variables.pth"
 
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
-_ADDRESSED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*https?://\S*?([^/\s]*)(?=\s)")
+_ADDRESSED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*(?:https?|file)://\S*?([^/\s]*)(?=\s)")
 _OPTION_OF_LOCK = re.compile(
     r"^--(?:(?:index-url|extra-index-url|find-links|no-index|trusted-host|only-binary|prefer-binary|pre|require-hashes)\b)"
 )

@@ -223,22 +223,19 @@ def _of_allowed(name: str, package: str, defaults: str | None) -> str:
 
 def _check(options: dict[str, Any], file: str | None, indexes: Sequence[str]) -> None:
     """Refuse lines that cannot be installed or locked. Raises Refusal E018."""
-
-    def refusal(line: str, why: str, advice: str) -> Refusal:
-        by_replace = f" Or leave the file as it is, and give replace: {{{line!r}: ...}}, with null for no line at all."
-        advice = f"{advice}.{lines.shown(by_replace) if file else ''}"
-        return _unusable(options["name"], file or "the wish", f"{lines.shown(line)} {why}", advice)
-
     for line in options["packages"]:
+        found = None
         if re.match(r"[-./~]|file:", line):
-            raise refusal(line, "is an option or a path, and not a package of a channel", "Name the package")
-        if options["pip"] and conda.name_of(line) == "pip" and _is_old(line):
-            raise refusal(line, f"is too old: {OLD_PIP}", "Ask for pip>=22.2")
+            found = lines.Fault("is an option or a path, and not a package of a channel", "Name the package")
+        elif options["pip"] and conda.name_of(line) == "pip" and _is_old(line):
+            found = lines.Fault(f"is too old: {OLD_PIP}", "Ask for pip>=22.2")
+        if found:
+            raise lines.refusal(options["name"], file, line, found)
     options["pip"] = [line for line in options["pip"] if not lines.HARMLESS.match(line)]
     for line in options["pip"]:
         found = lines.fault(line, indexes)
         if found:
-            raise refusal(line, found.why, found.advice)
+            raise lines.refusal(options["name"], file, line, found)
 
 
 def _is_old(spec: str) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -49,6 +51,10 @@ OPTIONS = (
     ),
     (INCLUDE, Fault("names a file that cannot be read from here", "Write that file's lines in its place")),
 )
+OPTION_FOR_UV = Fault(
+    "is an option, and no package",
+    "Name an index by environments_index_url or in the node's pip.conf, and packages here",
+)
 ANOTHER_OPTION = Fault("is an option of pip, and no package", "Leave it out")
 
 
@@ -64,15 +70,24 @@ def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fa
     have to build is taken, where its address pins it.
     """
     if line.startswith("-"):
-        return _of_option(line, indexes)
+        return _of_option(line, indexes) if sources else OPTION_FOR_UV
     if _OPTION_BEHIND.search(line):
         return Fault("has an option of pip behind the package", "Write the package alone")
     address = _ADDRESS.match(line)
     if address and not address[1].startswith("file:"):
         return _of_address(address[1], sources=sources)
-    if address or line.startswith((".", "~")) or "/" in line.partition(";")[0]:
-        return Fault("is a path, and a node has no such file", f"{WHEEL}, or leave it out")
-    return None
+    if not address and not line.startswith((".", "~")) and "/" not in line.partition(";")[0]:
+        return None
+    if not sources and re.search(r"(?:^|file://)/.*\.whl$", line):
+        return None
+    return Fault("is a path, and a node has no such file", f"{WHEEL}, or leave it out")
+
+
+def refusal(name: str, file: str | None, line: str, found: Fault) -> Refusal:
+    """Return the refusal of a line of an environment; without a file, the wish has it."""
+    way = f" Or leave the file as it is, and give replace: {{{line!r}: ...}}, with null for no line at all."
+    advice = f"{found.advice}.{shown(way) if file else ''}"
+    return refuse("E018", name=name, file=file or "the wish", detail=f"{shown(line)} {found.why}", advice=advice)
 
 
 def further(line: str) -> str | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, newer, recipes
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import CPU, FRAMEWORKS
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import CPU, FRAMEWORKS, check_packages
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import boolean
 
@@ -27,6 +28,7 @@ def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     yield from _driver(values, catalog)
     yield from _cuda(values, catalog)
     yield from _environments(values)
+    yield from _conda(values)
     yield from _gone(values)
     yield from _outdated_recipes(values, catalog)
     if values.get("container_toolkit_version") and values.get("container_toolkit_engines") == []:
@@ -112,6 +114,24 @@ def _environments(values: Values) -> Iterator[Refusal]:
         named = [framework for framework in FRAMEWORKS if environment.get(framework)]
         if len(named) != 1:
             yield refuse("P032", name=environment["name"], named=" and ".join(named) or "none")
+        try:
+            check_packages(environment)
+        except Refusal as refusal:
+            yield refusal
+
+
+def _conda(values: Values) -> Iterator[Refusal]:
+    """Yield what is wrong with the files of conda environments; of locks, only the node's architecture tells all."""
+    places = conda_files.Places(
+        defaults=values.get("conda_defaults_channel"), indexes=values.get("conda_extra_index_urls") or ()
+    )
+    channels = values.get("conda_channels") or ["conda-forge"]
+    for environment in values.get("conda_environments") or () if values.get("conda_state") != "absent" else ():
+        if not environment.get("lock"):
+            try:
+                conda_files.resolve(environment, channels, "x86_64", places)
+            except Refusal as refusal:
+                yield refusal
 
 
 def _outdated_recipes(values: Values, catalog: Catalog) -> Iterator[Refusal]:

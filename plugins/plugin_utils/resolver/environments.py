@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import jupyter
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
@@ -41,6 +42,7 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
     if len(named) != 1:
         raise refuse("P032", name=name, named=" and ".join(named) or "none")
     framework = named[0]
+    check_packages(wish)
     release = _release(case, name, framework, wish[framework])
     on_cpu = wish.get("index") == CPU
     build = {"cuda": None, "index": CPU} if on_cpu else _build(case, driver, name, release, wish.get("index"))
@@ -78,6 +80,14 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
         "variables": {**VARIABLES[framework], **_workers(case)},
         "because": [why],
     }
+
+
+def check_packages(wish: dict[str, Any]) -> None:
+    """Refuse packages that uv could not install or lock, by the wish alone. Raises Refusal E018."""
+    for line in wish.get("packages") or ():
+        found = requirement_lines.fault(line, sources=False)
+        if found:
+            raise requirement_lines.refusal(wish["name"], None, line, found)
 
 
 def _of_sets(case: Case, name: str, framework: str, sets: Sequence[str], build: dict[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils import conda
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
+from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, requirement_lines
 
 DIGEST = "5" * 64
 ENVIRONMENT = {
@@ -351,3 +351,20 @@ def test_a_lock_without_what_jupyter_needs_is_refused(resolve):
     with pytest.raises(Refusal) as refusal:
         resolve(lock=text.format("six"), jupyter=True)
     assert refusal.value.code == "E020"
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("alpha @ https://a.example/alpha-1.0-py3-none-any.whl", True),
+        ("/srv/wheels/alpha-1.0-py3-none-any.whl", True),
+        ("alpha @ file:///srv/wheels/alpha-1.0-py3-none-any.whl", True),
+        ("wheels/alpha-1.0-py3-none-any.whl", False),
+        ("/srv/alpha", False),
+        ("https://a.example/alpha-1.0.tar.gz", False),
+        (f"{REPOSITORY}@{COMMIT}", False),
+        ("--pre", False),
+    ],
+)
+def test_uv_is_given_wheels_alone(line, taken):
+    assert (requirement_lines.fault(line, sources=False) is None) is taken

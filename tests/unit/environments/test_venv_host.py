@@ -136,6 +136,15 @@ def test_of_two_indexes_in_pips_configuration_the_best_version_is_taken(lab, tmp
     server.shutdown()
 
 
+def test_a_configuration_of_pip_that_cannot_be_read_is_named(lab, tmp_path, monkeypatch):
+    file = tmp_path / "pip.conf"
+    file.write_text("index-url = https://a.example\n")
+    monkeypatch.setattr(environment_builds, "PIP_FILES", (file,))
+    with pytest.raises(Refusal) as refusal:
+        lab.venvs.lock(lab.wish("alpha"))
+    assert (refusal.value.code, str(file) in refusal.value.cause) == ("E034", True)
+
+
 def test_a_wheel_by_its_address_is_foreseen_made_and_locked(lab, tmp_path):
     address = f"{lab.url}/alpha/alpha-1.0-py3-none-any.whl"
     lab.make("beta")
