@@ -24,15 +24,14 @@ SXID = re.compile(
     rf"nvidia-nvswitch\d+: SXid \(PCI:{_ADDRESS}\): (?P<xid>\d{{1,6}}), (?!Severity \d|Data \{{)(?P<text>.*)"
 )
 _SWITCH_GRAVITY = {"Fatal": "sxid_fatal", "Non-fatal": "sxid_nonfatal", "Correctable": "sxid_nonfatal"}
+_INSTALLED = rf"NVRM: The NVIDIA (?:GPU {_ADDRESS})?.*installed in this system "
 # Forms in which the driver gives a GPU up without an XID.
 WITHOUT_XID = {
     "fallen_off_the_bus": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*fallen off the bus"),
     "reset_required": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*NV_ERR_RESET_REQUIRED"),
     "no_power": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*does not have the necessary power cables"),
-    "not_supported": re.compile(
-        rf"NVRM: The NVIDIA (?:GPU {_ADDRESS})?.*installed in this system "
-        r"(?:requires use of|is not supported by|is supported through)"
-    ),
+    "wrong_modules": re.compile(rf"{_INSTALLED}(?:requires use of the NVIDIA open|is not supported by open)"),
+    "not_supported": re.compile(rf"{_INSTALLED}is (?:not supported by|supported through)"),
     "init_failed": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*RmInitAdapter failed!"),
 }
 # Of several lines, of which only the first names the GPU; a full stop ends the last.

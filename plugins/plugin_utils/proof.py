@@ -60,12 +60,6 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
         "lanes": {
             device: record["pcie_width"] for record in _read("profiles.yml")["lanes"] for device in record["devices"]
         },
-        "fabric_managers": {
-            device: record["fabric_manager"]
-            for record in _read("gpus.yml")["gpus"]
-            if "fabric_manager" in record
-            for device in record["pci_ids"]
-        },
         "gpus": {pci_id: record for record in _read("gpus.yml")["gpus"] for pci_id in record["pci_ids"]},
         "xids": {record["xid"]: record for record in _read("xids.yml")["xids"]},
         "container_toolkit": _read("container_toolkit.yml"),

@@ -29,13 +29,14 @@ WITHOUT_XID = {
     "fallen_off_the_bus": ("the GPU has fallen off the bus", "reboot"),
     "reset_required": ("the GPU requires a reset", "reset_gpu"),
     "no_power": ("the GPU's power cables are not connected", "check_power"),
+    "wrong_modules": ("the loaded kernel modules do not drive this GPU", "other_modules"),
     "not_supported": ("the loaded driver does not support this GPU", "install_driver"),
     "init_failed": ("the driver could not start the GPU (RmInitAdapter failed)", "power_cycle"),
     "sxid": ("an NVSwitch reports an error", "contact_support"),
     "sxid_fatal": ("an NVSwitch reports a fatal error", "reboot"),
 }
 # Where one of these is told of a GPU, the driver's failure to start it follows from that.
-WHY_NOT_STARTED, OFF_THE_BUS = ("fallen_off_the_bus", "no_power", "not_supported"), 79
+WHY_NOT_STARTED, OFF_THE_BUS = ("fallen_off_the_bus", "no_power", "wrong_modules", "not_supported"), 79
 # NVLink 5 errors (XID 144 to 150) say in their text whether they end work; a fatal one needs what NVIDIA names.
 NVLINK5 = range(144, 151)
 

@@ -247,7 +247,7 @@ class Node:
 
     def fabric_manager(self, gpu: Facts) -> str | None:
         """Return who runs the Fabric Manager of a board: the node "always", its "rack"; None by what the bus shows."""
-        found: str | None = self.catalog.get("fabric_managers", {}).get(gpu.get("device"))
+        found: str | None = self.catalog.get("gpus", {}).get(gpu.get("device"), {}).get("fabric_manager")
         return found
 
     @property

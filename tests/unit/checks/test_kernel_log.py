@@ -18,6 +18,9 @@ NO_GSP = """NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:1db4)
 NVRM: installed in this system is not supported by open
 NVRM: nvidia.ko because it does not include the required GPU
 NVRM: System Processor (GSP)."""
+LEGACY = """NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:1180)
+NVRM: installed in this system is not supported by the
+NVRM: NVIDIA 580.178.04 driver release."""
 FAILED = "NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x22:0x56:884)"
 
 
@@ -76,7 +79,7 @@ def test_line_is_an_event(line, kind, xid, bus_id):
 )
 @pytest.mark.parametrize(
     ("message", "kind"),
-    [(LOST, "fallen_off_the_bus"), (OPEN_ONLY, "not_supported"), (NO_GSP, "not_supported")],
+    [(LOST, "fallen_off_the_bus"), (OPEN_ONLY, "wrong_modules"), (NO_GSP, "wrong_modules"), (LEGACY, "not_supported")],
 )
 def test_lines_of_one_message_are_one_event_of_the_gpu_in_the_first(message, kind, between):
     log = STAMP + message.replace("\n", between)
@@ -110,7 +113,8 @@ def test_registers_of_a_switch_are_no_further_error():
     ("log", "found"),
     [
         (FAILED, [("fail", "power_cycle")]),
-        (f"{OPEN_ONLY}\n{FAILED}", [("fail", "install_driver")]),
+        (f"{OPEN_ONLY}\n{FAILED}", [("fail", "other_modules")]),
+        (f"{LEGACY}\n{FAILED}", [("fail", "install_driver")]),
         (f"{LOST}\n{FAILED}", [("fail", "reboot")]),
         (f"NVRM: Xid (PCI:0000:b3:00): 79, x\n{FAILED}", [("fail", "reboot")]),
         (f"NVRM: GPU 0000:b3:00.0: does not have the necessary power cables connected.\n{FAILED}",
