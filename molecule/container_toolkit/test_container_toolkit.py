@@ -8,6 +8,9 @@ from scenario import CONVERGE, playbook, task
 
 DRIVER = "580.178.04"
 DAEMON_JSON = "/etc/docker/daemon.json"
+RECORD = "/var/lib/gpulab/docker-settings.json"
+DEFAULTS = "/etc/default/docker"
+DROP_IN = "/etc/systemd/system/docker.service.d/flags.conf"
 SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 IMAGE = "tiny"
 TOOLKIT = {
@@ -70,6 +73,53 @@ def gpu_container(host, by_cdi):
     host.check_output(f"docker run --detach --name train {options} {IMAGE} /bin/busybox sleep 3600")
     yield "train"
     host.check_output("docker rm --force train")
+
+
+@pytest.fixture
+def docker_of_the_owners(host):
+    """Return a function that starts Docker with flags and settings of its owner's and none of gpulab's; undo it after.
+
+    The flags are where the node's unit looks for them, or in a drop-in.
+    """
+    files = [DAEMON_JSON, RECORD, DEFAULTS, DROP_IN]
+    host.check_output(f"mkdir -p {DROP_IN.rpartition('/')[0]} && rm -rf /tmp/former && mkdir /tmp/former")
+    host.check_output(f"for file in {' '.join(files)}; do test ! -f $file || cp --parents $file /tmp/former; done")
+
+    def restart():
+        host.check_output("systemctl daemon-reload && systemctl reset-failed docker && systemctl restart docker")
+
+    def start(flags, *, drop_in=False, **more):
+        host.check_output("rm -f %s", RECORD)
+        write(host, DAEMON_JSON, json.dumps({"bridge": "none", "iptables": False, "storage-driver": "vfs", **more}))
+        program = "/usr/sbin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock"
+        command = f"ExecStart=\nExecStart={program} {flags}"
+        write(host, *((DROP_IN, f"[Service]\n{command}\n") if drop_in else (DEFAULTS, f'DOCKER_OPTS="{flags}"\n')))
+        restart()
+
+    yield start
+    host.check_output(f"rm -f {' '.join(files)} && cp -a /tmp/former/. /")
+    restart()
+
+
+@pytest.fixture
+def nothing_dies(host, docker_of_the_owners):
+    """Start Docker as its owner does, and a container; hold that Docker starts again after the test."""
+
+    def start(flags, **more):
+        docker_of_the_owners(flags, **more)
+        host.check_output("docker run --detach --name job %s /bin/busybox sleep 3600", IMAGE)
+        return state(), host.file(DAEMON_JSON).content_string, pid(host)
+
+    def state():
+        return host.check_output("docker inspect --format '{{.State.Running}} {{.State.StartedAt}}' job")
+
+    yield start, state
+    host.check_output("docker rm --force job")
+    host.check_output("systemctl reset-failed docker && systemctl restart docker")
+
+
+def pid(host):
+    return host.check_output("systemctl show --property=MainPID docker")
 
 
 def settings(host):
@@ -309,6 +359,116 @@ def test_a_reload_is_enough_for_the_shared_memory(host):
     assert (result["changed"], result["action"]) == (True, "reload")
     assert host.check_output("systemctl show --property=MainPID docker") == daemon
     assert " 512 " in host.check_output("docker run --rm %s /bin/busybox df -m /dev/shm", IMAGE)
+
+
+PREFERRED = {
+    "live-restore": True,
+    "default-shm-size": "1g",
+    "log-driver": "json-file",
+    "log-opts": {"max-size": "100m"},
+    "default-ulimits": MEMLOCK,
+}
+
+
+@pytest.mark.parametrize("drop_in", [False, True])
+def test_a_flag_of_the_owners_stays_and_a_restart_ends_no_container(host, nothing_dies, drop_in):
+    start, state = nothing_dies
+    before, _file, daemon = start("--log-driver=journald", drop_in=drop_in)
+    result = merge(host, preferred=PREFERRED)
+    assert (result.get("changed"), result.get("action")) == (True, "restart"), result
+    assert result["kept"] == ['log-driver is "journald" on its command line (requested: "json-file")']
+    assert pid(host) != daemon
+    assert state() == before
+    assert not {"log-driver", "log-opts"} & settings(host).keys()
+    assert host.check_output("docker info --format '{{.LoggingDriver}} {{.LiveRestoreEnabled}}'") == "journald true"
+    assert not merge(host, preferred=PREFERRED)["changed"]
+
+
+def test_a_flag_against_what_is_needed_is_refused_before_anything(host, nothing_dies):
+    start, state = nothing_dies
+    before = start("--log-driver=journald")
+    result = merge(host, required={"log-driver": "json-file"})
+    assert result["refusal"]["code"] == "H111"
+    assert 'log-driver: "journald"' in result["msg"]
+    assert (state(), host.file(DAEMON_JSON).content_string, pid(host)) == before
+
+
+def test_settings_that_are_flags_are_not_written_where_a_reload_would_do(host, nothing_dies):
+    start, state = nothing_dies
+    before = start("--default-shm-size=2g --live-restore")
+    result = merge(host, preferred={"live-restore": True, "default-shm-size": "1g"})
+    assert result["changed"] is False, result
+    assert result["kept"] == ['default-shm-size is "2g" on its command line (requested: "1g")']
+    assert (state(), host.file(DAEMON_JSON).content_string, pid(host)) == before
+
+
+def test_where_docker_refuses_to_reload_the_former_file_is_back_and_docker_is_not_stopped(host, nothing_dies):
+    """The owner has broken the file since the start: no restart may follow, not on the way back either."""
+    start, state = nothing_dies
+    before, text, daemon = start("--debug")
+    broken = json.dumps({**json.loads(text), "nonsense": 1})
+    write(host, DAEMON_JSON, broken)
+    for preferred in ({"live-restore": True}, PREFERRED):
+        result = merge(host, preferred=preferred)
+        judged_before = "--validate" in host.check_output("dockerd --help")
+        assert result["refusal"]["code"] == ("H114" if judged_before else "H190"), result
+        assert "nonsense" in result["msg"]
+        assert (state(), host.file(DAEMON_JSON).content_string, pid(host)) == (before, broken, daemon)
+        assert not host.file(RECORD).exists
+    write(host, DAEMON_JSON, text)
+
+
+def test_on_the_way_back_from_a_failed_start_no_container_ends(host, nothing_dies):
+    """Docker goes down with live-restore; started without it, it would end the containers that it finds."""
+    start, state = nothing_dies
+    before, text, daemon = start("--debug")
+    result = merge(host, preferred={"live-restore": True, "exec-opts": ["native.cgroupdriver=nonsense"]})
+    assert result["refusal"]["code"] == "H115", result
+    assert "Docker runs with them" in result["msg"]
+    assert pid(host) != daemon
+    assert (state(), host.file(DAEMON_JSON).content_string) == (before, text)
+    merge(host, preferred={"live-restore": True})  # for the restart at the end
+
+
+def test_graph_is_the_data_root_under_its_former_name(host, nothing_dies):
+    if "20.10" not in host.check_output("dockerd --version"):
+        pytest.skip("since Docker 23, graph is unknown")
+    start, state = nothing_dies
+    host.check_output("mkdir -p /data01 && cp -a /var/lib/docker /data01/docker")
+    before = start("", graph="/data01/docker", **{"live-restore": True})
+    result = merge(host, required={"data-root": "/new/docker"})
+    assert result["refusal"]["code"] == "H113"
+    assert "/data01/docker holds 1 container and" in result["msg"]
+    assert merge(host, required={"data-root": "/data01/docker"})["changed"] is False
+    assert (state(), host.file(DAEMON_JSON).content_string, pid(host)) == before
+
+
+def test_a_member_of_a_swarm_does_not_get_what_docker_would_not_start_with(host, docker_of_the_owners):
+    docker_of_the_owners("")
+    host.check_output("docker swarm init --advertise-addr 127.0.0.1")
+    result = merge(host, preferred={"live-restore": True, "default-shm-size": "1g"})
+    assert result["kept"] == ["live-restore is not set, as the node is in a swarm"]
+    assert "live-restore" not in settings(host)
+    host.check_output("systemctl restart docker")
+    host.check_output("docker swarm leave --force")
+
+
+def test_docker_merges_objects_of_a_key_that_is_there_twice_and_so_does_gpulab(host, docker_of_the_owners):
+    docker_of_the_owners("")
+    text = host.file(DAEMON_JSON).content_string.rstrip("}")
+    twice = '"log-opts": {"max-size": "10m"}, "log-opts": {"max-file": "5"}, "debug": false, "debug": true}'
+    write(host, DAEMON_JSON, f"{text}, {twice}")
+    host.check_output("systemctl restart docker")
+
+    def found():
+        host.check_output("docker create --name twice %s /bin/busybox", IMAGE)
+        options = host.check_output("docker inspect --format '{{json .HostConfig.LogConfig.Config}}' twice")
+        host.check_output("docker rm twice")
+        return json.loads(options), host.check_output("docker info --format '{{.Debug}}'")
+
+    assert found() == ({"max-size": "10m", "max-file": "5"}, "true")
+    assert merge(host, preferred={"default-ulimits": MEMLOCK})["changed"]
+    assert found() == ({"max-size": "10m", "max-file": "5"}, "true")
 
 
 @pytest.mark.usefixtures("untouched")

@@ -19,22 +19,53 @@ GENERATED = ("/var/run/cdi/", "/run/cdi/")  # where they put it; /etc/cdi is its
 
 
 def why_stale(specifications: list[dict[str, Any]], driver: str | None) -> str:
-    """Return why containers cannot use any of the specifications (those of facts_containers); "" where they can.
+    """Return why one has to be made, of those of facts_containers; "" where containers can use what is there.
 
-    driver is the version that runs, None where none does: the specification is then made when it does.
+    driver is the version that runs, None where none does: the specification is then made when it does. Those that were
+    made at this boot count, where there are any: what lies in /etc/cdi is its owner's.
     """
     if driver is None:
         return ""
-    found = [one for one in specifications if one["kind"] == KIND]
-    reasons = [_why_stale(one, driver) for one in found]
+    found = used(specifications)
     if not found:
         return "there is none"
-    return "" if "" in reasons else reasons[-1]
+    made = [one for one in found if is_generated(one)]
+    reasons = [_why_stale(one, driver) for one in made or found]
+    return next(filter(None, reasons), "") if made or "" not in reasons else ""
+
+
+def used(specifications: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of GPUs that containers use: of a device in several directories, /etc/cdi's does not count.
+
+    See https://github.com/cncf-tags/container-device-interface/blob/main/pkg/cdi/cache.go.
+    """
+    found = [one for one in specifications if one["kind"] == KIND]
+    above = {device for one in found if is_generated(one) for device in one.get("devices", ())}
+    shadowed = any(map(is_generated, found))
+    return [one for one in found if is_generated(one) or not shadowed or set(one.get("devices", ())) - above]
+
+
+def is_generated(specification: dict[str, Any]) -> bool:
+    """Tell whether a specification lies where those are that were made at this boot."""
+    path: str = specification["path"]
+    return path.startswith(GENERATED)
+
+
+def rivals(specifications: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return (device, path, path) of each two in one directory that have a device in common, which nobody gets then."""
+    found = used(specifications)
+    pairs = [(one, other) for number, one in enumerate(found) for other in found[number + 1 :]]
+    return [
+        (common[0], one["path"], other["path"])
+        for one, other in pairs
+        if is_generated(one) == is_generated(other)
+        and (common := sorted(set(one.get("devices", ())) & set(other.get("devices", ()))))
+    ]
 
 
 def generated(specifications: list[dict[str, Any]]) -> list[str]:
     """Return the paths of those that were made at this boot."""
-    return [one["path"] for one in specifications if one["path"].startswith(GENERATED) and one["kind"] == KIND]
+    return [one["path"] for one in specifications if is_generated(one) and one["kind"] == KIND]
 
 
 def _why_stale(one: dict[str, Any], driver: str) -> str:

@@ -12,6 +12,8 @@ import http
 import http.client
 import json
 import socket
+import time
+import urllib.parse
 from typing import Any
 
 SOCKET = "/run/docker.sock"
@@ -42,6 +44,14 @@ class _Connection(http.client.HTTPConnection):
 
 def ask(question: str, path: str = SOCKET, seconds: float = SECONDS) -> Any:
     """Return the daemon's answer to a question such as "/info"; None for what is not there. Raises NoAnswerError."""
+    text = _answer(question, path, seconds)
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise NoAnswerError(question, error) from error
+
+
+def _answer(question: str, path: str, seconds: float) -> str | None:
     connection = _Connection(path, seconds)
     try:
         connection.request("GET", question)
@@ -50,11 +60,18 @@ def ask(question: str, path: str = SOCKET, seconds: float = SECONDS) -> Any:
             return None
         if response.status != http.HTTPStatus.OK:
             raise NoAnswerError(question, f"status {response.status}")
-        return json.loads(response.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        return response.read().decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
         raise NoAnswerError(question, error) from error
     finally:
         connection.close()
+
+
+def has_reloaded(since: float, path: str = SOCKET) -> bool:
+    """Tell whether the daemon has reloaded since a time, and did not refuse to. Raises NoAnswerError."""
+    filters = urllib.parse.quote(json.dumps({"type": ["daemon"], "event": ["reload"]}))
+    question = f"/events?since={since:.9f}&until={time.time():.9f}&filters={filters}"
+    return bool((_answer(question, path, SECONDS) or "").strip())
 
 
 def running_containers(path: str = SOCKET) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@
 """Docker's daemon.json, which belongs to the node's owner, and gpulab's settings in it.
 
 Only the record of these is read and written here. A setting is named by its key, or by key and subkey: "live-restore",
-"features.cdi". What lies deeper is one value.
+"features.cdi". What lies deeper is one value. What the owner fixes on Docker's command line must not be in the file,
+too: Docker does not start with both.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ DATA_ROOT = "/var/lib/docker"
 RELOAD, RESTART = "reload", "restart"
 # Of the settings that roles make, those that Docker takes over at SIGHUP; it forgets none of them before a restart.
 RELOADABLE = frozenset({"default-shm-size", "live-restore", "runtimes"})
+GRAPH = "graph"  # what data-root was called until Docker 23, which does not start with both
+COMMAND_LINE = "the command line of dockerd (systemctl cat docker.service, and the files that it names)"
 _MISSING = object()
 _NO_OBJECT = object()  # of a subkey: its key holds a plain value
+_NOT_SET = object()  # of a subkey: a flag sets its key, and not this one
 _DEFAULT_INDENT = 4
 
 
@@ -55,22 +59,40 @@ class Change:
 class Plan:
     """What has to happen: the file's text and settings afterwards, None for no file, and what Docker has to do then.
 
-    kept says which preferred settings give way to the owner's.
+    effective are the settings that Docker then has from the file and its command line. kept says which preferred
+    settings give way to the owner's.
     """
 
     text: str | None
     before: dict[str, Any]
-    after: dict[str, Any]
+    effective: dict[str, Any]
     record: Record
     changes: list[Change]
     kept: list[str]
     action: str
 
 
+def load(text: str) -> Any:
+    """Return what a daemon.json says, as Docker reads it. Raises ValueError.
+
+    Of a key that is there twice, Docker takes the last value; objects it merges. Editors of Windows begin with a byte
+    order mark.
+    """
+    return json.loads(text.lstrip("\ufeff"), object_pairs_hook=_merged_pairs)
+
+
+def _merged_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        former = found.get(key)
+        found[key] = {**former, **value} if isinstance(former, dict) and isinstance(value, dict) else value
+    return found
+
+
 def parse(text: str | None) -> dict[str, Any]:
-    """Return the settings of a daemon.json; none where there is no file. Raises Refusal H110 for what is none."""
+    """Return the settings of a daemon.json; none where there is no file. Raises Refusal H110 where it is not valid."""
     try:
-        settings = json.loads(text) if text and text.strip() else {}
+        settings = load(text) if text and text.strip() else {}
     except ValueError as error:
         raise refuse("H110", path=PATH, detail=error) from error
     if not isinstance(settings, dict):
@@ -78,47 +100,100 @@ def parse(text: str | None) -> dict[str, Any]:
     return settings
 
 
-def plan(text: str | None, record: Record, required: dict[str, Any], preferred: dict[str, Any]) -> Plan:
-    """Work out what has to change so that the settings hold.
+def effective(settings: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that Docker has from its file and its command line, by their present names."""
+    graph = {"data-root": settings[GRAPH]} if GRAPH in settings else {}
+    return {**settings, **graph, **flags}
 
-    A setting of the file that gpulab did not make stays as it is: where it differs, a preferred one gives way and is
-    named in kept, and a required one is refused (H111). A setting that gpulab made and that is no longer wanted goes.
-    Raises Refusal.
+
+def plan(
+    text: str | None,
+    record: Record,
+    required: dict[str, Any],
+    preferred: dict[str, Any],
+    flags: dict[str, Any] | None = None,
+) -> Plan:
+    """Work out what has to change so that the settings hold. flags are what Docker's command line fixes.
+
+    A setting of the file or the command line that gpulab did not make stays as it is: where it differs, a preferred one
+    gives way and is named in kept, and a required one is refused (H111). A setting that gpulab made and that is no
+    longer wanted, or is on the command line now, goes. Raises Refusal.
     """
-    before, after = parse(text), parse(text)
+    before, after, flags = parse(text), parse(text), flags or {}
+    elsewhere = {key: effective(before, flags)[key] for key in (*flags, *(["data-root"] if GRAPH in before else ()))}
     made = {name: value for name, value in record.made.items() if _get(before, name) == value}
     if not made:
         record = Record(text, {}, record.pending)
+    free = {name: value for name, value in made.items() if _key(name) not in elsewhere}
     wanted = {**_leaves(preferred), **_leaves(required)}
-    _leave_log_options_to_their_driver(wanted, before, made)
+    _leave_log_options_to_their_driver(wanted, effective(before, flags), free)
+    owners = {name: _owners(name, before, elsewhere, free) for name in wanted}
     theirs = {
-        name: _get(before, name)
-        for name, value in wanted.items()
-        if name not in made and _get(before, name) not in (_MISSING, value)
+        name: value for name, value in owners.items() if value is not _MISSING and not _same(name, value, wanted[name])
     }
-    conflicts = [name for name in theirs if name in _leaves(required)]
-    if conflicts:
-        raise refuse("H111", path=PATH, settings=_listed({name: theirs[name] for name in conflicts}),
-                     wanted=_listed({name: wanted[name] for name in conflicts}))  # fmt: skip
-    ours = {}
-    for name, value in wanted.items():
-        if name in theirs:
-            continue
-        if name in made or _get(before, name) is _MISSING:
-            ours[name] = value
+    _refuse_conflicts({name: theirs[name] for name in theirs if name in _leaves(required)}, wanted, flags)
+    ours = {name: value for name, value in wanted.items() if owners[name] is _MISSING}
+    for name, value in ours.items():
         _set(after, name, value)
     for name in made:
-        if name not in wanted:
+        if name not in ours:
             _remove(after, name, parse(record.original))
     changes = [
         Change(name, _shown(_get(before, name)), _shown(_get(after, name)))
         for name in dict.fromkeys([*wanted, *made])
         if _get(before, name) != _get(after, name)
     ]
-    action = _stronger(record.pending, _action(changes))
-    kept = [f"{name} is {_shown(value)} (wished: {_shown(wanted[name])})" for name, value in theirs.items()]
+    action = _stronger(record.pending, _action([change for change in changes if _key(change.name) not in flags]))
+    _refuse_clash(after, flags if changes or action else {})
+    kept = [
+        f"{name} is {_shown(value)}{' on its command line' if _key(name) in flags else ''}"
+        f" (requested: {_shown(wanted[name])})"
+        for name, value in theirs.items()
+    ]
     new_text = _text(after, text, record.original) if changes else text
-    return Plan(new_text, before, after, Record(record.original, ours, action), changes, kept, action)
+    record = Record(record.original, ours, action)
+    return Plan(new_text, before, effective(after, flags), record, changes, kept, action)
+
+
+def _owners(name: str, before: dict[str, Any], elsewhere: dict[str, Any], made: dict[str, Any]) -> Any:
+    """Return the owner's value of a setting; _MISSING where it is gpulab's to set."""
+    if _key(name) in elsewhere:
+        found = _get(elsewhere, name)
+        return _NOT_SET if found is _MISSING else found
+    return _MISSING if name in made else _get(before, name)
+
+
+def _same(name: str, found: Any, wanted: Any) -> bool:
+    """Tell whether two values of a setting come to the same for Docker."""
+    if _key(name) == "runtimes" and isinstance(found, dict):
+        arguments = found.get("args") or found.get("runtimeArgs")
+        return not arguments and str(found.get("path")).rpartition("/")[2] == wanted.get("path")
+    if name == "data-root":
+        return str(found).rstrip("/") == str(wanted).rstrip("/")
+    return bool(_folded(found) == _folded(wanted))
+
+
+def _folded(value: Any) -> Any:
+    """Return a value with the keys of its objects in small letters, for Docker takes {"name": ...} as {"Name": ...}."""
+    return {key.lower(): inner for key, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _refuse_conflicts(conflicts: dict[str, Any], wanted: dict[str, Any], flags: dict[str, Any]) -> None:
+    """Raise Refusal H111 where the owner has another value for what must hold."""
+    on_command_line = {name: value for name, value in conflicts.items() if _key(name) in flags}
+    for path, found in ((COMMAND_LINE, on_command_line), (PATH, conflicts)):
+        if found:
+            asked = {name: wanted[name] for name in found}
+            raise refuse("H111", path=path, settings=_listed(found), wanted=_listed(asked))
+
+
+def _refuse_clash(settings: dict[str, Any], flags: dict[str, Any]) -> None:
+    """Raise Refusal H110 where the owner has set something both in the file and on the command line."""
+    both = sorted(set(settings) & set(flags))
+    if both:
+        raise refuse(
+            "H110", path=PATH, detail=f"{', '.join(both)} is there and on {COMMAND_LINE}, and dockerd takes one"
+        )
 
 
 def uses_gpu(container: dict[str, Any]) -> bool:
@@ -143,14 +218,20 @@ def check_containers(action: str, containers: list[dict[str, Any]], settings: di
         raise refuse("H112", host=host, containers=", ".join(noticing))
 
 
-def check_data_root(before: dict[str, Any], after: dict[str, Any], held: list[str]) -> None:
+def check_data_root(old: str, new: str, held: list[str]) -> None:
     """Raise Refusal H113 where Docker would turn to another directory and leave what the former one holds behind.
 
     held says what that is, such as "3 images".
     """
-    old, new = before.get("data-root", DATA_ROOT), after.get("data-root", DATA_ROOT)
     if old != new and held:
         raise refuse("H113", old=old, new=new, held=" and ".join(held))
+
+
+def outliving(text: str | None, planned: Plan) -> str | None:
+    """Return the former file for the way back: Docker went down while containers ran, and must not end them."""
+    if parse(planned.text).get("live-restore") is not True:
+        return text  # it is not there, or on the command line
+    return json.dumps({**parse(text), "live-restore": True}) + "\n"
 
 
 def holdings(containers: int, images: int, volumes: int) -> list[str]:
@@ -197,6 +278,10 @@ def _leave_log_options_to_their_driver(wanted: dict[str, Any], before: dict[str,
             del wanted[name]
 
 
+def _key(name: str) -> str:
+    return name.partition(".")[0]
+
+
 def _get(settings: dict[str, Any], name: str) -> Any:
     key, _dot, subkey = name.partition(".")
     value = settings.get(key, _MISSING)
@@ -227,7 +312,7 @@ def _remove(settings: dict[str, Any], name: str, original: dict[str, Any]) -> No
 def _action(changes: list[Change]) -> str:
     if not changes:
         return ""
-    reloads = all(change.after and change.name.partition(".")[0] in RELOADABLE for change in changes)
+    reloads = all(change.after and _key(change.name) in RELOADABLE for change in changes)
     return RELOAD if reloads else RESTART
 
 
@@ -244,8 +329,9 @@ def _text(settings: dict[str, Any], current: str | None, original: str | None) -
 
 
 def _shown(value: Any) -> str:
-    if value in (_MISSING, _NO_OBJECT):
-        return "" if value is _MISSING else "in no object"
+    for special, words in ((_MISSING, ""), (_NO_OBJECT, "in no object"), (_NOT_SET, "not set")):
+        if value is special:
+            return words
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -204,7 +204,7 @@ CODES = {
     "H110": ("{path} is not valid: {detail}", "Correct it there; nothing was changed."),
     "H111": (
         "{path} has {settings}, and {wanted} is needed",
-        "Take that out of the file, or give up the wish; gpulab does not overwrite what it did not write.",
+        "Change that there, or drop the request; gpulab does not overwrite what it did not write.",
     ),
     "H112": (
         "Docker has to be restarted to take its settings over, and containers would notice: {containers}",
@@ -519,6 +519,15 @@ CODES = {
     "H174": (
         "grubby made other arguments of the kernel than it was asked for, in {path}: {found}",
         "All its files are as they were. Say so to the makers of grubby, and set them by hand: {wanted}.",
+    ),
+    # H190 and H191: how Docker is started
+    "H190": (
+        "Docker refused to reload its new settings: {detail}. The former file is back, and Docker was not stopped",
+        "Correct that in /etc/docker/daemon.json or in its flags (see systemctl cat docker.service), and run again.",
+    ),
+    "H191": (
+        "Docker reads {file}, by its flag --config-file, and gpulab manages {path} only",
+        "Move its settings to {path} and remove the flag, or leave Docker out of container_toolkit_engines.",
     ),
     # H200 to H209: the driver's modules and who may load them
     "H200": (

@@ -12,15 +12,16 @@ short_description: Merge settings into Docker's daemon.json
 version_added: 0.2.0
 description:
   - Adds settings to C(/etc/docker/daemon.json) and leaves all else in it as it is. A setting of the node's owner is
-    never changed.
+    never changed, whether it is in that file or on the command line of Docker (C(/etc/default/docker), a drop-in).
   - Remembers what it added, in C(/var/lib/gpulab/docker-settings.json). What is no longer wanted goes; with no settings
     wanted, the file is as it was before the first.
   - The new file is validated by Docker itself where it can (since Docker 23). A daemon that runs takes it over by a
-    reload where that is enough, by a restart otherwise; one that does not run is left alone. When it does not come up,
-    the former file is put back and it is started with that.
+    reload where that is enough, by a restart otherwise; one that does not run is left alone.
+  - Docker reloads before it is restarted. Where it refuses to, the former file is put back, and Docker is not stopped
+    (GPULAB-H190). Where it was stopped and does not come up, it is started with the former file (GPULAB-H115).
   - Docker is not restarted while containers run that would notice (GPULAB-H112). The setting C(live-restore), which
-    lets containers outlive a restart, is therefore taken over first, by a reload. A container that has a GPU counts
-    even so.
+    lets containers outlive a restart, is taken over by that reload. A container that has a GPU counts even so.
+  - A member of a swarm cannot have C(live-restore), and does not get it.
 author:
   - The gpulab founders (@gpulab)
 attributes:
@@ -74,7 +75,7 @@ kept:
   returned: success
   type: list
   elements: str
-  sample: ['default-shm-size is "64m" (wished: "1g")']
+  sample: ['default-shm-size is "64m" (requested: "1g")']
 gpu_containers:
   description: Names of the running containers that may have a GPU.
   returned: success
@@ -88,6 +89,7 @@ refusal:
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from dataclasses import asdict, replace
@@ -95,8 +97,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import docker_engine, docker_settings, files
-from ansible_collections.gpulab.node.plugins.module_utils.docker_settings import PATH, RELOAD, RESTART, Plan, Record
+from ansible_collections.gpulab.node.plugins.module_utils import docker_engine, docker_flags, docker_settings, files
+from ansible_collections.gpulab.node.plugins.module_utils.docker_settings import PATH, RELOAD, Plan, Record
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 RECORD = Path("/var/lib/gpulab/docker-settings.json")
@@ -131,23 +133,32 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     params, file = module.params, Path(PATH)
     text = files.read(file) if file.is_file() else None
     record = docker_settings.read_record(RECORD)
-    plan = docker_settings.plan(text, record, params["required"], params["preferred"])
+    required, preferred, flags = params["required"], dict(params["preferred"]), docker.flags()
+    read = flags.pop("config-file", PATH)
+    if read != PATH and (required or preferred or record.made):
+        raise refuse("H191", file=read, path=PATH)
+    now = docker_settings.effective(docker_settings.parse(text), flags)
+    in_swarm = docker.in_swarm(now) and preferred.pop("live-restore", False)
+    if not params["leave_data"]:
+        docker.check_data_root(now, {**now, **preferred, **required})
+    plan = docker_settings.plan(text, record, required, preferred, flags)
     containers = docker.containers()
     action = plan.action if docker.is_running() else ""
     if not params["leave_data"]:
-        docker_settings.check_data_root(plan.before, plan.after, docker.holdings(plan.before))
+        docker.check_data_root(now, plan.effective)
     if not params["force"]:
-        docker_settings.check_containers(action, containers, plan.after, params["host"])
+        docker_settings.check_containers(action, containers, plan.effective, params["host"])
     if plan.changes:
         docker.validate(plan)
     if not module.check_mode:
         apply(module, docker, plan, action, before=(text, record))
-    for line in plan.kept:
-        module.warn(f"{PATH} keeps a setting of its owner's: {line}")
+    kept = [*plan.kept, *(["live-restore is not set, as the node is in a swarm"] if in_swarm else [])]
+    for line in kept:
+        module.warn(f"Docker keeps a setting of its owner's: {line}")
     return {
         "changed": bool(plan.changes or action),
         "action": action,
-        "kept": plan.kept,
+        "kept": kept,
         "gpu_containers": [one["name"] for one in containers if one["gpu"]],
         "diff": {
             "before_header": PATH,
@@ -159,7 +170,7 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
 
 
 def apply(module: AnsibleModule, docker: Docker, plan: Plan, action: str, before: tuple[str | None, Record]) -> None:
-    """Write the file, let the daemon take it over, or put the former one back. Raises Refusal H115."""
+    """Write the file, let the daemon take it over, or put the former one back. Raises Refusal H115, H190."""
     text, record = before
     if plan.record == record and not action:
         return
@@ -169,9 +180,14 @@ def apply(module: AnsibleModule, docker: Docker, plan: Plan, action: str, before
         files.put(module, file, plan.text)
     why = docker.take_over(action, plan)
     if why:
+        stopped, state = docker.was_stopped(), ""
+        if stopped:
+            files.put(module, file, docker_settings.outliving(text, plan))
+            state = "runs with them" if docker.revive() else "does not come up with those either"
         files.put(module, file, text)
         docker_settings.keep_record(RECORD, record)
-        state = "runs with them" if docker.revive() else "does not come up with those either"
+        if not stopped:
+            raise refuse("H190", detail=why.rstrip("."))
         raise refuse("H115", detail=why.rstrip("."), state=state)
     docker_settings.keep_record(RECORD, replace(plan.record, pending=""))
 
@@ -182,10 +198,26 @@ class Docker:
     def __init__(self, module: AnsibleModule) -> None:
         """Take the module, which runs the commands."""
         self._module = module
+        self._process = self._pid()
 
     def is_running(self) -> bool:
         """Tell whether the service is up, so that it has to take new settings over."""
         return self._run("systemctl", "is-active", "--quiet", "docker.service")[0] == 0
+
+    def was_stopped(self) -> bool:
+        """Tell whether the daemon of before is gone, so that one has to be started on the way back."""
+        return not self.is_running() or self._pid() != self._process
+
+    def flags(self) -> dict[str, Any]:
+        """Return what the daemon's command line fixes: that of the one that runs, and that of its next start."""
+        show = self._show(*docker_flags.PROPERTIES)
+        coming = docker_flags.next_start(show, lambda path: files.read(Path(path)))
+        running = files.read(Path(f"/proc/{self._process}/cmdline")).split("\0")
+        return {**docker_flags.parse(coming), **docker_flags.parse(running)}
+
+    def in_swarm(self, settings: dict[str, Any]) -> bool:
+        """Tell whether the node is a member of a swarm: with live-restore, Docker would not start there."""
+        return (Path(self._root(settings)) / "swarm/docker-state.json").is_file()
 
     def containers(self) -> list[dict[str, Any]]:
         """Return {name, gpu} of each running container; of a daemon that does not answer, one that is unknown."""
@@ -197,9 +229,25 @@ class Docker:
             return [UNKNOWN]
         return [{"name": one["Name"].lstrip("/"), "gpu": docker_settings.uses_gpu(one)} for one in found]
 
-    def holdings(self, settings: dict[str, Any]) -> list[str]:
-        """Say what the data-root of these settings holds."""
-        root = Path(settings.get("data-root", docker_settings.DATA_ROOT))
+    def check_data_root(self, now: dict[str, Any], then: dict[str, Any]) -> None:
+        """Raise Refusal H113 where Docker would leave data behind with other settings than it has now."""
+        root = self._root(now)
+        old = re.sub(r"/\d+\.\d+$", "", root)  # of a daemon with user namespaces, UID.GID is below its data-root
+        new = os.path.realpath(then.get("data-root", docker_settings.DATA_ROOT))
+        docker_settings.check_data_root(os.path.realpath(old), new, self._holdings(Path(root)))
+
+    def _root(self, settings: dict[str, Any]) -> str:
+        """Return where the data is: as the daemon says, or as these settings do where none answers."""
+        configured = settings.get("data-root", docker_settings.DATA_ROOT)
+        if not self.is_running():
+            return str(configured)
+        try:
+            return str(docker_engine.ask("/info").get("DockerRootDir") or configured)
+        except docker_engine.NoAnswerError:
+            return str(configured)
+
+    @staticmethod
+    def _holdings(root: Path) -> list[str]:
         volumes = [path for path in root.glob("volumes/*") if path.is_dir()]
         images = list(root.glob("image/*/imagedb/content/sha256/*"))
         return docker_settings.holdings(len(list(root.glob("containers/*"))), len(images), len(volumes))
@@ -217,23 +265,41 @@ class Docker:
             raise refuse("H114", detail=errors.strip().replace(draft, PATH).rstrip("."))
 
     def take_over(self, action: str, plan: Plan) -> str:
-        """Reload or restart the daemon; return why it did not come up, "" where it did."""
+        """Reload, and restart where that is needed; return why the daemon did not take it over, "" where it did.
+
+        The daemon judges the file at a reload, and goes on as it was where it refuses.
+        """
         if not action:
             return ""
-        outlive = plan.after.get("live-restore") is True
-        if outlive or action == RELOAD:
-            self._systemctl("reload", "docker.service")
-        if action == RESTART and outlive and not self._answers(live_restore=True):
+        why = self._reload()
+        outlive = plan.effective.get("live-restore") is True
+        if why and (action == RELOAD or outlive or self._answers()):
+            return why
+        if action == RELOAD:
+            return ""
+        if outlive and not self._answers(live_restore=True):
             return (
                 f"it did not take live-restore over, and its containers would not outlive a restart ({self._journal()})"
             )
-        if action == RESTART and not self._restart("docker.service"):
+        if not self._restart("docker.service"):
             return self._journal()
         return "" if self._answers() else self._journal()
 
     def revive(self) -> bool:
         """Start the daemon after it failed; tell whether it runs."""
         return self._restart(*UNITS) and self._answers()
+
+    def _reload(self) -> str:
+        """Let the daemon read its file again; return why it did not take it over, "" where it did."""
+        since = time.time()
+        if not self._systemctl("reload", "docker.service"):
+            return "systemctl reload docker.service failed"
+        for _try in range(TRIES):
+            with contextlib.suppress(docker_engine.NoAnswerError):
+                if docker_engine.has_reloaded(since):
+                    return ""
+            time.sleep(PAUSE)
+        return self._journal(since)
 
     def _restart(self, *units: str) -> bool:
         """Restart units, whose earlier starts do not count: systemd allows Docker three in a minute."""
@@ -250,9 +316,16 @@ class Docker:
             time.sleep(PAUSE)
         return False
 
-    def _journal(self) -> str:
+    def _journal(self, since: float = 0) -> str:
         argv = ["journalctl", "--unit=docker.service", "--lines=30", "--output=cat", "--no-pager"]
+        argv += [f"--since=@{since:.0f}"] if since else []
         return docker_settings.reason(self._run(*argv)[1])
+
+    def _pid(self) -> str:
+        return self._show("MainPID").strip().partition("=")[2]
+
+    def _show(self, *properties: str) -> str:
+        return self._run("systemctl", "show", f"--property={','.join(properties)}", "docker.service")[1]
 
     def _systemctl(self, *words: str) -> bool:
         return self._run("timeout", str(SECONDS), "systemctl", *words)[0] == 0

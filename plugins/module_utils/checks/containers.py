@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils import cdi
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
-GPU_KIND = "nvidia.com/gpu"
 BUILT_IN_RUNTIMES = ("runc", "io.containerd.runc.v2")
 
 
@@ -62,21 +62,26 @@ def container_runtime(node: Node) -> Iterator[Result]:
 )
 def cdi_specification(node: Node) -> Iterator[Result]:
     """Find specifications of an earlier driver: containers that use them do not start."""
-    specifications = [found for found in node.facts["containers.cdi"] if found.get("kind") == GPU_KIND]
+    specifications = cdi.used(node.facts["containers.cdi"])
     driver = node.facts.optional("driver.library")
-    stale = [
-        found
-        for found in specifications
-        if found.get("missing") or (driver and found.get("library") and found["library"] != driver)
-    ]
+    stale = [found for found in specifications if found.get("missing") or _is_of_another_driver(found, driver)]
     for found in stale:
         missing = found.get("missing", [])
         yield warn(
-            f"{found['path']} was made for another driver",
+            f"{found['path']} was made for another driver"
+            if _is_of_another_driver(found, driver) or not missing
+            else f"{found['path']} names {'device nodes' if missing[0].startswith('/dev/') else 'files'} that are gone",
             "configure",
             observed=found.get("library") or f"{len(missing)} files are missing",
             expected=driver,
             reason=f"not there: {', '.join(missing[:3])}" if missing else "nvidia-ctk cdi generate renews it",
+        )
+    rivals = cdi.rivals(specifications)
+    for device, one, other in rivals:
+        yield warn(
+            f"{one} and {other} both describe the device {device}, so no container gets it",
+            "configure",
+            reason="remove the one that nobody keeps",
         )
     others = [found for found in specifications if found not in stale and not _same_mig_devices(node, found)]
     for found in others:
@@ -91,13 +96,17 @@ def cdi_specification(node: Node) -> Iterator[Result]:
         yield warn(
             "Podman is not set up for GPUs: there is no CDI specification of them",
             "configure",
-            expected=GPU_KIND,
+            expected=cdi.KIND,
             reason="nvidia-ctk cdi generate writes it",
         )
     elif not specifications:
         yield skipped("there is no CDI specification of NVIDIA GPUs")
-    elif not stale and not others:
+    elif not stale and not others and not rivals:
         yield ok(f"{len(specifications)} CDI specifications describe driver {driver}")
+
+
+def _is_of_another_driver(found: Facts, driver: str | None) -> bool:
+    return bool(driver and found.get("library") and found["library"] != driver)
 
 
 def _mig_devices(node: Node) -> dict[str, str]:

@@ -16,6 +16,10 @@ devices:
     deviceNodes:
     - path: /dev/nvidia0
 containerEdits:
+  hooks:
+  - args: [nvidia-cdi-hook, update-ldcache]
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
   mounts:
   - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
     containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
@@ -59,18 +63,19 @@ def test_broken_daemon_json_says_why(text):
     assert facts_containers.docker(text)["invalid"]
 
 
-@pytest.mark.parametrize(("there", "missing"), [(True, []), (False, [f"/{LIBCUDA}"])])
-def test_cdi_specification_is_compared_with_the_files(tree, tmp_path, there, missing):
+@pytest.mark.parametrize("gone", [LIBCUDA, "dev/nvidia0", "usr/bin/nvidia-cdi-hook", None])
+def test_cdi_specification_is_compared_with_the_files(tree, tmp_path, gone):
     tree("run/cdi/nvidia.yaml", CDI)
     tree("etc/cdi/other.yaml", "kind: vendor.example/nic\n")
-    if there:
-        tree(LIBCUDA)
+    for path in {LIBCUDA, "dev/nvidia0", "usr/bin/nvidia-cdi-hook"} - {gone}:
+        tree(path)
     assert facts_containers.cdi(Node(tmp_path)) == [
         {
             "path": "/run/cdi/nvidia.yaml",
             "kind": "nvidia.com/gpu",
             "library": "580.178.04",
-            "missing": missing,
+            "missing": [f"/{gone}"] if gone else [],
+            "devices": ["0"],
             "mig_devices": [],
         }
     ]
@@ -109,6 +114,99 @@ def test_cdi_specification_may_be_json(tree, tmp_path):
     tree("etc/cdi/nvidia.json", '{"kind": "nvidia.com/gpu", "mounts": [{"hostPath": "/lib/libcuda.so.535.1.2"}]}')
     (found,) = facts_containers.cdi(Node(tmp_path))
     assert (found["library"], found["missing"]) == ("535.1.2", ["/lib/libcuda.so.535.1.2"])
+
+
+ONE_DEVICE = {
+    "JSON on one line": (
+        '{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"deviceNodes":'
+        '[{"path":"/dev/nvidia0"}]}}],"containerEdits":{"mounts":[{"hostPath":"/usr/lib/libcuda.so.570.133.20",'
+        '"containerPath":"/usr/lib/libcuda.so.570.133.20"}]}}'
+    ),
+    "JSON, devices first": (
+        '{"devices":[{"containerEdits":{"deviceNodes":[{"path":"/dev/nvidia0"}]},"name":"0"}],"containerEdits":'
+        '{"mounts":[{"hostPath":"/usr/lib/libcuda.so.570.133.20"}]},"kind":"nvidia.com/gpu"}'
+    ),
+    "YAML, kind last": """
+devices:
+  - containerEdits:
+      deviceNodes:
+        - path: /dev/in-the-container
+          hostPath: /dev/nvidia0
+    name: '0'
+containerEdits:
+  mounts:
+    - containerPath: /usr/lib/libcuda.so.570.133.20
+      hostPath: "/usr/lib/libcuda.so.570.133.20"   # the host's
+kind: "nvidia.com/gpu"
+""",
+    "YAML, lists not indented": """---
+kind: nvidia.com/gpu
+devices:
+- name: "0"
+  containerEdits:
+    deviceNodes:
+    - hostPath: /dev/nvidia0
+      path: /dev/nvidia0
+containerEdits:
+  mounts:
+  - hostPath: /usr/lib/libcuda.so.570.133.20
+""",
+}
+
+
+@pytest.mark.parametrize("text", ONE_DEVICE.values(), ids=ONE_DEVICE)
+@pytest.mark.parametrize("name", ["nvidia.json", "nvidia.yaml"])
+def test_cdi_specification_is_read_however_it_is_written(tree, tmp_path, name, text):
+    tree(f"etc/cdi/{name}", text)
+    assert facts_containers.cdi(Node(tmp_path)) == [
+        {
+            "path": f"/etc/cdi/{name}",
+            "kind": "nvidia.com/gpu",
+            "library": "570.133.20",
+            "missing": ["/dev/nvidia0", "/usr/lib/libcuda.so.570.133.20"],
+            "devices": ["0"],
+            "mig_devices": [],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "kind:", "[1, 2]", "- - a: 1\n  b", "kind: k8s.device-plugin.nvidia.com/gpu", "[" * 9999]
+)
+def test_what_is_no_specification_of_gpus_is_passed_over(tree, tmp_path, text):
+    tree("etc/cdi/nvidia.yaml", text)
+    assert facts_containers.cdi(Node(tmp_path)) == []
+
+
+def test_the_command_line_of_docker_counts_as_its_file_does(tree, tmp_path):
+    tree("run/docker.pid", "77")
+    tree("proc/77/cmdline", "/usr/bin/dockerd\0-H\0fd://\0--add-runtime=nvidia=/usr/bin/nvidia-container-runtime\0")
+    found = facts_containers.read(Node(tmp_path))["docker"]
+    assert found == {"invalid": None, "runtimes": ["nvidia"], "default_runtime": None, "cdi": None}
+    tree("etc/docker/daemon.json", '{"features": {"cdi": true}, "features": {"x": true}}')
+    found = facts_containers.read(Node(tmp_path))["docker"]
+    assert (found["runtimes"], found["cdi"]) == (["nvidia"], True)
+
+
+STALE = {"library": "570.133.20", "missing": ["/usr/lib/libcuda.so.570.133.20"]}
+JUDGED = {
+    "made at boot for another driver, over a good one": ({}, STALE, ["/var/run/cdi/nvidia.yaml was made for another"]),
+    "of the owner, below a good one": (STALE, {}, []),
+    "of the owner, with a device more": ({**STALE, "devices": ["0", "1"]}, {}, ["/etc/cdi/nvidia.yaml was made for"]),
+    "a device node is gone": ({}, {"missing": ["/dev/nvidia7"]}, ["/var/run/cdi/nvidia.yaml names device nodes that"]),
+    "two in one directory": ({"path": "/var/run/cdi/other.json"}, {}, ["both describe the device 0"]),
+}
+
+
+@pytest.mark.parametrize(("below", "above", "words"), JUDGED.values(), ids=JUDGED)
+def test_the_specification_that_containers_use_is_judged(below, above, words):
+    facts = nodes.healthy("t4")
+    (good,) = facts["containers"]["cdi"]
+    good["devices"] = ["0"]
+    facts["containers"]["cdi"] = [{**good, "path": "/etc/cdi/nvidia.yaml", **below}, {**good, **above}]
+    found = [result for result in verify(nodes.node(facts)) if result.id == "cdi-specification"]
+    assert [result.severity for result in found] == (["warn"] * len(words) or ["ok"])
+    assert all(word in result.summary for word, result in zip(words, found))
 
 
 def test_toolkit_settings_are_read(tree, tmp_path):

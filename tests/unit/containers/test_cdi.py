@@ -18,6 +18,18 @@ CASES = {
     "names no library": ([specification(library=None)], "580.178.04", ""),
     "of another kind": ([specification(kind="nvidia.com/gds")], "580.178.04", "there is none"),
     "an old one by hand, a fresh one wins": ([OLD_BY_HAND, specification()], "580.178.04", ""),
+    "a fresh one by hand, an old one wins": (
+        [specification("/etc/cdi/nvidia.yaml"), specification(library="535.261.03")],
+        "580.178.04",
+        "/var/run/cdi/nvidia.yaml is made for driver 535.261.03",
+    ),
+    "a fresh one by hand only": ([specification("/etc/cdi/nvidia.yaml")], "580.178.04", ""),
+    "an old one by hand, with a device more": ([{**OLD_BY_HAND, "devices": ["9"]}, specification()], "580.178.04", ""),
+    "two, one of them old": (
+        [specification(), specification("/var/run/cdi/b.yaml", "535.261.03")],
+        "580.178.04",
+        "/var/run/cdi/b.yaml",
+    ),
     "an old one by hand only": ([OLD_BY_HAND], "580.178.04", "/etc/cdi/nvidia.yaml is made for driver 535.261.03"),
 }
 

@@ -21,10 +21,15 @@ class Daemon(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         """Answer from the table."""
-        known = self.path in ANSWERS
+        if self.path.startswith("/events?since=100."):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"Action": "reload", "time": 101}\n{"Action": "reload", "time": 102}\n')
+            return
+        known = self.path in ANSWERS or self.path.startswith("/events?since=200.")
         self.send_response(500 if self.path == "/broken" else 200 if known else 404)
         self.end_headers()
-        if known:
+        if self.path in ANSWERS:
             self.wfile.write(json.dumps(ANSWERS[self.path]).encode())
 
     def address_string(self):
@@ -60,6 +65,11 @@ def test_a_container_that_ended_meanwhile_is_passed_over(socket_path):
 def test_an_error_is_no_answer(socket_path):
     with pytest.raises(docker_engine.NoAnswerError, match="500"):
         docker_engine.ask("/broken", socket_path)
+
+
+@pytest.mark.parametrize(("since", "reloaded"), [(100, True), (200, False)])
+def test_only_a_reload_that_was_not_refused_is_an_event(socket_path, since, reloaded):
+    assert docker_engine.has_reloaded(since, socket_path) is reloaded
 
 
 def test_no_socket_is_no_answer(tmp_path):
