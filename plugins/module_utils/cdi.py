@@ -34,7 +34,7 @@ def why_stale(specifications: list[dict[str, Any]], driver: str | None) -> str:
     return next(filter(None, reasons), "") if made or "" not in reasons else ""
 
 
-def used(specifications: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def used(specifications: list[Any]) -> list[Any]:
     """Return those of GPUs that containers use: of a device in several directories, /etc/cdi's does not count.
 
     See https://github.com/cncf-tags/container-device-interface/blob/main/pkg/cdi/cache.go.
@@ -45,13 +45,13 @@ def used(specifications: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for one in found if is_generated(one) or not shadowed or set(one.get("devices", ())) - above]
 
 
-def is_generated(specification: dict[str, Any]) -> bool:
+def is_generated(specification: Any) -> bool:
     """Tell whether a specification lies where those are that were made at this boot."""
     path: str = specification["path"]
     return path.startswith(GENERATED)
 
 
-def rivals(specifications: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def rivals(specifications: list[Any]) -> list[tuple[str, str, str]]:
     """Return (device, path, path) of each two in one directory that have a device in common, which nobody gets then."""
     found = used(specifications)
     pairs = [(one, other) for number, one in enumerate(found) for other in found[number + 1 :]]

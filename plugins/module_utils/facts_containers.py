@@ -95,7 +95,7 @@ def cdi(node: Node) -> list[dict[str, Any]]:
 
 
 def _host_paths(parts: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Return the host's paths: of mounts, hooks and device nodes, whose path is the host's where there is no hostPath."""
+    """Return the paths on the host: of mounts, hooks, and device nodes, where path stands for a missing hostPath."""
     paths = {str(part.get("hostPath") or part.get("path") or "") for _key, part in parts}
     return sorted(path for path in paths if path.startswith("/"))
 
