@@ -66,13 +66,13 @@ class GroupQuery:
         if self._child:
             self._child.wait()
         leads = {str(name): found for name, found in (self._child.messages if self._child else [])}
-        hostname = self._node.text("/proc/sys/kernel/hostname")
+        hostname = self._node.text("/proc/sys/kernel/hostname").strip().lower()
         ports = self._node.text(PORT_RANGE).split()
         return {
             "hosts": [
                 {
                     "address": line.address,
-                    "own": hostname in line.names,
+                    "own": hostname in map(str.lower, line.names),
                     "names": list(line.names),
                     "leads": {name: leads[name] for name in line.names if name in leads},
                 }

@@ -5,7 +5,7 @@
 
 Debian's installer gives a node's own name to 127.0.1.1. Of two addresses, glibc puts that one first wherever the lines
 stand, and a job's processes would tell their peers to meet there. Such a line is set aside, as a comment, and comes
-back.
+back. Capital letters make no other name: glibc compares without regard to them.
 
 Where cloud-init writes the file anew at every boot, the block stands in its template, too.
 """
@@ -15,10 +15,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PATH = "/etc/hosts"
 OWNER = "network"  # the role that keeps the block
@@ -26,7 +29,8 @@ SET_ASIDE = "# Set aside by gpulab (role network): "
 # What the stock files of Debian, RHEL and SUSE give to the loopback and to groups of addresses: no node's own names.
 _LOCAL = re.compile(
     r"localhost[46]?(\.localdomain[46]?)?"
-    r"|ip(v6|6)-(localhost|loopback|localnet|mcastprefix|allnodes|allrouters|allhosts)"
+    r"|ip(v6|6)-(localhost|loopback|localnet|mcastprefix|allnodes|allrouters|allhosts)",
+    re.IGNORECASE,
 )
 # What cloud-init's templates begin with, which name themselves so. A value that it puts in is the node's own name.
 _TEMPLATE = re.compile(
@@ -75,6 +79,10 @@ def is_address(text: str | None) -> bool:
     return True
 
 
+def _number(address: str) -> object:
+    return ipaddress.ip_address(address) if is_address(address) else address
+
+
 def is_loopback(address: str) -> bool:
     """Tell whether an address leads back to the node itself."""
     return is_address(address) and ipaddress.ip_address(address).is_loopback
@@ -107,7 +115,7 @@ def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
             found = [parsed for each in aside if (parsed := parse(each))]
             moved = [name for one in found for name in one.names if not _is_local(name)]
             lines += [Line(one.address, kept) for one in found if (kept := tuple(filter(_is_local, one.names)))]
-            line = Line(line.address, tuple(dict.fromkeys([*moved, *line.names])))
+            line = Line(line.address, _each_once([*moved, *line.names]))
         lines.append(Line(line.address, _whole_first(line.names)))
     kept_lines = [each for each in others.splitlines() if each not in aside]
     _refuse_others(kept_lines, lines)
@@ -125,14 +133,14 @@ def template(text: str) -> str | None:
 def into_template(text: str, hosts: str | None) -> str | None:
     """Return what the template becomes; hosts is what /etc/hosts becomes, of which it gets the block."""
     content, others = owned_block.inside(hosts or "", OWNER), without(text)
-    names = {name for line in block(hosts or "") for name in line.names if not _is_local(name)}
+    names = [name for line in block(hosts or "") for name in line.names if not _is_local(name)]
     aside = [each for each in others.splitlines() if content and _is_own_in_template(each, names)]
     return owned_block.merged(_set_aside(others, aside), content, OWNER)
 
 
-def _is_own_in_template(text: str, names: set[str]) -> bool:
+def _is_own_in_template(text: str, names: list[str]) -> bool:
     line = parse(text)
-    own = line and is_loopback(line.address) and (names & set(line.names) or _PLACEHOLDER.search(text))
+    own = line and is_loopback(line.address) and (_shared(line.names, names) or _PLACEHOLDER.search(text))
     return bool(own)
 
 
@@ -144,11 +152,25 @@ def _set_aside(text: str, aside: list[str]) -> str:
 def _line(node: dict[str, Any], former: list[Line]) -> Line | None:
     """Return a node's line; None where nobody knows its address."""
     told = [name for name in (node["name"], node["hostname"]) if name and not _is_local(name) and not is_address(name)]
-    there = next((line for line in former if set(told) & set(line.names)), None)
+    there = next((line for line in former if _shared(told, line.names)), None)
     address = node["address"] or (there.address if there else None)
     more = there.names if there and node["hostname"] is None else ()
-    names = tuple(dict.fromkeys([*told, *more]))
+    names = _each_once([*told, *more])
     return Line(address, names) if address and names else None
+
+
+def _shared(names: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Return those of some names that others are the same as."""
+    known = {name.lower() for name in others}
+    return [name for name in names if name.lower() in known]
+
+
+def _each_once(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names without those that are there already, in whatever letters."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return tuple(found.values())
 
 
 def _is_local(name: str) -> bool:
@@ -160,18 +182,24 @@ def _whole_first(names: tuple[str, ...]) -> tuple[str, ...]:
 
     Kerberos' principals and NFSv4's domain are made of it.
     """
-    return tuple(sorted(names, key=lambda name: not any(name.startswith(f"{other}.") for other in names)))
+    return tuple(
+        sorted(names, key=lambda name: not any(name.lower().startswith(f"{other.lower()}.") for other in names))
+    )
 
 
 def _is_own_loopback(text: str, own: Line) -> bool:
     line = parse(text)
-    return bool(line and is_loopback(line.address) and set(line.names) & set(own.names))
+    return bool(line and is_loopback(line.address) and _shared(line.names, own.names))
 
 
 def _refuse_others(theirs: list[str], ours: list[Line]) -> None:
     """Refuse a name that leads elsewhere, in the same family of addresses: the first line would win."""
     for told in filter(None, map(parse, theirs)):
         for line in ours:
-            names = sorted(name for name in set(told.names) & set(line.names) if not _is_local(name))
-            if names and told.address != line.address and (":" in told.address) == (":" in line.address):
+            names = sorted(name for name in _shared(told.names, line.names) if not _is_local(name))
+            if (
+                names
+                and _number(told.address) != _number(line.address)
+                and (":" in told.address) == (":" in line.address)
+            ):
                 raise refuse("H140", name=names[0], told=told.address, address=line.address)

@@ -197,8 +197,17 @@ def entries(fstab: str) -> list[Entry]:
 
 
 def _lines(text: str) -> list[Entry]:
-    fields = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
-    return [Entry(one[0], one[1], one[2], tuple(one[3].split(","))) for one in fields if len(one) > 3]  # noqa: PLR2004
+    """Parse /etc/fstab: options may be left out, a slash may end a place, octal codes are spaces. See fstab(5)."""
+    lines = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    fields = ([_unescaped(field) for field in line] for line in lines if len(line) >= 3)  # noqa: PLR2004
+    return [
+        Entry(source, posixpath.normpath(mount), kind, tuple((more or ["defaults"])[0].split(",")))
+        for source, mount, kind, *more in fields
+    ]
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
 
 
 def plan(wanted: list[Tier], state: State) -> list[Step]:
@@ -359,10 +368,18 @@ def _options(tier: Tier, always: tuple[str, ...]) -> tuple[str, ...]:
 def _check_fstab(lines: list[Entry], targets: list[_Target], state: State) -> None:
     """Raise Refusal H160 where somebody else's line has a place or a device of a tier."""
     for other in _lines(owned_block.outside(state.fstab, OWNER)):
-        source = state.known.links.get(other.source, other.source).replace('"', "")
+        named = storage_devices.meant_by(_export(other.source), state.known)
         for line, target in zip(lines, targets):
-            if other.mount == line.mount or source in (line.source, target.path):
+            paths = {target.path, *storage_devices.meant_by(_export(line.source), state.known)}
+            if other.mount == line.mount or other.source == line.source or named & paths:
                 raise refuse("H160", file=FSTAB, line=f"{other.source} {other.mount}", mount=line.mount)
+
+
+def _export(source: str) -> str:
+    """Return an export of NFS as its server knows it: SERVER:/path/ is server:/path."""
+    found = _SERVER.fullmatch(source)
+    host, _colon, path = source.rpartition(":")
+    return f"{host.lower()}:{posixpath.normpath(path)}" if found else source
 
 
 def _format(tier: Tier, target: _Target, known: Devices) -> Iterator[Step]:

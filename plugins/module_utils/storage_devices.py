@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 BY_ID = "/dev/disk/by-id/"
 STABLE = (BY_ID, "/dev/disk/by-partuuid/", "/dev/disk/by-uuid/")
+# What /etc/fstab may name a device by, too; nothing here lasts as long as the names above.
+OTHERS = ("/dev/disk/by-label/", "/dev/disk/by-partlabel/", "/dev/disk/by-path/", "/dev/mapper/", "/dev/md/")
+TAGS = {"UUID": "uuid", "LABEL": "label", "PARTUUID": "part_uuid", "PARTLABEL": "part_label"}
 VOLUME = re.compile(r"/dev/(?!disk/|mapper/|md/|block/)([\w.+][\w.+-]*)/([\w.+][\w.+-]*)")
 KERNEL_NAME = re.compile(
     r"(?:/dev/)?(?:(?:sd|vd|xvd|hd)[a-z]+\d*|nvme\d+(?:n\d+(?:p\d+)?)?|(?:loop|md|mmcblk|nbd|zram)\d+(?:p\d+)?|dm-\d+)"
@@ -52,6 +55,9 @@ class Content:
     uuid: str = ""
     partitions: str = ""
     trouble: str = ""
+    label: str = ""
+    part_uuid: str = ""
+    part_label: str = ""
 
     @property
     def filesystem(self) -> bool:
@@ -89,7 +95,7 @@ class Devices:
 
     links maps the names below /dev/disk, and those of volumes, to paths; contents maps paths to what is there; closer
     maps the paths that were looked at more closely to what was found, which is nothing on a blank device; volumes says
-    of each logical volume, as /dev/GROUP/NAME, whether it is active.
+    of each logical volume, as /dev/GROUP/NAME, whether it is active; aliases are links that do not last.
     """
 
     devices: dict[str, Device]
@@ -99,6 +105,7 @@ class Devices:
     mounts: tuple[Mount, ...] = ()
     swaps: tuple[str, ...] = ()
     volumes: dict[str, bool] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
 
     def content(self, path: str) -> Content:
         """Return what is on a device."""
@@ -168,12 +175,18 @@ def content(rc: int, output: str, errors: str) -> Content:
         return Content(trouble="several signatures are on it, and nobody can say which one holds")
     if rc == NOTHING_FOUND and not errors.strip():
         return Content()
-    fields = dict(line.partition("=")[::2] for line in output.splitlines())
+    fields = {name: re.sub(r"\\(.)", r"\1", value) for name, _equals, value in _pairs(output)}
+    part = {"part_uuid": fields.get("PART_ENTRY_UUID", ""), "part_label": fields.get("PART_ENTRY_NAME", "")}
     if rc == 0 and not errors.strip() and _only_of_the_partition(fields):
-        return Content()
+        return Content(**part)
     if rc != 0 or not (fields.get("TYPE") or fields.get("PTTYPE")):
         return Content(trouble=f"blkid cannot read it: {errors.strip() or f'exit status {rc}'}")
-    return Content(fields.get("TYPE", ""), fields.get("USAGE", ""), fields.get("UUID", ""), fields.get("PTTYPE", ""))
+    kind, usage, found, partitions = (fields.get(name, "") for name in ("TYPE", "USAGE", "UUID", "PTTYPE"))
+    return Content(kind, usage, found, partitions, label=fields.get("LABEL", ""), **part)
+
+
+def _pairs(output: str) -> Iterator[tuple[str, str, str]]:
+    return (line.partition("=") for line in output.splitlines())
 
 
 def _only_of_the_partition(fields: dict[str, str]) -> bool:
@@ -253,6 +266,28 @@ def _meant(name: str, known: Devices) -> list[str]:
     if BY_ID + name in known.links:
         return [known.links[BY_ID + name]]
     return [path for path, device in known.devices.items() if device.kind in WHOLE and device.serial == name]
+
+
+def meant_by(source: str, known: Devices) -> set[str]:
+    """Return the paths that a source of /etc/fstab stands for: a tag, a link or a volume; else itself. See fstab(5)."""
+    source = source.replace('"', "").replace("'", "")
+    tag, _equals, value = source.partition("=")
+    link = re.fullmatch(r"/dev/disk/by-(uuid|label|partuuid|partlabel)/(.+)", source)
+    if link:  # udev writes what a name of a file cannot have as \\x20
+        tag, value = link[1].upper(), re.sub(r"\\x([0-9a-fA-F]{2})", lambda code: chr(int(code[1], 16)), link[2])
+    path = known.links.get(source) or known.aliases.get(source)
+    if path or tag not in TAGS:
+        return {path or next((name for name in known.volumes if _mapper(name) == source), source)}
+    having = {path: str(getattr(one, TAGS[tag])) for path, one in known.contents.items() if value}
+    if tag in ("UUID", "PARTUUID"):
+        return {path for path, found in having.items() if found.lower() == value.lower()}
+    return {path for path, found in having.items() if found == value}
+
+
+def _mapper(volume: str) -> str:
+    """Return what the device mapper calls a volume /dev/GROUP/NAME."""
+    group, _slash, name = volume[len("/dev/") :].partition("/")
+    return f"/dev/mapper/{group.replace('-', '--')}-{name.replace('-', '--')}"
 
 
 def _catalogue(known: Devices) -> str:

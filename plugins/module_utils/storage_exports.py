@@ -10,6 +10,7 @@ only gpulab's entries are added and taken away; what others export, in a file or
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -41,7 +42,6 @@ OPPOSITES = (
 )
 _MORE = re.compile(r"(?:anonuid|anongid)=\d+|fsid=[\w-]+|sec=(?:sys|krb5|krb5i|krb5p)|crossmnt")
 _CLIENT = re.compile(r"@?[A-Za-z0-9*?][A-Za-z0-9*?._:-]*(?:/[0-9.]+)?|::(?:/\d+)?")
-_GIVEN = re.compile(r"(\S+?)\(([^)]*)\)")
 _HELD = re.compile(r'superblock: "([0-9a-f]+):([0-9a-f]+):')
 
 
@@ -116,9 +116,21 @@ def parse(text: str) -> list[Export]:
     for line in text.replace("\\\n", " ").splitlines():
         path, _space, clients = line.partition("#")[0].strip().replace("\t", " ").partition(" ")
         if path:
-            given = _GIVEN.findall(clients) or [(clients.strip() or "*", "")]
-            found += [Export(path.strip('"'), client, tuple(some.split(","))) for client, some in given]
+            place = posixpath.normpath(path.strip('"'))  # a slash may end it
+            found += [Export(place, client, tuple(some.split(","))) for client, some in _clients(clients)]
     return found
+
+
+def _clients(text: str) -> list[tuple[str, str]]:
+    """Return the clients of a line with their options; a word that begins with a dash has those of all after it."""
+    found, common = [], ""
+    for word in text.split():
+        client, _bracket, some = word.partition("(")
+        if word.startswith("-"):
+            common = word[1:]
+        else:
+            found.append((client or "*", some.rstrip(")") or common))
+    return found or [("*", common)]
 
 
 def lines(exports: Iterable[Export]) -> str:
@@ -131,8 +143,8 @@ def lines(exports: Iterable[Export]) -> str:
 
 def live(export: Export, table: str, hosts: str) -> Export | None:
     """Return the entry of the server's table for this export; it has the first name of a host for a later one."""
-    names = {export.client, _first_name(export.client, hosts)}
-    return next((one for one in parse(table) if one.path == export.path and one.client in names), None)
+    names = {export.client.lower(), _first_name(export.client, hosts).lower()}
+    return next((one for one in parse(table) if one.path == export.path and one.client.lower() in names), None)
 
 
 def missing(export: Export, entry: Export) -> list[str]:
@@ -143,7 +155,7 @@ def missing(export: Export, entry: Export) -> list[str]:
 def _first_name(client: str, hosts: str) -> str:
     for line in hosts.splitlines():
         words = line.partition("#")[0].split()
-        if client in words[1:]:
+        if client.lower() in map(str.lower, words[1:]):
             return words[1]
     return client
 

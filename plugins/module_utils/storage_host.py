@@ -15,7 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     storage_exports,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.storage import Place, State, Tier
-from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import STABLE, Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import OTHERS, STABLE, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage_exports import Server
 
 if TYPE_CHECKING:
@@ -73,11 +73,15 @@ class Reader:
             storage_devices.mounts(self._node.text("/proc/self/mountinfo"), self._node.resolve),
             storage_devices.swaps(self._node.text("/proc/swaps")),
             volumes,
+            self._links_in(OTHERS),
         )
 
     def _links(self, volumes: list[str]) -> dict[str, str]:
-        names = [f"{directory}{name}" for directory in STABLE for name in self._node.names(directory)]
-        return {name: self._node.resolve(name) for name in [*names, *volumes]}
+        return {**self._links_in(STABLE), **{name: self._node.resolve(name) for name in volumes}}
+
+    def _links_in(self, directories: tuple[str, ...]) -> dict[str, str]:
+        names = [f"{directory}{name}" for directory in directories for name in self._node.names(directory)]
+        return {name: self._node.resolve(name) for name in names}
 
     def closer(self, path: str) -> list[str]:
         """Return all signatures on a device, or else what makes it not blank all the same."""

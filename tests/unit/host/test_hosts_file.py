@@ -99,6 +99,31 @@ def test_a_line_of_somebody_elses_is_not_contradicted():
     assert merged(agreeing, NODES, "node1").text.startswith(agreeing[:20])
 
 
+CAPITALS = "127.0.0.1 localhost LOCALHOST.localdomain\n127.0.1.1 GPU01.lab GPU01\n"
+
+
+def test_capital_letters_make_no_other_name():
+    nodes = [{"name": "gpu01", "address": "10.0.0.11", "hostname": "GPU01"}]
+    once = merged(CAPITALS, nodes, "gpu01").text
+    assert says(once) == [
+        ["127.0.0.1", "localhost", "LOCALHOST.localdomain"],
+        ["10.0.0.11", "GPU01.lab", "GPU01"],
+    ]
+    assert merged(once, nodes, "gpu01").text == once
+    assert merged(once, [], "gpu01").text == CAPITALS
+    two = {"name": "gpu02", "address": "10.0.0.12", "hostname": None}
+    with pytest.raises(Refusal, match=r"GPULAB-H140 /etc/hosts gives GPU02 to 192\.0\.2\.12"):
+        merged(f"{CAPITALS}192.0.2.12 GPU02\n", [*nodes, two], "gpu01")
+    assert merged(once, [{**nodes[0], "address": None}], "gpu01").unknown == ()
+
+
+def test_an_address_of_ipv6_is_the_same_however_it_is_written():
+    nodes = [{"name": "node1", "address": "fd00::2", "hostname": None}]
+    merged("FD00:0::2 node1\n", nodes, "other")
+    with pytest.raises(Refusal, match="GPULAB-H140"):
+        merged("fd00::3 node1\n", nodes, "other")
+
+
 @pytest.mark.parametrize("text", ["", "127.0.1.1 node1\n", "127.0.1.1 node1.example.com node1\n"])
 def test_a_nodes_whole_name_is_what_it_is_called(text):
     nodes = [{**ONE, "hostname": "node1.example.com"}, {**TWO, "name": "node2.example.com", "hostname": "node2"}]

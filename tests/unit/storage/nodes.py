@@ -44,6 +44,7 @@ class Machine:
         self.mountinfo = "22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
         self.swaps = "Filename\t\tType\tSize\tUsed\tPriority\n"
         self.volumes: dict[str, bool] = {}
+        self.aliases: dict[str, str] = {}
         system = self.disk("nvme0n1", "S5GXNX0T100000", GPT, number="259:0")
         system["children"] = [self.record("nvme0n1p1", "part", "259:1"), self.record("nvme0n1p2", "part", "259:2")]
         self.holds("nvme0n1p1", "DEVNAME=x\nUUID=ABCD-1234\nTYPE=vfat\nUSAGE=filesystem\n")
@@ -92,6 +93,7 @@ class Machine:
             storage_devices.mounts(self.mountinfo, lambda source: self.mapper.get(source, source)),
             storage_devices.swaps(self.swaps),
             self.volumes,
+            self.aliases,
         )
 
     def state(self, fstab: str = "", **more: Any) -> storage.State:

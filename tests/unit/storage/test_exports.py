@@ -256,8 +256,12 @@ def test_a_node_that_cannot_serve_is_refused():
     assert plan(Server(unable="this node is a container"), NOBODY) == []
 
 
-def test_what_somebody_else_exports_is_refused():
-    found = refused(Server(files={"/etc/exports": "# mine\n/mnt/data 10.1.2.9(ro)\n"}))
+@pytest.mark.parametrize(
+    "line",
+    ["/mnt/data 10.1.2.9(ro)", '"/mnt/data/"\t10.1.2.9', "/mnt/data/ -ro 10.1.2.9", "/mnt/data \\\n 10.1.2.9(ro)"],
+)
+def test_what_somebody_else_exports_is_refused(line):
+    found = refused(Server(files={"/etc/exports": f"# mine\n{line}\n"}))
     assert found.code == "H168"
     assert "/etc/exports exports /mnt/data to 10.1.2.9" in found.cause
 

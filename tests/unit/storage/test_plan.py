@@ -479,6 +479,62 @@ def test_a_line_of_somebody_else_for_the_same_is_refused(line):
     assert (told.code, line.split()[0] in told.cause) == ("H160", True)
 
 
+NAMED = (
+    "DEVNAME={path}\nLABEL=my\\ data\nUUID={uuid}\nTYPE=ext4\nUSAGE=filesystem\nPART_ENTRY_SCHEME=gpt\n"
+    "PART_ENTRY_NAME=sets\nPART_ENTRY_UUID=8d7c6b5a-4f3e-4d2c-9b1a-0f9e8d7c6b5a\n"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"LABEL=my\040data /mnt/old ext4 defaults,nofail 0 2",
+        r"/dev/disk/by-label/my\x20data /mnt/old ext4 defaults 0 2",
+        "PARTLABEL=sets /mnt/old ext4 defaults 0 2",
+        'PARTLABEL="sets" /mnt/old ext4 defaults 0 2',
+        "PARTUUID=8d7c6b5a-4f3e-4d2c-9b1a-0f9e8d7c6b5a /mnt/old ext4 defaults 0 2",
+        "PARTUUID=8D7C6B5A-4F3E-4D2C-9B1A-0F9E8D7C6B5A /mnt/old ext4 defaults 0 2",
+        f"UUID={DATA.upper()} /mnt/old ext4 defaults 0 2",
+        f"/dev/disk/by-uuid/{DATA} /mnt/old ext4 defaults 0 2",
+        f"UUID={DATA} /mnt/old ext4",
+        "/dev/disk/by-path/pci-0000:01:00.0-nvme-1 /mnt/old ext4",
+        "/dev/sda1 /mnt/data/ ext4 defaults 0 2",
+        "/dev/sda1 /mnt//data ext4",
+    ],
+)
+@pytest.mark.parametrize("device", ["S7KGNX0W100001", f"UUID={DATA}"])
+def test_a_line_of_somebody_else_is_known_by_each_name_that_fstab_takes(line, device):
+    machine = nodes.workstation(NAMED)
+    machine.aliases["/dev/disk/by-path/pci-0000:01:00.0-nvme-1"] = "/dev/nvme1n1"
+    told = refused(machine.state(f"{UNTOUCHED}{line}\n"), tier(devices=[device]))
+    assert (told.code, line.split()[1].rstrip("/").replace("//", "/") in told.cause) == ("H160", True)
+
+
+@pytest.mark.parametrize(
+    "line", ["LABEL=other /srv ext4", "PARTLABEL=my /srv ext4", "UUID=2f3c /srv ext4", "LABEL= /srv ext4"]
+)
+def test_a_line_for_another_device_is_nobodys_trouble(line):
+    for holds in (NAMED, nodes.EXT4):
+        kinds(nodes.workstation(holds).state(f"{UNTOUCHED}{line}\n"), tier())
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_a_volume_is_known_by_its_name_of_the_device_mapper(active):
+    machine = nodes.workstation(nodes.LVM)
+    machine.volumes["/dev/my-data/sets"] = active
+    if active:
+        machine.records[1]["children"] = [machine.record("dm-0", "lvm", "253:0")]
+        machine.links["/dev/my-data/sets"] = machine.aliases["/dev/mapper/my--data-sets"] = "/dev/dm-0"
+        machine.holds("dm-0", nodes.EXT4, DATA)
+    state = machine.state(f"{UNTOUCHED}/dev/mapper/my--data-sets /srv ext4 defaults 0 2\n")
+    assert refused(state, tier(devices=["/dev/my-data/sets"])).code == "H160"
+
+
+@pytest.mark.parametrize("line", ["server:/export/ /srv nfs", "SERVER:/export /srv nfs4 ro", "x:/y /shared/ nfs"])
+def test_a_line_of_somebody_else_for_the_same_export_is_refused(line):
+    assert refused(nodes.Machine().state(f"{UNTOUCHED}{line}\n"), nfs()).code == "H160"
+
+
 # NFS
 
 
