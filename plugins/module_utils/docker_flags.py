@@ -82,7 +82,7 @@ def next_start(show: str, read: Callable[[str], str]) -> list[str]:
     variables: dict[str, str] = {}
     for key, value in fields:
         if key == "Environment":
-            variables.update(word.partition("=")[::2] for word in _words(value))  # type: ignore[misc]
+            variables.update(word.partition("=")[::2] for word in _words(value))
     for key, value in fields:
         if key == "EnvironmentFiles" and value:
             variables.update(_assignments(read(value.rpartition(" (")[0])))
