@@ -26,7 +26,10 @@ TEMPLATES = (DEFAULTS, CMDLINE)  # in this order: kernel-install makes an older 
 MEMORY = "/var/lib/gpulab/boot-arguments.json"
 GRUBBY = "/usr/sbin/grubby"
 _OPTIONS = re.compile(r"^(options[ \t]+)(.*)$", re.MULTILINE)
-_VARIABLE = re.compile(r'^(GRUB_CMDLINE_LINUX=")([^"\n]*)(?=")', re.MULTILINE)
+# As a shell reads it: in quotes of either kind, or one word without.
+_VARIABLE = re.compile(
+    r"""^(GRUB_CMDLINE_LINUX=["']?)((?<=")[^"\n]*(?=")|(?<=')[^'\n]*(?=')|(?<==)[^\s"'#]*$)""", re.MULTILINE
+)
 _LINE = re.compile(r"\A()([^\n]*)")
 
 
@@ -110,6 +113,8 @@ def _text_with(path: str, text: str, put: list[str], gone: list[str]) -> str:
     if wanted == words:
         return text
     line = " ".join(wanted)
+    if match.group(1).endswith("=") and path == DEFAULTS:
+        line = f'"{line}"'
     return f"{text[: match.start(2)]}{line}{text[match.end(2) :]}"
 
 

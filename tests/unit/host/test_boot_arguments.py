@@ -36,6 +36,23 @@ def test_it_goes_again_and_leaves_what_was_there():
     assert (plan.add, plan.remove, plan.own) == ((), ("iommu=pt",), ())
 
 
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("GRUB_CMDLINE_LINUX='a=\"b c\" quiet'", "GRUB_CMDLINE_LINUX='a=\"b c\" quiet iommu=pt'"),
+        ("GRUB_CMDLINE_LINUX=quiet", 'GRUB_CMDLINE_LINUX="quiet iommu=pt"'),
+        ("GRUB_CMDLINE_LINUX=", 'GRUB_CMDLINE_LINUX="iommu=pt"'),
+        ("GRUB_CMDLINE_LINUX=''", "GRUB_CMDLINE_LINUX='iommu=pt'"),
+    ],
+)
+def test_the_variable_for_later_kernels_may_be_quoted_as_a_shell_takes_it(before, expected):
+    text = f"GRUB_TIMEOUT=5\n{before}\nGRUB_CMDLINE_LINUX_DEFAULT=rhgb\n"
+    plan = boot_arguments.plan(["iommu=pt"], {OLD: ENTRY.format("ro"), boot_arguments.DEFAULTS: text}, [])
+    found = after(plan)[boot_arguments.DEFAULTS]
+    assert found == text.replace(before, expected)
+    assert boot_arguments.plan(["iommu=pt"], after(plan), ["iommu=pt"]).steps == ()
+
+
 def test_what_is_there_is_no_change():
     given = after(boot_arguments.plan(["iommu=pt"], texts(), []))
     assert boot_arguments.plan(["iommu=pt"], given, ["iommu=pt"]).steps == ()
@@ -82,5 +99,5 @@ def test_a_longer_name_is_another_argument():
 
 
 def test_a_file_without_the_line_stays():
-    given = {OLD: ENTRY.format("ro"), boot_arguments.DEFAULTS: "GRUB_CMDLINE_LINUX='quiet'\n"}
+    given = {OLD: ENTRY.format("ro"), boot_arguments.DEFAULTS: "GRUB_TIMEOUT=5\n"}
     assert list(after(boot_arguments.plan(["iommu=pt"], given, []))) == [OLD]
