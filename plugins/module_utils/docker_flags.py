@@ -73,6 +73,11 @@ def parse(argv: list[str]) -> dict[str, Any]:
     return found
 
 
+def of_process(cmdline: str) -> dict[str, Any]:
+    """Return what /proc/PID/cmdline of a daemon fixes; each word in it ends with a null byte."""
+    return parse(cmdline.rstrip("\0").split("\0"))
+
+
 def next_start(show: str, read: Callable[[str], str]) -> list[str]:
     """Return the command line of the unit's next start, from what systemctl show says of PROPERTIES.
 

@@ -31,8 +31,7 @@ _LDCONFIG = re.compile(r'^\s*ldconfig\s*=\s*"([^"]*)"', re.MULTILINE)
 
 def read(node: Node) -> dict[str, Any]:
     """Return the facts ``containers``."""
-    daemon = node.text(f"/proc/{node.number(DOCKER_PID)}/cmdline").split("\0")
-    flags = docker_flags.parse(daemon)
+    flags = docker_flags.of_process(node.text(f"/proc/{node.number(DOCKER_PID)}/cmdline"))
     ldconfig = _LDCONFIG.search(node.text(TOOLKIT_CONFIG))
     return {
         "docker": docker(node.text(DAEMON_JSON), flags) if flags or node.exists(DAEMON_JSON) else None,

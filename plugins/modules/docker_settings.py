@@ -199,6 +199,7 @@ class Docker:
         """Take the module, which runs the commands."""
         self._module = module
         self._process = self._pid()
+        self._since = time.time()
 
     def is_running(self) -> bool:
         """Tell whether the service is up, so that it has to take new settings over."""
@@ -212,8 +213,8 @@ class Docker:
         """Return what the daemon's command line fixes: that of the one that runs, and that of its next start."""
         show = self._show(*docker_flags.PROPERTIES)
         coming = docker_flags.next_start(show, lambda path: files.read(Path(path)))
-        running = files.read(Path(f"/proc/{self._process}/cmdline")).split("\0")
-        return {**docker_flags.parse(coming), **docker_flags.parse(running)}
+        running = files.read(Path(f"/proc/{self._process}/cmdline"))
+        return {**docker_flags.parse(coming), **docker_flags.of_process(running)}
 
     def in_swarm(self, settings: dict[str, Any]) -> bool:
         """Tell whether the node is a member of a swarm: with live-restore, Docker would not start there."""
@@ -299,7 +300,7 @@ class Docker:
                 if docker_engine.has_reloaded(since):
                     return ""
             time.sleep(PAUSE)
-        return self._journal(since)
+        return self._journal()
 
     def _restart(self, *units: str) -> bool:
         """Restart units, whose earlier starts do not count: systemd allows Docker three in a minute."""
@@ -316,9 +317,8 @@ class Docker:
             time.sleep(PAUSE)
         return False
 
-    def _journal(self, since: float = 0) -> str:
-        argv = ["journalctl", "--unit=docker.service", "--lines=30", "--output=cat", "--no-pager"]
-        argv += [f"--since=@{since:.0f}"] if since else []
+    def _journal(self) -> str:
+        argv = ["journalctl", "--unit=docker.service", f"--since=@{int(self._since)}", "--output=cat", "--no-pager"]
         return docker_settings.reason(self._run(*argv)[1])
 
     def _pid(self) -> str:

@@ -35,6 +35,11 @@ def test_another_program_fixes_nothing(argv):
     assert docker_flags.parse(argv) == {}
 
 
+def test_the_command_line_of_a_process_ends_with_a_null_byte():
+    assert docker_flags.of_process("dockerd\0-l\0info\0--live-restore\0") == {"log-level": "info", "live-restore": True}
+    assert docker_flags.of_process("") == {}
+
+
 def show(command, *more):
     return "\n".join(
         [
