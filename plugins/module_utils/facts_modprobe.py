@@ -131,13 +131,13 @@ def stand_in(texts: Iterable[str], module: str) -> str | None:
 
 
 def configuration(node: Node) -> dict[str, str]:
-    """Return the effective modprobe.d files: path to text."""
+    """Return the effective modprobe.d files: path to text, in which a line that goes on after a backslash is one."""
     files: dict[str, str] = {}
     for directory in reversed(DIRECTORIES):
         for name in node.names(directory):
             if name.endswith(".conf"):
                 files[name] = f"{directory}/{name}"
-    return {path: node.text(path) for path in files.values()}
+    return {path: node.text(path).replace("\\\n", "") for path in files.values()}
 
 
 def driver_version(text: str) -> str | None:

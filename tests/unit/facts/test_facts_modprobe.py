@@ -41,6 +41,12 @@ def test_file_in_etc_hides_the_one_of_its_name(tree):
     assert files == {"/etc/modprobe.d/nvidia.conf": "# nothing"}
 
 
+def test_a_line_that_goes_on_after_a_backslash_is_one(tree):
+    tree.file("/etc/modprobe.d/own.conf", "blacklist \\\n nouveau\ninstall nvidia \\\n/bin/false\n")
+    files = facts_modprobe.configuration(tree.node())
+    assert facts_modprobe.blacklisted(files.values()) == {"nouveau", "nvidia"}
+
+
 OWN = "nvidia modprobe -i nvidia-current $CMDLINE_OPTS"
 
 
