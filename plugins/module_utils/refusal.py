@@ -326,7 +326,7 @@ CODES = {
     "H159": ("{mount}, the mount point of the storage tier {tier}, {wrong}", "Clear it. Nothing was changed."),
     "H160": (
         "{file} has a line of its own for what shall be mounted at {mount}: {line}",
-        "Take that line out, and gpulab writes its own; or take the tier out. Nothing was changed.",
+        "Remove that there, and gpulab writes a line of its own; or take the tier out. Nothing was changed.",
     ),
     "H161": (
         "{mount} is to be unmounted, and is in use by {users}",

@@ -76,13 +76,17 @@ class Place:
 
 @dataclass(frozen=True)
 class State:
-    """The node: its devices, the text of /etc/fstab, mount points by path, who uses what is there, its NFS server."""
+    """The node: its devices, the text of /etc/fstab, mount points by path, who uses what is there, its NFS server.
+
+    units are the mount units of its administrator, by path: systemd takes them before the lines of /etc/fstab.
+    """
 
     known: Devices
     fstab: str = ""
     places: dict[str, Place] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
     server: Server = field(default_factory=Server)
+    units: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,12 @@ def _lines(text: str) -> list[Entry]:
         Entry(source, posixpath.normpath(mount), kind, tuple((more or ["defaults"])[0].split(",")))
         for source, mount, kind, *more in fields
     ]
+
+
+def _unit(text: str) -> Entry:
+    """Parse a mount unit of systemd."""
+    found = {key.strip(): value.strip() for key, _equals, value in (line.partition("=") for line in text.splitlines())}
+    return Entry(found.get("What", ""), posixpath.normpath(found.get("Where", "")), found.get("Type", ""), ())
 
 
 def _unescaped(text: str) -> str:
@@ -366,13 +376,14 @@ def _options(tier: Tier, always: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_fstab(lines: list[Entry], targets: list[_Target], state: State) -> None:
-    """Raise Refusal H160 where somebody else's line has a place or a device of a tier."""
-    for other in _lines(owned_block.outside(state.fstab, OWNER)):
+    """Raise Refusal H160 where somebody else's line or mount unit has a place or a device of a tier."""
+    listed = [(FSTAB, other) for other in _lines(owned_block.outside(state.fstab, OWNER))]
+    for file, other in [*listed, *((path, _unit(text)) for path, text in state.units.items())]:
         named = storage_devices.meant_by(_export(other.source), state.known)
         for line, target in zip(lines, targets):
             paths = {target.path, *storage_devices.meant_by(_export(line.source), state.known)}
             if other.mount == line.mount or other.source == line.source or named & paths:
-                raise refuse("H160", file=FSTAB, line=f"{other.source} {other.mount}", mount=line.mount)
+                raise refuse("H160", file=file, line=f"{other.source} {other.mount}", mount=line.mount)
 
 
 def _export(source: str) -> str:

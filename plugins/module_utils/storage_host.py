@@ -28,6 +28,7 @@ LSBLK = ["lsblk", "--json", "--bytes", "--output", COLUMNS]
 BLKID = ["blkid", "--probe", "--output", "export"]
 WIPEFS = ["wipefs", "--no-act", "--json"]
 LVS = ["lvs", "--reportformat", "json", "--options", "vg_name,lv_name,lv_active"]
+UNITS = "/etc/systemd/system"
 CLIENTS = "/proc/fs/nfsd/clients"
 SECONDS = "20"  # for one of these; a disk that does not answer is unknown
 MIB = 1 << 20
@@ -60,7 +61,11 @@ class Reader:
             {place: self._place(place) for place in places if not storage_devices.at(place, known.mounts)},
             {place: self._users(place, known) for place in former},
             server,
+            {path: self._node.text(path) for path in self._units()},
         )
+
+    def _units(self) -> list[str]:
+        return [f"{UNITS}/{name}" for name in self._node.names(UNITS) if name.endswith(".mount")]
 
     def _devices(self) -> Devices:
         found = storage_devices.block_devices(self._output(LSBLK))

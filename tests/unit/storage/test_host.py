@@ -103,6 +103,9 @@ def node(tmp_path):
         "23 22 8:1 / /mnt/data/sub rw - ext4 /dev/sda1 rw\n",
         "proc/swaps": "Filename Type Size Used Priority\n/dev/sdb partition 1 0 -2\n",
         "mnt/data/imagenet": "",
+        "etc/systemd/system/own.mount": "[Mount]",
+        "etc/systemd/system/own.service": "[Service]",
+        "dev/mapper/own": "",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +134,8 @@ def answers(argv):
 def test_a_node_is_read(node):
     state = storage_host.Reader(node, answers).state(storage.tiers([tier()]))
     assert state.known.links == {"/dev/disk/by-id/nvme-X": "/dev/nvme1n1"}
+    assert list(state.known.aliases) == ["/dev/mapper/own"]
+    assert state.units == {"/etc/systemd/system/own.mount": "[Mount]"}
     assert state.known.content("/dev/nvme1n1").type == "ext4"
     assert state.known.swaps == ("/dev/sdb",)
     assert state.known.closer == {}  # a filesystem is not looked into

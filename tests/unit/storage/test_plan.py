@@ -530,6 +530,28 @@ def test_a_volume_is_known_by_its_name_of_the_device_mapper(active):
     assert refused(state, tier(devices=["/dev/my-data/sets"])).code == "H160"
 
 
+@pytest.mark.parametrize(
+    ("what", "where", "found"),
+    [
+        ("LABEL=my\\x20data", "/srv", False),  # systemd writes a space as it is
+        ("LABEL=my data", "/srv", True),
+        ("/dev/nvme1n1", "/srv", True),
+        ("/dev/sda1", "/mnt/data", True),
+        ("/dev/sda1", "/srv", False),
+        ("", "", False),
+    ],
+)
+def test_a_mount_unit_of_the_administrator_counts_as_a_line(what, where, found):
+    path = "/etc/systemd/system/own.mount"
+    unit = f"[Unit]\nDescription=x\n[Mount]\nWhat = {what}\nWhere={where}\nType=ext4\n"
+    state = nodes.workstation(NAMED).state(UNTOUCHED, units={path: unit})
+    if found:
+        told = refused(state, tier())
+        assert (told.code, path in told.cause) == ("H160", True)
+    else:
+        assert "fstab" in kinds(state, tier())
+
+
 @pytest.mark.parametrize("line", ["server:/export/ /srv nfs", "SERVER:/export /srv nfs4 ro", "x:/y /shared/ nfs"])
 def test_a_line_of_somebody_else_for_the_same_export_is_refused(line):
     assert refused(nodes.Machine().state(f"{UNTOUCHED}{line}\n"), nfs()).code == "H160"
