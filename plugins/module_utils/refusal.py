@@ -572,11 +572,11 @@ CODES = {
     "P007": ("the catalog knows no driver branch {branch}", "Use one of: {known}; or leave it unset."),
     "P008": (
         "driver branch {branch} is too old to be installed: {state}",
-        'Take branch {better} (nvidia_driver_source: nvidia), or allow this one: gpulab_allow_branches: ["{branch}"].',
+        '{way}: gpulab_allow_branches: ["{branch}"].',
     ),
     "P009": (
         "there are no driver packages of the source {source} for {system}",
-        "Set nvidia_driver_source to another one.",
+        "Set {way}.",
     ),
     "P010": (
         "driver {branch} does not drive {gpu}",
@@ -592,11 +592,11 @@ CODES = {
     ),
     "P013": (
         "{source} carries no driver branch {branch}",
-        "It carries {carried}; or set nvidia_driver_source to another one{way}.",
+        "It carries {carried}. Set {way}.",
     ),
     "P014": (
         "no driver branch of {source} serves {gpu}, which takes {demand}",
-        "Set nvidia_driver_source: {way}.",
+        "{way}.",
     ),
     "P015": (
         "the wished driver version {version} is not of the wished branch {branch}",
@@ -610,8 +610,7 @@ CODES = {
     "P018": (
         "Secure Boot is on and the key that DKMS signs with is not enrolled, so the module would not load",
         (
-            "Set secure_boot_mok_password, and gpulab prepares its enrolment; on Ubuntu, nvidia_driver_source:"
-            " distribution has signed modules. By hand, as root: make the key"
+            "Set secure_boot_mok_password, and gpulab prepares its enrolment{way}. By hand, as root: make the key"
             " where /var/lib/dkms/mok.pub is missing (openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj"
             " '/CN=DKMS module signing key/' -keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub) and"
             " run mokutil --import /var/lib/dkms/mok.pub, with a password to be used once; reboot, and at the console"
@@ -620,7 +619,7 @@ CODES = {
     ),
     "P019": (
         "a .run driver on top of driver packages ({packages}) leaves two drivers in each other's way",
-        "Keep the packages (nvidia_driver_source: distribution or nvidia), or remove them first.",
+        "Keep the packages ({way}), or remove them first.",
     ),
     "P020": (
         "a driver from a .run file ({version}) is installed, and packages do not replace its files",
@@ -645,10 +644,10 @@ CODES = {
         "CUDA {version} needs driver {floor} or newer, and the plan has {driver}",
         "Choose an older CUDA, or a newer driver: nvidia_driver_source: nvidia.{way}",
     ),
-    "P024": ("nvcc of CUDA {version} does not compile for {gpu}", "For this GPU, use CUDA {right}."),
+    "P024": ("nvcc of CUDA {version} does not compile for {gpu}", "{way}."),
     "P025": (
         "{source} carries no CUDA {version}",
-        "It carries: {carried}; or leave the toolkit to the Python environments.",
+        "{way}.",
     ),
     "P026": (
         "cuda_default {default} is not among cuda_toolkits ({toolkits})",
@@ -656,7 +655,7 @@ CODES = {
     ),
     "P027": (
         "{library} {version} is wished for, and no CUDA toolkit that it could be tied to",
-        'Name one: cuda_toolkits: ["12.9"].',
+        'Name one: cuda_toolkits: ["{example}"].',
     ),
     "P028": ("the catalog knows no {library} {version}", "It knows {first} to {last}."),
     "P029": ("{library} {version} does not serve {target}", "Use {right}."),
@@ -689,7 +688,7 @@ CODES = {
     ),
     "P039": (
         "the CUDA toolkit of {system} itself comes with that system's libcuda, and the driver is planned from {source}",
-        "Set cuda_source: nvidia, or nvidia_driver_source: distribution.",
+        "Set cuda_source: nvidia; or {way}.",
     ),
     "P040": (
         "{library} {version} is wished for, and {system} itself has none that is tied to its CUDA toolkit",
@@ -702,7 +701,7 @@ CODES = {
     ),
     "P044": (
         "nvcc of CUDA {version} compiles with GCC up to {newest}, and {system} has GCC {has} and no other",
-        "Take CUDA {right} or newer, or compile in a container or a conda environment. Nothing was changed.",
+        "{way}, and compile in a container or a conda environment. Nothing was changed.",
     ),
     # P050 to P059: the host around the GPUs
     "P046": (
@@ -763,7 +762,7 @@ CODES = {
     ),
     "P060": (
         "{boards}: the driver source {source} of {system} has no nvidia-imex of its version, as far as is known",
-        "Set nvidia_driver_source: nvidia on Ubuntu or RHEL's family, or leave nvidia_driver_imex_nodes out.",
+        "Leave nvidia_driver_imex_nodes out{way}.",
     ),
     # P070 to P079: monitoring
     "P070": (
@@ -825,8 +824,8 @@ CODES = {
     "P090": (
         "driver branch {branch} is newer than the catalog, which ends at {newest}",
         (
-            "Update gpulab; or set gpulab_trust_newer: true, and it is taken as {newest} is; or choose another branch"
-            " with nvidia_driver_branch: {known}. Nothing was changed."
+            "Update gpulab; or set gpulab_trust_newer: true, and it is taken as {newest} is; or choose another branch:"
+            ' nvidia_driver_branch: "{other}". Nothing was changed.'
         ),
     ),
     "P091": (
@@ -838,10 +837,7 @@ CODES = {
     ),
     "P092": (
         "the catalog knows no release of driver branch {branch}",
-        (
-            "Name one that NVIDIA has published: nvidia_driver_version, with all its numbers; or take another branch,"
-            " {better}. Nothing was changed."
-        ),
+        ("Name one that NVIDIA has published, with all its numbers: nvidia_driver_version{way}. Nothing was changed."),
     ),
     "P093": (
         "{name} is set for {gpu}, which has no {name}",

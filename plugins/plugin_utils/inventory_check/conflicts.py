@@ -82,7 +82,7 @@ def _cuda(values: Values, catalog: Catalog) -> Iterator[Refusal]:
         yield refuse("P026", default=default, toolkits=", ".join(toolkits) or "none")
     for library, variable in (("cuDNN", "cudnn_version"), ("NCCL", "nccl_version"), ("TensorRT", "tensorrt_version")):
         if values.get(variable) and toolkits == []:
-            yield refuse("P027", library=library, version=values[variable])
+            yield refuse("P027", library=library, version=values[variable], example="12.9")
 
 
 def _gone(values: Values) -> Iterator[Refusal]:

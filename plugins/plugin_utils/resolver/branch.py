@@ -14,6 +14,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.source import Source
 
@@ -24,24 +26,24 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
     """Return the branch and why this one. Raises Refusal where the wished one, or every one, cannot be taken."""
     wished = _wished(case)
     if wished:
-        _check(case, source, wished)
+        _check(case, source, wished, flavours)
         return wished, [f"Branch {wished} is wished for."]
     carried = [case.catalog.branches[name] for name in source.branches]
     serving = [record for record in carried if _serves(case, record, flavours)]
     if not serving:
         raise _none_serves(case, source, flavours)
-    kept = _kept(case, source, serving)
+    kept = _kept(case, source, serving, flavours)
     if kept:
         return kept, [f"Branch {kept} is what the node has, and newer than every release that the catalog knows."]
-    unreleased = serving[-1]["branch"]
-    serving = [record for record in serving if record["latest"]]
+    unreleased, foreign = serving[-1]["branch"], case.newer_driver and branch_of(case.newer_driver)
+    serving = [record for record in serving if record["latest"] and record["branch"] != foreign]
     if not serving:
-        raise refuse("P092", branch=unreleased, better="none that the catalog knows serves this node")
+        raise refuse("P092", branch=unreleased, way=_another(case, flavours))
     accepted = [record for record in serving if accepted_for_life(case, record)]
     lasting = [record for record in accepted if record["type"] in LONG_LIVED or allowed(case, record["branch"])]
     if not lasting:
         record = serving[-1]
-        raise refuse("P008", branch=record["branch"], state=end_of_life(record), better=supported(case))
+        raise _too_old(case, record, flavours)
     branch = newest([record["branch"] for record in lasting])
     kind = case.catalog.branches[branch]["type"]
     return branch, [
@@ -69,15 +71,6 @@ def end_of_life(record: dict[str, Any]) -> str:
     return f"its life ended in {record['eol']}" if record["eol"] else "it gets no more fixes from NVIDIA"
 
 
-def supported(case: Case) -> str:
-    """Name the long-lived branches with fixes, for a remedy."""
-    return " or ".join(
-        name
-        for name, record in case.catalog.branches.items()
-        if record["type"] in LONG_LIVED and record["latest"] and not has_ended(record, case.today)
-    )
-
-
 def names(case: Case) -> str:
     """Name the node's GPUs, for a message."""
     return ", ".join(gpu.name for gpu in case.gpus) or "a node without a GPU"
@@ -90,7 +83,7 @@ def _wished(case: Case) -> str | None:
     return branch or (branch_of(version) if version else None)
 
 
-def _check(case: Case, source: Source, branch: str) -> None:
+def _check(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -> None:
     """Refuse a wished branch that is unknown, does not serve a GPU, gets no fixes or is not carried."""
     record = case.catalog.branches.get(branch)
     if record is None:
@@ -99,15 +92,14 @@ def _check(case: Case, source: Source, branch: str) -> None:
         if not gpu.served_by(branch):
             raise refuse("P010", branch=branch, gpu=gpu.name, demand=gpu.demand())
     if not accepted_for_life(case, record):
-        raise refuse("P008", branch=branch, state=end_of_life(record), better=supported(case))
+        raise _too_old(case, record, flavours)
     if branch not in source.branches:
-        way = f", or {newer.TRUST}: true where the source has it by now" if _extends(case, source, branch) else ""
-        raise refuse("P013", source=source.label, branch=branch, carried=", ".join(source.branches), way=way)
+        raise _not_carried(case, source, branch, flavours)
     if record["latest"] is None:
-        raise refuse("P092", branch=branch, better=f"such as {supported(case)}")
+        raise refuse("P092", branch=branch, way=_another(case, flavours))
 
 
-def _kept(case: Case, source: Source, serving: list[dict[str, Any]]) -> str | None:
+def _kept(case: Case, source: Source, serving: list[dict[str, Any]], flavours: tuple[str, ...]) -> str | None:
     """Return the branch of the node's own driver where the catalog knows no release as new; None elsewhere.
 
     Raises Refusal for a branch that nobody has said may be trusted.
@@ -118,14 +110,86 @@ def _kept(case: Case, source: Source, serving: list[dict[str, Any]]) -> str | No
     branch = branch_of(case.newer_driver)
     if not all(gpu.served_by(branch) for gpu in case.gpus):
         return None
-    _check(case, source, branch)
+    _check(case, source, branch, flavours)
     return branch if any(record["branch"] == branch for record in serving) else None
 
 
-def _extends(case: Case, source: Source, branch: str) -> bool:
-    """Tell whether the source would be taken to carry a newer branch with gpulab_trust_newer."""
+def _too_old(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> Exception:
+    way = _another(case, flavours).replace("; or take", "Take", 1)
+    way = f"{way}, or allow this one" if way else "Allow it"
+    return refuse("P008", branch=record["branch"], state=end_of_life(record), way=way)
+
+
+def _not_carried(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -> Exception:
+    """Return the refusal of a branch that its source lacks: another branch, another source, or a source that grew."""
+    lasting = _lasting(case, source.branches, flavours)
+    ways = [_settings(case, nvidia_driver_branch=f'"{lasting}"')] if lasting else []
+    ways += [
+        _settings(case, nvidia_driver_source=name) if name == "distribution" else f"nvidia_driver_source: {name}"
+        for name, branches in _carried(case).items()
+        if branch in branches
+    ]
     trusted = newer.with_sources(case.platform, [branch])["driver_sources"].get(source.name)
-    return trusted is not None and branch in trusted["branches"]
+    if trusted and branch in trusted["branches"]:
+        ways.append(f"{newer.TRUST}: true where it has that branch by now")
+    return refuse(
+        "P013", source=source.label, branch=branch, carried=", ".join(source.branches), way="; or ".join(ways)
+    )
+
+
+def _another(case: Case, flavours: tuple[str, ...]) -> str:
+    """Say which settings give the node another branch that gets fixes; nothing where none does."""
+    ways = [
+        _settings(case, nvidia_driver_source=name, nvidia_driver_branch=f'"{branch}"')
+        for name, branches in _carried(case).items()
+        if (branch := _lasting(case, branches, flavours))
+    ]
+    packaged = [way for way in ways if "runfile" not in way] or ways
+    return f"; or take another branch ({'; or '.join(packaged)})" if packaged else ""
+
+
+def settings_of(case: Case, name: str) -> str:
+    """Return the settings that take the driver of a source, with the leave that its branches need."""
+    branches = case.platform["driver_sources"][name]["branches"]
+    newest_one = newest(list(branches))
+    settings = {"nvidia_driver_source": name}
+    if all(has_ended(case.catalog.branches[branch], case.today) for branch in branches):
+        settings["gpulab_allow_branches"] = f'["{newest_one}"]'
+    return _settings(case, **settings)
+
+
+def _settings(case: Case, **settings: str) -> str:
+    """Return settings as they are written, with what stands against them taken out."""
+    settings |= {"nvidia_driver_version": "null"} if case.wishes["nvidia_driver_version"] else {}
+    return ", ".join(f"{name}: {value}" for name, value in settings.items())
+
+
+def _carried(case: Case) -> dict[str, list[str]]:
+    """Return the branches of every source of the platform that serves the node's architecture."""
+    sources = {
+        name: record["branches"]
+        for name, record in case.platform["driver_sources"].items()
+        if record["repository"] is None
+        or case.architecture in case.catalog.repositories[record["repository"]]["architectures"]
+    }
+    if case.facts["driver"]["packages"]:  # a .run file does not go on top of them, nor they on top of one
+        return sources
+    runfile = {"runfile": list(case.catalog.branches)}
+    return runfile if case.facts["driver"]["runfile"] else {**sources, **runfile}
+
+
+def _lasting(case: Case, branches: Iterable[str], flavours: tuple[str, ...]) -> str | None:
+    """Return the newest of these branches that gets fixes and serves the node; None where none does."""
+    records = [case.catalog.branches[name] for name in branches]
+    fit = [
+        record["branch"]
+        for record in records
+        if record["type"] in LONG_LIVED
+        and record["latest"]
+        and not has_ended(record, case.today)
+        and _serves(case, record, flavours)
+    ]
+    return newest(fit) if fit else None
 
 
 def _serves(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> bool:
@@ -159,15 +223,18 @@ def _none_serves(case: Case, source: Source, flavours: tuple[str, ...]) -> Excep
 def _other_sources(case: Case, source: Source, flavours: tuple[str, ...]) -> str:
     """Name the sources that have a branch for the GPUs, each with its newest one, for a remedy."""
     ways = []
-    carried = {name: record["branches"] for name, record in case.platform["driver_sources"].items()}
-    for name, branches in {**carried, "runfile": list(case.catalog.branches)}.items():
-        records = [case.catalog.branches[branch] for branch in branches]
-        serving = [record for record in records if _serves(case, record, flavours)]
+    for name, branches in _carried(case).items():
+        serving = [
+            record
+            for record in (case.catalog.branches[branch] for branch in branches)
+            if record["latest"] and _serves(case, record, flavours)
+        ]
         lasting = [record["branch"] for record in serving if not has_ended(record, case.today)]
         if name != source.name and serving:
             branch = newest(lasting or [record["branch"] for record in serving])
-            ways.append(f"{name} (branch {branch}{'' if lasting else ', to be allowed by name'})")
-    return " or ".join(ways) or "no source serves these GPUs"
+            allow = "" if lasting else f', gpulab_allow_branches: ["{branch}"]'
+            ways.append(f"nvidia_driver_source: {name}{allow} (branch {branch})")
+    return f"Set {'; or '.join(ways)}" if ways else "Move the GPU to a node whose system has a driver for it"
 
 
 def _last_day(day_or_month: str) -> date:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, newer, packages, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import branch, compat, newer, packages, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     for version in versions:
         _check(case, driver, version)
     if versions and own and driver["source"] != "distribution":
-        raise refuse("P039", system=case.platform["name"], source=driver["source"])
+        way = branch.settings_of(case, "distribution")
+        raise refuse("P039", system=case.platform["name"], source=driver["source"], way=way)
     default = case.wishes["cuda_default"] or (newest(versions) if versions else None)
     if default and default not in versions and case.wishes["cuda_state"] == "present":
         raise refuse("P026", default=default, toolkits=", ".join(versions) or "none")
@@ -110,9 +111,8 @@ def _check(case: Case, driver: dict[str, Any], version: str) -> None:
         raise newer.no_toolkit(case.catalog, version)
     for gpu in case.gpus:
         if not compiles_for(toolkit, gpu):
-            fitting = [name for name, known in case.catalog.toolkits.items() if compiles_for(known, gpu)]
-            right = f"{fitting[0]} to {fitting[-1]}" if fitting else "none of the catalog"
-            raise refuse("P024", version=version, gpu=gpu.name, right=right)
+            fitting = fitting_toolkits(case)
+            raise refuse("P024", version=version, gpu=gpu.name, way=_use(case, fitting))
     if not same_or_newer(driver["newest_known"], toolkit["min_driver"]) and not compat.wanted(case, driver, version):
         way = " Or set cuda_compat: true, which runs it on this driver." if compat.helps(case, driver, version) else ""
         raise refuse("P023", version=version, floor=toolkit["min_driver"], driver=driver["newest_known"], way=way)
@@ -120,8 +120,28 @@ def _check(case: Case, driver: dict[str, Any], version: str) -> None:
         system = f"{case.platform['name']} on {case.architecture}"
         own = case.wishes["cuda_source"] == "distribution"
         origin = f"{case.platform['name']} itself" if own else f"NVIDIA's repository for {system}"
-        has = [name for name in case.catalog.toolkits if _carried(case, name)]
-        raise refuse("P025", source=origin, version=version, carried=", ".join(has) or "none")
+        raise refuse("P025", source=origin, version=version, way=_use(case, fitting_toolkits(case)))
+
+
+def fitting_toolkits(case: Case) -> list[str]:
+    """Return the toolkits that the source carries, and that compile for every GPU with the platform's compiler."""
+    deb = packages.package_format(case) == "deb"
+    return [
+        version
+        for version, toolkit in case.catalog.toolkits.items()
+        if _carried(case, version)
+        and _serves_all(case, toolkit)
+        and (deb or case.platform["gcc"] <= toolkit["gcc"]["max"])
+    ]
+
+
+def _use(case: Case, fitting: list[str]) -> str:
+    """Say what to do where a toolkit cannot be, for a remedy."""
+    none = "leave the toolkit out (cuda_toolkits: []): the Python environments bring their own CUDA"
+    libraries = any(case.wishes[f"{library}_version"] for library in newer.LIBRARIES)
+    if not fitting:
+        return none.capitalize()
+    return f"Use CUDA {', '.join(fitting)}" + ("" if libraries else f"; or {none}")
 
 
 def _serves_all(case: Case, toolkit: dict[str, Any]) -> bool:
@@ -194,14 +214,14 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
     too_new = case.platform["gcc"] > record["gcc"]["max"]
     deb = packages.package_format(case) == "deb"
     if too_new and not deb:
-        right = [name for name, known in case.catalog.toolkits.items() if case.platform["gcc"] <= known["gcc"]["max"]]
+        right = fitting_toolkits(case)
         raise refuse(
             "P044",
             version=version,
             newest=record["gcc"]["max"],
             system=case.platform["name"],
             has=case.platform["gcc"],
-            right=right[0],
+            way=_use(case, right),
         )
     host_compiler = f"{COMPILER}-{record['gcc']['max']}" if too_new else None
     prefix, forward = PREFIX.format(version=version), compat.wanted(case, driver, version)

@@ -43,7 +43,9 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     _check(case, wished)
     names = packages.beside_driver(case, driver, "imex")
     if not names:
-        raise refuse("P060", boards=boards, source=driver["source"], system=case.platform["name"])
+        other = packages.beside_driver(case, {**driver, "source": "nvidia"}, "imex")
+        way = "; or set nvidia_driver_source: nvidia, which has it" if other else ""
+        raise refuse("P060", boards=boards, source=driver["source"], system=case.platform["name"], way=way)
     return {
         "needed": True,
         "packages": names,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer, packages
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import cuda, newer, packages
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer, version_key
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ LIBRARIES = ("cudnn", "nccl", "tensorrt")
 NUMBERS = 4  # of a whole version, with its build: 9.10.2.21
 
 
-def plan(case: Case, cuda: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, toolkits: dict[str, Any]) -> dict[str, Any]:
     """Return {cudnn, nccl, tensorrt, retire_packages, because}, None for one not wished for.
 
     retire_packages is what an earlier plan may have brought and this one does not want. Raises Refusal for a version
     that is unknown, or serves neither the toolkit nor a GPU.
     """
-    chosen = {library: _library(case, library, cuda) for library in LIBRARIES}
+    chosen = {library: _library(case, library, toolkits) for library in LIBRARIES}
     because = [
         f"{library} {part['version']} is built for CUDA {part['cuda']}." for library, part in chosen.items() if part
     ]
@@ -37,21 +37,21 @@ def plan(case: Case, cuda: dict[str, Any]) -> dict[str, Any]:
 
 
 def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, Any] | None:
-    version, cuda = case.wishes[f"{library}_version"], toolkits["default"]
+    version, default = case.wishes[f"{library}_version"], toolkits["default"]
     if version is None or case.wishes["cuda_state"] == "absent":
         return None
-    if cuda is None:
-        raise refuse("P027", library=library, version=version)
+    if default is None:
+        raise refuse("P027", library=library, version=version, example=_example(case, library, version))
     if toolkits["source"] == "distribution":
         raise refuse("P040", library=library, version=version, system=case.platform["name"])
     record = case.catalog.libraries[library]
     release = next((known for known in record["releases"] if newer.within(version, known)), None)
     if release is None:
         raise newer.no_library(record, library, version)
-    major = _major(cuda)
+    major = _major(default)
     if int(major) not in release.get("cuda_majors", [int(major)]):
         right = ", ".join(_ranges(record, lambda known: int(major) in known.get("cuda_majors", ())))
-        raise refuse("P029", library=library, version=version, target=f"CUDA {cuda}", right=right)
+        raise refuse("P029", library=library, version=version, target=f"CUDA {default}", right=right)
     for gpu in case.gpus:
         if not _serves(release, gpu):
             right = ", ".join(_ranges(record, lambda known, gpu=gpu: _serves(known, gpu)))
@@ -59,9 +59,17 @@ def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, An
     if case.platform["id"] in record["doubts"]:
         case.warnings.append(f"{library}: {record['doubts'][case.platform['id']]}.")
     build = ".*" if len(version_key(version)) < NUMBERS else "*"  # 9.1 is no 9.10
-    pin = record["pin"].format(version=version, build=build, cuda=cuda, major=major)
+    pin = record["pin"].format(version=version, build=build, cuda=default, major=major)
     names = _names(case, record, major, _major(version))
-    return {"version": version, "cuda": cuda, "packages": [f"{name}={pin}" for name in names]}
+    return {"version": version, "cuda": default, "packages": [f"{name}={pin}" for name in names]}
+
+
+def _example(case: Case, library: str, version: str) -> str:
+    """Return a toolkit of the source that a library's version can be tied to, for a remedy."""
+    releases = case.catalog.libraries[library]["releases"]
+    majors = next((one.get("cuda_majors") for one in releases if newer.within(version, one)), None)
+    known = [one for one in cuda.fitting_toolkits(case) if majors is None or int(_major(one)) in majors]
+    return known[-1] if known else list(case.catalog.toolkits)[-1]
 
 
 def _names(case: Case, record: dict[str, Any], major: str, library_major: str) -> list[str]:

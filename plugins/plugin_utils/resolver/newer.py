@@ -88,7 +88,9 @@ def no_branch(catalog: Catalog, branch: str) -> Refusal:
     """Return the refusal of a branch that the catalog does not have."""
     fixed = ", ".join(name for name, record in catalog.branches.items() if not record["ended"])
     if is_newer(branch, catalog.branches):
-        return refuse("P090", branch=branch, newest=list(catalog.branches)[-1], known=fixed)
+        lasting = [name for name, record in catalog.branches.items() if record["latest"] and record["eol"]]
+        other = [name for name in lasting if not catalog.branches[name]["ended"]][-1]
+        return refuse("P090", branch=branch, newest=list(catalog.branches)[-1], other=other)
     return refuse("P007", branch=branch, known=fixed)
 
 

@@ -43,7 +43,10 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     if system["mok_enrolled"]:
         return {"enrol": False, "because": ["Secure Boot is on, and the key that DKMS signs with is enrolled."]}
     if password is None:
-        raise refuse("P018")
+        distribution = case.platform["driver_sources"].get("distribution", {"package_sets": [{}]})
+        signs = "signed_package" in distribution["package_sets"][0] and driver["source"] != "distribution"
+        way = "; or take modules that the distribution has signed: nvidia_driver_source: distribution" if signs else ""
+        raise refuse("P018", way=way)
     if not mok.typeable(password):
         raise refuse("P046", variable=WISH)
     return {"enrol": True, "because": [ENROL]}

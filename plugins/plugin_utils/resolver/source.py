@@ -103,7 +103,9 @@ def choose(case: Case) -> tuple[Source, list[str]]:
         return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
     record = case.platform["driver_sources"].get(name)
     if record is None or not _serves_architecture(case, record):
-        raise refuse("P009", source=name, system=f"{case.platform['name']} on {case.architecture}")
+        others = [key for key, one in case.platform["driver_sources"].items() if _serves_architecture(case, one)]
+        way = "; or ".join(f"nvidia_driver_source: {other}" for other in [*others, "runfile"])
+        raise refuse("P009", source=name, system=f"{case.platform['name']} on {case.architecture}", way=way)
     signed = name == "distribution" and _has_signed_modules(case, record)
     owner = case.platform["name"] if name == "distribution" else f"NVIDIA's repository for {case.platform['name']}"
     because = [why, "Its modules are built and signed by the distribution: no DKMS."] if signed else [why]
@@ -208,6 +210,8 @@ def _of_runfile(case: Case, version: str) -> dict[str, Any]:
 def _check_mixture(case: Case, name: str) -> None:
     driver = case.facts["driver"]
     if name == "runfile" and driver["packages"]:
-        raise refuse("P019", packages=", ".join(sorted(package["name"] for package in driver["packages"])[:3]))
+        origins = sorted({package["source"] for package in driver["packages"]} & {*case.platform["driver_sources"]})
+        way = f"nvidia_driver_source: {origins[0]}" if len(origins) == 1 else "with another nvidia_driver_source"
+        raise refuse("P019", packages=", ".join(sorted(package["name"] for package in driver["packages"])[:3]), way=way)
     if name != "runfile" and driver["runfile"]:
         raise refuse("P020", version=driver["runfile"])
