@@ -36,6 +36,8 @@ def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, loc
     One that never began may go on: it only reads. Raises Refusal S010 where another run works here, and S011 where
     another one took the node from this one.
     """
+    if what != BEGIN and not lock.exists():
+        return
     with _alone(lock.parent):
         held = _read(lock)
         if held and same(held, run):

@@ -303,14 +303,15 @@ def test_what_a_killed_run_brought_goes_again(make, node):
 
 
 @pytest.mark.usefixtures("killed")
-def test_what_people_install_later_is_theirs(make, node):
-    packages.look(make("y"), LOOK, check_mode=False)
+def test_what_people_install_later_is_theirs(node, step):
+    other = Apt(node, step.beside("another"), Wishes(), recommends=False, lock_timeout=1)
+    other.settle()
+    assert kept() == ["lib", "x"]
     del node.packages["x"], node.packages["lib"]
-    make().finish()
+    other.finish()
     node.packages["x"] = "installed"
-    make("y").settle()
-    node.let_go = {"x": {"x"}}
-    assert make(retire=("x",)).todo().retire == ()
+    other.settle()
+    assert kept() == []
 
 
 def test_what_a_transaction_that_never_began_names_is_not_gpulabs(host, make, node):
