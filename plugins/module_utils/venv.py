@@ -252,9 +252,8 @@ def pip_settings(texts: list[str]) -> dict[str, str]:
     if values.get("find-links"):
         settings["UV_FIND_LINKS"] = ",".join(values["find-links"].split())
     if "UV_INDEX" in settings:
-        settings["UV_INDEX_STRATEGY"] = (
-            "unsafe-best-match"  # pip takes the best of all; uv stops at the first that has it
-        )
+        # pip takes the best of all; uv by itself stops at the first that has the name
+        settings["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     if "HTTPS_PROXY" in settings:
         settings["HTTP_PROXY"] = settings["HTTPS_PROXY"]
     return settings

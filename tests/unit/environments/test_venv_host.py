@@ -158,13 +158,14 @@ def test_a_wheel_by_its_address_is_foreseen_made_and_locked(lab, tmp_path):
     assert lab.make(f"alpha @ {address}") == {"alpha": "1.0"}
 
 
-def test_what_has_no_wheel_is_refused_before_anything_is_built(lab):
-    """Where the lock is made: nothing is downloaded for a build, and no setup.py runs."""
-    wheels.source(lab.index, "sourced", "1.0")
+def test_what_has_no_wheel_is_refused_before_anything_is_built(lab, tmp_path):
+    """Where the lock is made: nothing is downloaded for a build, and none of its code runs."""
+    wheels.source(lab.index, "sourced", "1.0", tmp_path / "built")
     lab.make("alpha<2")
     with pytest.raises(Refusal) as refusal:
         lab.run(lab.venvs.lock(lab.wish("sourced")))
     assert (refusal.value.code, "sourced" in refusal.value.cause) == ("E005", True)
+    assert not (tmp_path / "built").exists()
     assert former_works(lab)
 
 

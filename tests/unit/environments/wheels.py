@@ -59,12 +59,13 @@ def wheel(directory, name, version, text="", requires=()):
     return path
 
 
-def source(directory, name, version):
-    """Write a source archive, of which an index may have no wheel, and return its path."""
+def source(directory, name, version, built="/dev/null"):
+    """Write a source archive, of which an index may have no wheel, and return its path; to build it writes a file."""
     path = directory / name / f"{name}-{version}.tar.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = {
-        "setup.py": f"from setuptools import setup; setup(name={name!r}, version={version!r})\n",
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "build"\nbackend-path = ["."]\n',
+        "build.py": f"open({str(built)!r}, 'w').close()\n",
         "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
     }
     with tarfile.open(path, "w:gz") as archive:

@@ -1894,6 +1894,11 @@ def test_refusal(node, given, code, named):
     assert named in str(refused)
 
 
+def test_a_package_that_cannot_be_locked_is_refused():
+    found = refusal(facts(), **environment("jax", "0.9", packages=["git+https://git.example/x@main"]))
+    assert (found.code, "git+https://git.example/x@main" in found.cause) == ("E018", True)
+
+
 def test_every_refusal_of_the_plan_is_met_here():
     of_the_plan = {code for code in CODES if code.startswith("P")} - {"P037"}  # the preview's: it cannot be written
     assert of_the_plan == {code for _, _, code, _ in REFUSALS.values()}
