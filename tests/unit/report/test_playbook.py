@@ -141,7 +141,7 @@ def test_host_refused_before_the_proof_is_reported_with_its_refusal(play, tmp_pa
                 {
                     "gpulab.node.refuse": {
                         "code": "H001",
-                        "values": {"host": "{{ inventory_hostname }}", "detail": "no"},
+                        "values": {"host": "{{ inventory_hostname }}", "login": "here", "detail": "no"},
                     },
                     "register": variable,
                     "when": f"inventory_hostname == '{variable.strip('_')}'",
