@@ -138,7 +138,7 @@ def dkms_failure(report: str) -> DkmsFailure | None:
 def _essential(code: str, lines: list[str], report: str) -> str:
     """Return the line that says most: the unmet dependency, else an error that apt sums up with, else the first."""
     unmet = _UNMET.findall(report) if code in {"H048", "H215"} and "overwrite" not in lines[0] else []
-    errors = [line for line in lines if line.startswith("E: ")] if code != "H044" else []
+    errors = [line for line in lines if line.startswith("E: ")]
     last_words = _LAST_WORDS.findall(report) if code == "H052" else []
     chosen = (unmet or errors or lines)[0]
     source = re.search(rf"^Err:\d+ (.+)\n{re.escape(chosen)}$", report, re.MULTILINE)

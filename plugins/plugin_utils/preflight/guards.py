@@ -79,8 +79,6 @@ def _cut_off(facts: Facts, driver: dict[str, Any]) -> Iterator[Refusal]:
     found = facts["system"].get("packages_unfinished") or []
     going = [*driver.get("conflicting_packages", ()), *driver.get("remove_packages", ())]
     left = [name for name in found if name not in map(_bare, going)]
-    if found and not left:
-        return
     versions = {_bare(package["name"]): package["version"] for package in facts["driver"].get("packages", ())}
     of_driver = {name: versions[name] for name in left if name in versions}
     failed = _failed_build(facts, of_driver.values())
