@@ -260,10 +260,17 @@ def parse_history(text: str) -> set[str]:
     return brought
 
 
-def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Package]) -> list[str]:
-    """Return the packages on hold that a plan changes although the wishes do not name them as theirs to hold."""
+def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Package], own: set[str]) -> list[str]:
+    """Return the packages on hold that a plan changes although the wishes do not release them.
+
+    Of what the wishes hold, gpulab's own holds (own) give way, and nobody else's.
+    """
     changed = {name for name in (*plan.change, *plan.remove) if name in packages and packages[name].held}
-    return sorted(name for name in changed if not matches(name, wishes.hold + wishes.unhold))
+    return sorted(
+        name
+        for name in changed
+        if not matches(name, wishes.unhold) and not (name in own and matches(name, wishes.hold))
+    )
 
 
 def parse_sizes(report: str) -> tuple[int, int]:

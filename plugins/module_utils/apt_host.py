@@ -130,7 +130,8 @@ class Apt(PackageHost):
         if rc != 0:
             raise apt_failure.classify(out + errors, str(self._step.log))
         plan = apt.parse_plan(out)
-        foreign = apt.foreign_holds(plan, self._given_up(todo), known)
+        own = self._own_holds() if any(package.held for package in known.values()) else set()
+        foreign = apt.foreign_holds(plan, self._given_up(todo), known, own)
         self._check_asked(plan, (*self._wishes.absent, *todo.absent, *todo.retire), foreign)
         uris = self._call(self._install(todo, preferences, "--print-uris", writes_caches=True))[1]
         download, growth = apt.parse_sizes(uris)
@@ -155,10 +156,12 @@ class Apt(PackageHost):
         """Put on hold what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
         todo = self.todo()
         self._check_fulfilled(todo)
+        self._remember_holds(todo.hold, self._names())
         if todo.hold:
             self._call(["apt-mark", "hold", *todo.hold])
         if todo.unhold:
             self._call(["apt-mark", "unhold", *todo.unhold])
+            self._remember_holds((), self._names() - {*todo.unhold})
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:

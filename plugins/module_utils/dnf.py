@@ -129,11 +129,22 @@ def locks(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!"))]
 
 
-def foreign_holds(plan: Plan, wishes: Wishes, locked: list[str]) -> list[str]:
-    """Return the locked packages that a plan changes although the wishes do not name them as theirs to hold."""
-    names = {_locked_name(line) for line in locked}
-    changed = {name for name in (*plan.change, *plan.remove) if name in names}
-    return sorted(name for name in changed if not matches(name, wishes.hold + wishes.unhold))
+def foreign_holds(plan: Plan, wishes: Wishes, locked: list[str], own: set[str]) -> list[str]:
+    """Return the locked packages that a plan changes although the wishes do not release them.
+
+    Of what the wishes hold, gpulab's own locks (own) give way, and nobody else's.
+    """
+    changed = {*plan.change, *plan.remove} & locked_names(locked)
+    return sorted(
+        name
+        for name in changed
+        if not matches(name, wishes.unhold) and not (name in own and matches(name, wishes.hold))
+    )
+
+
+def locked_names(locked: list[str]) -> set[str]:
+    """Return the packages that lines of the versionlock plugin are about."""
+    return {_locked_name(line) for line in locked}
 
 
 def specification(wish: str) -> str:

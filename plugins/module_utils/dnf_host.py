@@ -94,7 +94,8 @@ class Dnf(PackageHost):
         errors = [*_unmatched(answer), answer.problem]
         if any(errors):
             raise dnf_failure.classify("\n".join(errors), str(self._step.log))
-        foreign = dnf.foreign_holds(answer.plan, self._given_up(todo), dnf.locks(read_locks()))
+        locked = dnf.locks(read_locks())
+        foreign = dnf.foreign_holds(answer.plan, self._given_up(todo), locked, self._own_holds() if locked else set())
         packages = self.packages()
         going = dnf.names_of(todo.retire, packages)
         self._check_asked(answer.plan, (*self._wishes.absent, *todo.retire, *going), foreign)
@@ -116,7 +117,11 @@ class Dnf(PackageHost):
         """Lock what is to be held. Raises Refusal H053 when a wish is not fulfilled after all."""
         todo, transaction, packages = self.todo(), self._read_transaction(), self.packages()
         self._check_fulfilled(todo)
-        write_locks(dnf.lock_list(read_locks(), self._given_up(Wishes(retire=tuple(transaction["retired"]))), packages))
+        before = read_locks()
+        after = dnf.lock_list(before, self._given_up(Wishes(retire=tuple(transaction["retired"]))), packages)
+        was, will = dnf.locked_names(dnf.locks(before)), dnf.locked_names(dnf.locks(after))
+        self._remember_holds(will - was, will)
+        write_locks(after)
         self._close_transaction()
 
     def diagnose(self) -> tuple[Refusal, list[str], str]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import facts_libraries, records, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import ROOT, FormerPackages
+from ansible_collections.gpulab.node.plugins.module_utils.package_host import BROUGHT, HELD
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
@@ -58,9 +60,11 @@ class DriverQuery:
         found, held = packages(self._packages_query.installed)
         library = facts_libraries.nvml(self.linked)
         locks = [line for place in VERSIONLOCK for line in self._node.text(place).splitlines()]
+        holds = held + [line for line in locks if "nvidia" in line and not line.startswith("#")]
         return {
             "packages": found,
-            "holds": held + [line for line in locks if "nvidia" in line and not line.startswith("#")],
+            "holds": holds,
+            "holds_foreign": self._foreign(holds),
             "runfile": self._runfile(),
             "runfile_own": self._node.exists(str(runfile.ROOT / runfile.RECORD)),
             "library": facts_libraries.driver_version(self._node.resolve(library)) if library else None,
@@ -68,6 +72,15 @@ class DriverQuery:
             "module_on_disk": module_on_disk,
             "former": self._former(),
         }
+
+    def _foreign(self, holds: list[str]) -> list[str]:
+        """Return the holds that somebody else than gpulab has set; none where gpulab's record of its own is damaged."""
+        try:
+            records_of = [records.read(self._node.path(str(path)), [str], []) for path in (HELD, BROUGHT)]
+        except Refusal:  # a transaction names it
+            return []
+        own = {name for names in records_of for name in names}
+        return [hold for hold in holds if not {hold, hold.rsplit("-", 2)[0]} & own]
 
     def _former(self) -> dict[str, str]:
         """Return what is kept of a driver that another one replaced, and its version: packages, or a .run file."""

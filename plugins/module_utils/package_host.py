@@ -26,6 +26,8 @@ MEBIBYTE = 2**20
 LOG_LIMIT = 2**20
 TRANSACTION = "transaction.json"
 BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's transactions brought
+HELD = Path("/var/lib/gpulab/holds.json")  # the packages that gpulab's transactions put on hold
+LOST_HOLDS = "gpulab no longer knows then which holds are its own, and takes them for somebody else's."
 LOST = "gpulab no longer knows then which packages it brought, and leaves them."
 _NO_TRANSACTION: dict[str, Any] = {"wishes": None, "argv": [], "new": [], "residual": [], "retired": []}
 TRANSACTION_SHAPE = {
@@ -97,6 +99,15 @@ class PackageHost:
     def _given_up(self, todo: Wishes) -> Wishes:
         """Return all wishes, under which what goes as retired may be on hold: gpulab's holds go with its packages."""
         return replace(self._wishes, unhold=(*self._wishes.unhold, *todo.retire))
+
+    def _own_holds(self) -> set[str]:
+        """Return the packages whose hold is gpulab's, if they are on hold: it held or brought them. Raises Refusal."""
+        return set(records.read(HELD, [str], [], LOST_HOLDS)) | self._brought()
+
+    def _remember_holds(self, new: Iterable[str], left: set[str]) -> None:
+        """Record, before, which packages a transaction puts on hold; of all others, those that are left are kept."""
+        before = set(records.read(HELD, [str], [], LOST_HOLDS))
+        records.keep(HELD, sorted((before & left) | {*new}))
 
     def _check_asked(self, plan: Plan, absent: Iterable[str], foreign_holds: list[str]) -> None:
         """Raise Refusal H051 where a plan removes, and H056 where it changes of what is held, more than was asked."""

@@ -26,8 +26,6 @@ NEWEST = (
     "It is upgraded to the newest that the distribution has, while the GPUs are idle: nvidia_driver_upgrade is set."
 )
 
-# Where the role has written this, the holds are its own: it writes it before it holds anything, and takes it away last.
-OWN_HOLDS = "/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"
 LEFTOVER = (
     "DKMS has {module} {version}, which belongs to no installed or planned driver, and can build it for the next kernel"
     " in place of the driver's: remove it (dkms remove {module}/{version} --all)."
@@ -148,9 +146,9 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
 
 def _check_holds(case: Case, planned: dict[str, Any], change: dict[str, str] | None) -> None:
     """Raise Refusal P085 where a driver would go that somebody else has put on hold."""
-    held = case.facts["driver"].get("holds", [])
+    held = case.facts["driver"].get("holds_foreign", [])
     goes = change or planned["conflicting_packages"] or planned["remove_packages"]
-    if held and goes and OWN_HOLDS not in case.facts.get("own_files", []):
+    if held and goes:
         way = conflicts.way_to_keep(case)
         told = f"{change['from']} to {change['to']}" if change else f"branch {planned['branch']}"
         keep = f"; to keep it: {way}" if way else ""

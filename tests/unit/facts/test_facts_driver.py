@@ -72,10 +72,34 @@ def test_redhat_node(tree):
     assert found["holds"] == ["nvidia-driver-3:580.95-1.el9.*"]
 
 
+@pytest.mark.parametrize(
+    ("record", "foreign"),
+    [
+        (None, ["nvidia-kernel-dkms"]),
+        ('["nvidia-driver"]', ["nvidia-kernel-dkms"]),
+        ('["nvidia-kernel-dkms"]', []),
+        ("[", []),  # damaged: a transaction names it
+    ],
+)
+@pytest.mark.parametrize("file", ["holds.json", "packages.json"])
+def test_holds_of_somebody_else_are_told_from_gpulabs(tree, record, foreign, file):
+    tree.file("/var/lib/dpkg/status").prints("dpkg-query", LISTING)
+    if record:
+        tree.file(f"/var/lib/gpulab/{file}", record)
+    assert facts(tree, None)["holds_foreign"] == foreign
+
+
+def test_locks_of_somebody_else_are_told_from_gpulabs(tree):
+    tree.file("/etc/dnf/plugins/versionlock.list", "nvidia-driver-3:580.95-1.el9.*\nnvidia-smi-3:580.95-1.el9.*\n")
+    tree.file("/var/lib/gpulab/holds.json", '["nvidia-driver"]')
+    assert facts(tree, None)["holds_foreign"] == ["nvidia-smi-3:580.95-1.el9.*"]
+
+
 def test_node_without_driver(tree):
     assert facts(tree, None) == {
         "packages": [],
         "holds": [],
+        "holds_foreign": [],
         "runfile": None,
         "runfile_own": False,
         "library": None,

@@ -211,10 +211,13 @@ def test_the_diff_has_one_package_a_line():
 
 def test_holds_of_others_are_told_from_those_of_the_wishes(packages):
     plan = Plan(change={"nvidia-kernel-dkms": ("535", "550"), "libc6": ("1", "2")})
-    assert apt.foreign_holds(plan, Wishes(("x",)), packages) == ["nvidia-kernel-dkms"]
-    assert apt.foreign_holds(Plan(remove={"nvidia-kernel-dkms": "535"}), Wishes(), packages) == ["nvidia-kernel-dkms"]
+    held, going = {"nvidia-kernel-dkms"}, Plan(remove={"nvidia-kernel-dkms": "535"})
+    assert apt.foreign_holds(plan, Wishes(("x",)), packages, held) == ["nvidia-kernel-dkms"]
+    assert apt.foreign_holds(going, Wishes(), packages, held) == ["nvidia-kernel-dkms"]
     for ours in (Wishes(hold=("nvidia-kernel-dkms",)), Wishes(unhold=("nvidia-*",))):
-        assert apt.foreign_holds(plan, ours, packages) == []
+        assert apt.foreign_holds(plan, ours, packages, held) == []
+    somebodys = apt.foreign_holds(plan, Wishes(hold=("nvidia-*",)), packages, {"libc6"})
+    assert somebodys == ["nvidia-kernel-dkms"]  # on hold before gpulab came
 
 
 def test_headers_go_with_what_they_came_for_and_a_kernel_never_does():

@@ -81,6 +81,7 @@ def make(node, step, tmp_path, monkeypatch):
     monkeypatch.setattr(package_host, "SYSTEM", tmp_path)
     monkeypatch.setattr(apt_host, "ARCHIVES", tmp_path)
     monkeypatch.setattr(package_host, "BROUGHT", tmp_path / "packages.json")
+    monkeypatch.setattr(package_host, "HELD", tmp_path / "holds.json")
     monkeypatch.setattr(apt_host, "STATES", tmp_path / "extended_states")
 
     def make(*present, former=None, upgrade=False, **others):
@@ -194,6 +195,7 @@ def test_packages_on_hold_change_only_where_they_are_named(make, node):
     node.packages["held"] = "installed"
     node.holds = {"held"}
     node.simulation = "Inst held [1] (2 D [all])\n"
+    package_host.HELD.write_text('["held"]')
     for ours in ("held", "h*"):
         argv = make("held=2", hold=(ours,)).prepare()["argv"]
         assert {"--allow-change-held-packages", "--option=APT::Ignore-Hold=true"} <= set(argv)
@@ -203,8 +205,28 @@ def test_packages_on_hold_change_only_where_they_are_named(make, node):
     assert "held." in refused.value.cause
 
 
+@pytest.mark.parametrize("record", ["HELD", "BROUGHT"])
+def test_a_hold_of_somebody_else_does_not_give_way_to_a_wish_to_hold(make, node, record):
+    node.packages["held"] = "installed"
+    node.holds = {"held"}
+    node.simulation = "Inst held [1] (2 D [all])\n"
+    with pytest.raises(Refusal) as refused:
+        make("held=2", hold=("h*",)).prepare()
+    assert refused.value.code == "H056"
+    getattr(package_host, record).write_text('["held"]')
+    assert make("held=2", hold=("h*",)).prepare()
+
+
 def test_what_a_glob_will_hold_is_told_before(make):
     assert "x on hold" in make("x", hold=("?",)).prepare()["diff"]["after"].splitlines()
+
+
+def test_what_is_no_longer_there_is_no_hold_of_gpulabs(make, node):
+    package_host.HELD.write_text('["gone", "free"]')
+    node.packages.update({"free": "installed"})
+    node.holds = {"free"}
+    make(unhold=("free",)).finish()
+    assert not package_host.HELD.exists()
 
 
 def test_holds_are_set_when_the_packages_are_there(make, node):
@@ -215,6 +237,7 @@ def test_holds_are_set_when_the_packages_are_there(make, node):
         ["apt-mark", "hold", "x"],
         ["apt-mark", "unhold", "free"],
     ]
+    assert json.loads(package_host.HELD.read_text()) == ["x"]  # for the time when it is to change
 
 
 def test_success_that_is_none_is_refused(host, node):

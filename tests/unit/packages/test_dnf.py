@@ -68,8 +68,10 @@ def test_a_lock_is_let_go_although_its_package_is_gone():
 def test_only_its_own_locked_packages_may_a_transaction_change():
     plan = Plan(change={"nvidia-driver-cuda": ("1", "2"), "bash": ("1", "2")})
     locked = [LOCK, "bash-0:5.1.8-9.el9.*"]
-    assert dnf.foreign_holds(plan, Wishes(), locked) == ["bash", "nvidia-driver-cuda"]
-    assert dnf.foreign_holds(plan, Wishes(hold=HOLD), locked) == ["bash"]
+    own = {"nvidia-driver-cuda"}
+    assert dnf.foreign_holds(plan, Wishes(), locked, own) == ["bash", "nvidia-driver-cuda"]
+    assert dnf.foreign_holds(plan, Wishes(hold=HOLD), locked, own) == ["bash"]
+    assert dnf.foreign_holds(plan, Wishes(hold=HOLD), locked, set()) == ["bash", "nvidia-driver-cuda"]
 
 
 def row(action, name, version, before=""):

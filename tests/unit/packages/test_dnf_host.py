@@ -51,6 +51,7 @@ def node(tmp_path, monkeypatch):
     monkeypatch.setattr(dnf_host, "SOURCES", (tmp_path / "sources", tmp_path / "absent"))
     monkeypatch.setattr(package_host, "SYSTEM", tmp_path)
     monkeypatch.setattr(package_host, "BROUGHT", tmp_path / "packages.json")
+    monkeypatch.setattr(package_host, "HELD", tmp_path / "holds.json")
     return Node(tmp_path)
 
 
@@ -94,7 +95,8 @@ def test_what_others_locked_stays(node):
     dnf_host.LOCK_LIST.parent.mkdir()
     dnf_host.LOCK_LIST.write_text("dkms-0:3.1-1.*\n")
     node.answer = {**NOTHING, "rows": [{**NEW, "action": "change", "before": "3.1-1"}]}
-    assert refused(node.dnf(present=("a",), hold=("b",)).prepare) == "H056"
+    for hold in ("b", "dkms"):  # a lock of somebody else does not give way to a wish to lock
+        assert refused(node.dnf(present=("a",), hold=(hold,)).prepare) == "H056"
 
 
 def test_what_does_not_fit_on_the_disk_is_refused(node, monkeypatch):
@@ -114,6 +116,9 @@ def test_the_end_locks_what_is_held(node):
     node.listed = "dkms\t0\t3.2-1\tnoarch\n"
     node.dnf(present=("dkms",), hold=("dk*",)).finish()
     assert dnf_host.LOCK_LIST.read_text() == "dkms-0:3.2-1.*\n"
+    assert json.loads(package_host.HELD.read_text()) == ["dkms"]
+    node.dnf(unhold=("dk*",)).finish()
+    assert not package_host.HELD.exists()
     assert refused(node.dnf(present=("gcc",)).finish) == "H053"
 
 
@@ -143,6 +148,7 @@ def change(node, former):
     """Return the transaction that changes a locked driver, and brings lib and a second version of the kernel."""
     dnf_host.LOCK_LIST.parent.mkdir()
     dnf_host.LOCK_LIST.write_text("driver-3:1-1.*\n")
+    package_host.HELD.write_text('["driver"]')
     node.listed = f"{FORMER}kernel\t0\t1-1\tx86_64\n"
     coming = ["driver.x86_64", "lib.x86_64", "kernel.x86_64"]
     node.answer = {**NOTHING, "rows": [DRIVER, LIBRARY], "going": {"driver.x86_64": "3:1-1"}, "coming": coming}

@@ -73,9 +73,9 @@ def with_kernel(platform, running, *, headers=False):
 
 def held(*packages, own=False):
     """Return the facts of a node whose driver is on hold, by gpulab where it is its own."""
-    node = installed(*packages)
-    node["driver"].update(holds=[package[0] for package in packages], library=packages[0][1].partition("-")[0])
-    node["own_files"] = ["/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"] if own else []
+    node, names = installed(*packages), [package[0] for package in packages]
+    library = packages[0][1].partition("-")[0]
+    node["driver"].update(holds=names, holds_foreign=[] if own else names, library=library)
     return node
 
 
