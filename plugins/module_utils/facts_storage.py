@@ -39,8 +39,8 @@ def _record(entry: storage.Entry, mount: Mount | None, node: Node) -> dict[str, 
     return {
         "mount": entry.mount,
         "source": entry.source,
-        "declared": entry.source if nfs else _named(entry.source, node),
-        "mounted": (mount.source if nfs else _mounted(mount, node)) if mount else None,
+        "declared": storage.export_of(entry.source) if nfs else _named(entry.source, node),
+        "mounted": (storage.export_of(mount.source) if nfs else _mounted(mount, node)) if mount else None,
         "waits": waits,
         "there": bool(mount) and (nfs or node.exists(_block(mount))),  # type: ignore[arg-type]
         "options": sorted(storage.different_options(entry.options, mount.options)) if mount else [],

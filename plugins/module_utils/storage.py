@@ -379,14 +379,14 @@ def _check_fstab(lines: list[Entry], targets: list[_Target], state: State) -> No
     """Raise Refusal H160 where somebody else's line or mount unit has a place or a device of a tier."""
     listed = [(FSTAB, other) for other in _lines(owned_block.outside(state.fstab, OWNER))]
     for file, other in [*listed, *((path, _unit(text)) for path, text in state.units.items())]:
-        named = storage_devices.meant_by(_export(other.source), state.known)
+        named = storage_devices.meant_by(export_of(other.source), state.known)
         for line, target in zip(lines, targets):
-            paths = {target.path, *storage_devices.meant_by(_export(line.source), state.known)}
+            paths = {target.path, *storage_devices.meant_by(export_of(line.source), state.known)}
             if other.mount == line.mount or other.source == line.source or named & paths:
                 raise refuse("H160", file=file, line=f"{other.source} {other.mount}", mount=line.mount)
 
 
-def _export(source: str) -> str:
+def export_of(source: str) -> str:
     """Return an export of NFS as its server knows it: SERVER:/path/ is server:/path."""
     found = _SERVER.fullmatch(source)
     host, _colon, path = source.rpartition(":")
@@ -429,7 +429,7 @@ def _is_nfs(place: str, state: State) -> bool:
 
 def _is_entrys(entry: Entry, mount: Mount, known: Devices) -> bool:
     if entry.type == "nfs":
-        return mount.source == entry.source
+        return export_of(mount.source) == export_of(entry.source)
     path = source_path(entry.source, known)
     return path is not None and known.is_mounted(path, mount)
 
@@ -449,7 +449,7 @@ def _mount(tier: Tier, target: _Target, line: Entry, state: State) -> Iterator[S
         return
     if _is_awaited(line, mount, state):
         return
-    ours = mount.source == tier.nfs if tier.nfs else state.known.is_mounted(target.path, mount)
+    ours = export_of(mount.source) == export_of(tier.nfs) if tier.nfs else state.known.is_mounted(target.path, mount)
     if not ours:
         raise refuse("H159", mount=tier.mount, tier=tier.name, wrong=f"has {mount.source} mounted on it")
     differing = sorted(different_options(line.options, mount.options))

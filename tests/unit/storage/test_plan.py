@@ -570,11 +570,13 @@ def test_an_export_is_mounted_and_the_boot_does_not_wait_for_it():
     assert line in text.splitlines()
 
 
-def test_an_export_that_is_mounted_stays():
+@pytest.mark.parametrize("export", ["server:/export", "server:/export/", "Server:/export"])
+def test_an_export_that_is_mounted_stays(export):
     machine = nodes.Machine()
-    text = written(machine.state(UNTOUCHED), nfs())
+    text = written(machine.state(UNTOUCHED), nfs(nfs=export))
     machine.mount("0:60", "/shared", "server:/export", kind="nfs4")
-    assert plan(machine.state(text), nfs()) == []
+    assert plan(machine.state(text), nfs(nfs=export)) == []
+    assert kinds(machine.state(text)) == ["unmount", "fstab"]
 
 
 def automount(**more):
