@@ -195,9 +195,20 @@ def test_a_node_in_use_is_not_rebooted(lab, report):
     assert run.recap["node13"]["verdict"] == "ok"
 
 
-def test_a_desktop_is_not_taken_away_and_another_node_not_forced_in_its_place(lab, report):
+def test_what_somebody_left_running_is_not_rebooted_away(lab, report):
     node = lab.node("node12")
     node.run("gpulab-simulate set 'gpu.0.processes ='")
+    assert lab.log_in("node12", "nohup sleep 1800 >/dev/null 2>&1 &").wait(60) == 0
+    boot = node.boot()
+    run = lab.play(*SITE, *report[0])
+    assert "GPULAB-H030" in run.said_of("node12")
+    assert "admin, who left running: sleep" in run.said_of("node12")
+    assert node.boot() == boot
+    node.run("pkill -u admin -x sleep")
+
+
+def test_a_desktop_is_not_taken_away_and_another_node_not_forced_in_its_place(lab, report):
+    node = lab.node("node12")
     leader = node.run("systemctl show --property=MainPID --value systemd-journald")
     node.run(f"printf 'USER=0\\nCLASS=user\\nTYPE=x11\\nLEADER={leader}\\n' > /run/systemd/sessions/desktop")
     boot = node.boot()

@@ -227,6 +227,12 @@ def test_without_logind_who_came_by_ssh_counts(node):
     assert said(tree) == ["60321, who is logged in (rsync, bash)"]
 
 
+def test_without_logind_gpulabs_own_connection_is_nobodys_work(node):
+    tree = plain(node)
+    process(tree, 801, "sftp-server", SSHD, parent=700)
+    assert people(tree.node(), OWN) == []
+
+
 def test_without_logind_a_connection_in_which_nothing_runs_is_no_work(node):
     tree = plain(node)
     process(tree, 710, "sshd", SSHD, parent=100, uid=0)
