@@ -15,7 +15,7 @@ def file_text(path: str) -> str:
     """Return the text (UTF-8) of a file on the controller. Raises AnsibleFilterError when it cannot be read."""
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:
         message = f"cannot read {path}: {error}"
         raise AnsibleFilterError(message) from error
 

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from ansible_collections.gpulab.node.plugins.module_utils.quoting import quoted
+
 ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
 SOURCES_LIST = "/etc/apt/sources.list"
 INSTALLER_FILES = (
@@ -144,7 +146,7 @@ def _stanza(source: Source) -> str:
         "Types": "deb",
         "URIs": source.uri,
         "Suites": source.suite,
-        "Components": " ".join(source.components),
+        "Components": " ".join(quoted(name, "deb822 word", "an APT component") for name in source.components),
         **dict(source.options),
     }
     return "".join(f"{name}: {value}".replace("\n", "\n ") + "\n" for name, value in fields.items())

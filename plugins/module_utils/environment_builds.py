@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import os
 import pwd
+import re
 import shlex
 import shutil
 import stat
@@ -29,6 +30,8 @@ PROOF_SECONDS = 600
 NO_GPUS = ["CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"]  # JAX falls over a CUDA that it loads and that shows no GPU
 MESSAGES = {"LANGUAGE": "", "LC_ALL": "C.UTF-8"}  # that we can read; LANGUAGE would go first
 GONE = "it shall not be there"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_NOT_ONE = "a character that no name of a directory here has"
 EVERYBODY = "everybody"
 OPEN = "conda-meta"  # everybody's environments are looked for by what lies in it, and micromamba fails where it may not
 
@@ -48,7 +51,12 @@ class Builds:
     # reading
 
     def build(self, name: str) -> venv.Build | None:
-        """Return the build that an environment is; None where there is none. Raises Refusal E001 for a foreign file."""
+        """Return the build that an environment is; None where there is none.
+
+        Raises Refusal E001 for a foreign file, I030 for a name that leads out of the directory.
+        """
+        if not NAME.fullmatch(name):
+            raise refuse("I030", variable="an environment's name", problem=_NOT_ONE, form="letters, digits and '_.-'")
         link = self.directory / name
         if not link.is_symlink():
             if link.exists():

@@ -10,6 +10,8 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.shown import for_people
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -64,5 +66,9 @@ def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted
 
 
 def diff(path: str, before: str | None, after: str | None) -> dict[str, str]:
-    """Return how a file changes, as Ansible shows it; None, like empty, means no file."""
-    return {"before_header": path, "after_header": path, "before": before or "", "after": after or ""}
+    """Return how a file changes, as people may see it; None, like empty, means no file.
+
+    A password in an address is hidden on both sides.
+    """
+    sides = {"before": for_people(before or ""), "after": for_people(after or "")}
+    return {"before_header": path, "after_header": path, **sides}

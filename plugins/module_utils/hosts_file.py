@@ -36,6 +36,7 @@ _LOCAL = re.compile(
 _TEMPLATE = re.compile(
     r"^# Your system has configured 'manage_etc_hosts' as True\.$[^/]+(/etc/cloud/templates/\S+)", re.MULTILINE
 )
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PLACEHOLDER = re.compile(r"\{\{|\$")
 
 
@@ -71,12 +72,12 @@ def block(text: str) -> list[Line]:
 
 
 def is_address(text: str | None) -> bool:
-    """Tell whether this is an address, not a name."""
+    """Tell whether this is an address, not a name. Python takes any text for the scope of one, line breaks too."""
     try:
         ipaddress.ip_address(text or "")
     except ValueError:
         return False
-    return True
+    return re.fullmatch(r"[^%]*(%[A-Za-z0-9_.-]+)?", text or "") is not None
 
 
 def _number(address: str) -> object:
@@ -151,7 +152,7 @@ def _set_aside(text: str, aside: list[str]) -> str:
 
 def _line(node: dict[str, Any], former: list[Line]) -> Line | None:
     """Return a node's line; None where nobody knows its address."""
-    told = [name for name in (node["name"], node["hostname"]) if name and not _is_local(name) and not is_address(name)]
+    told = [name for name in (node["name"], node["hostname"]) if name and _is_name(name)]
     there = next((line for line in former if _shared(told, line.names)), None)
     address = node["address"] or (there.address if there else None)
     more = there.names if there and node["hostname"] is None else ()
@@ -171,6 +172,11 @@ def _each_once(names: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         found.setdefault(name.lower(), name)
     return tuple(found.values())
+
+
+def _is_name(name: str) -> bool:
+    """Tell whether this can be a node's name; a node may call itself what it likes, two lines of a file too."""
+    return bool(_NAME.fullmatch(name)) and not _is_local(name) and not is_address(name)
 
 
 def _is_local(name: str) -> bool:

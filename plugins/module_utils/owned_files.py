@@ -9,20 +9,26 @@ Every such file starts with a marker line. A file at the same path without the m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 MARKER = "# Written by gpulab"
 PROGRAM = "#!"
+PRIVATE = 0o600  # the mode of a file with a secret
 
 
 @dataclass(frozen=True)
 class Step:
-    """One file that changes: text before and after; None means that there is no file."""
+    """One file that changes: text before and after; None means that there is no file. mode is what it shall have."""
 
     path: str
     before: str | None
     after: str | None
+    mode: int = 0o644
 
 
 def wanted_text(content: str, owner: str) -> str:
@@ -32,9 +38,9 @@ def wanted_text(content: str, owner: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def mode(text: str) -> int:
+def mode(text: str, *, private: bool = False) -> int:
     """Return the permissions of a file with this text: everybody may read it, and run it where it is a program."""
-    return 0o755 if text.startswith(PROGRAM) else 0o644
+    return PRIVATE if private else 0o755 if text.startswith(PROGRAM) else 0o644
 
 
 def is_own(text: str) -> bool:
@@ -42,20 +48,27 @@ def is_own(text: str) -> bool:
     return text.startswith(MARKER) or (text.startswith(PROGRAM) and text.partition("\n")[2].startswith(MARKER))
 
 
-def plan(wanted: dict[str, str | None], current: dict[str, str | None], owner: str) -> list[Step]:
+def plan(
+    wanted: dict[str, str | None],
+    current: dict[str, str | None],
+    owner: str,
+    private: Collection[str] = (),
+    closed: Collection[str] = (),
+) -> list[Step]:
     """Return what has to change.
 
     wanted maps each managed path to its content, empty or None for "no such file"; current maps the same paths to their
-    texts, None where there is no file. Raises Refusal H020 for a file that would have to change and is not gpulab's.
+    texts, None where there is no file. private are the paths that only root may read, closed those that are so now.
+    Raises Refusal H020 for a file that would have to change and is not gpulab's.
     """
     steps = []
     for path, content in wanted.items():
         before, after = current[path], wanted_text(content, owner) if content and content.strip() else None
-        if before == after:
+        if before == after and (before is None or not is_own(before) or (path in private) == (path in closed)):
             continue
         if before is not None and not is_own(before):
             if after is None:
                 continue
             raise refuse("H020", path=path)
-        steps.append(Step(path, before, after))
+        steps.append(Step(path, before, after, mode(after or "", private=path in private)))
     return steps

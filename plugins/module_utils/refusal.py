@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.gpulab.node.plugins.module_utils.shown import for_people
+
 # code: (cause, remedy), both str.format templates over the values given to refuse()
 CODES = {
     "H001": ("{host} is unreachable: {detail}", "Check its address, power and SSH: ssh {login}; then run again."),
@@ -998,6 +1000,10 @@ CODES = {
     "I022": ("{types} both claim {host}", "Leave it under one of them."),
     "I023": ("the group {group} of {hosts} is no host type", "Did you mean {near}?"),
     "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove all but one."),
+    # I030 to I032: values and the files that they come into; none of these shows the value, which may be a secret
+    "I030": ("{variable} has {problem}", "It takes {form}."),
+    "I031": ("{variable} has a password in it, which plan, reports and files for everybody would show", "{way}."),
+    "I032": ("{option} has {problem}, which a file of the format {format} cannot hold", "Take it out of the value."),
     "I040": (
         "--start-at-task {task} skips the tasks that read and plan the node, and all others need them",
         "Use --tags with the name of a role, such as --tags cuda; a run without it does only what is missing, too.",
@@ -1072,9 +1078,10 @@ class Refusal(Exception):  # noqa: N818 - users know it by this name, and it is 
 
 
 def refuse(code: str, **values: object) -> Refusal:
-    """Build the refusal with this code; the values fill its cause and remedy.
+    """Build the refusal with this code; the values fill its cause and remedy, as they may be shown to people.
 
     Raises KeyError for a code that is not listed or a value that is missing.
     """
-    cause, remedy = CODES[code]
-    return Refusal(code, cause.format(**values).rstrip(".") + ".", remedy.format(**values))
+    filled = (for_people(template.format(**values)) for template in CODES[code])
+    cause, remedy = filled
+    return Refusal(code, cause.rstrip(".") + ".", remedy)

@@ -44,8 +44,8 @@ PACKAGES = {
     "exportfs": {"apt": "nfs-kernel-server", "dnf": "nfs-utils"},
 }
 _PLACE = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
-_SERVER = re.compile(r"[A-Za-z0-9.:_\[\]-]+:/\S*")
-_OPTION = re.compile(r"[^\s,#]+")
+_SERVER = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9.:_\[\]-]*:/[^\s\\\"]*")
+_OPTION = re.compile(r"[^\s,#\\\"]+")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _wrong(tier: Tier, others: list[Tier]) -> Iterator[str]:
     if len(set(tier.devices)) < len(tier.devices):
         yield "names a device twice"
     if not all(_OPTION.fullmatch(option) for option in tier.options):
-        yield "has an option with white space, a comma or a '#' in it: give a list"
+        yield "has an option with white space, a comma, a '#', a quote or a backslash in it: give a list"
     if tier.name in {other.name for other in others}:
         yield "is there twice"
     if any(

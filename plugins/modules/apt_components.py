@@ -53,10 +53,17 @@ path:
   returned: always
   type: str
   sample: /etc/apt/sources.list.d/gpulab-nvidia-driver.sources
+refusal:
+  description: Code, cause and remedy when the task is refused.
+  returned: when refused
+  type: dict
 """
+
+from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt_host, apt_sources, files
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 
 def main() -> None:
@@ -73,7 +80,10 @@ def main() -> None:
     before, after = files.read(path), ""
     if module.params["state"] == "present":
         sources = [source for source in apt_host.read_sources(module) if source.file != str(path)]
-        after = apt_sources.render(apt_sources.missing(sources, module.params["components"]))
+        try:
+            after = apt_sources.render(apt_sources.missing(sources, module.params["components"]))
+        except Refusal as refusal:
+            module.fail_json(msg=str(refusal), refusal=asdict(refusal))
 
     changed = before != after
     if changed and not module.check_mode:

@@ -239,7 +239,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import conda, download, venv
 from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, proxies
 from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
@@ -251,6 +250,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.environment_builds imp
     told,
     transfer,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 
@@ -268,7 +268,7 @@ def wanted(environment: dict[str, Any], cuda: str | None) -> conda.Wanted:
     )
 
 
-def look(module: AnsibleModule, condas: Condas, environments: list[conda.Wanted]) -> dict[str, Any]:
+def look(module: Module, condas: Condas, environments: list[conda.Wanted]) -> dict[str, Any]:
     """Say what is to do; in check mode also what would come of it. Raises Refusal."""
     params = module.params
     present, keep = condas.names(), params["state"] == "present"
@@ -299,7 +299,7 @@ def look(module: AnsibleModule, condas: Condas, environments: list[conda.Wanted]
     return {**result, **told(changes)}
 
 
-def fetch(module: AnsibleModule, condas: Condas) -> None:
+def fetch(module: Module, condas: Condas) -> None:
     """Fetch micromamba and install it. Raises Refusal E013 and E014."""
     url, file = module.params["micromamba_url"], Path(module.tmpdir, "micromamba")
     os.environ.update(proxies())
@@ -311,7 +311,7 @@ def fetch(module: AnsibleModule, condas: Condas) -> None:
     condas.install_tool(file, url, module.params["micromamba_sha256"])
 
 
-def arrange(module: AnsibleModule, condas: Condas) -> dict[str, Any]:
+def arrange(module: Module, condas: Condas) -> dict[str, Any]:
     """Carry out an operation that is not about what an environment holds; raises Refusal."""
     operation = module.params["operation"]
     if operation == "give":
@@ -323,7 +323,7 @@ def arrange(module: AnsibleModule, condas: Condas) -> dict[str, Any]:
     return {}
 
 
-def operate(module: AnsibleModule) -> dict[str, Any]:
+def operate(module: Module) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
     settings = {"PIP_INDEX_URL": params["index_url"]} if params["index_url"] else {}
@@ -351,7 +351,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
 def main() -> None:
     """Parse, operate, report."""
     names = {"type": "list", "elements": "str", "default": []}
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "directory": {"type": "path", "default": "/opt/conda"},
             "environments": {

@@ -49,13 +49,13 @@ RETURN = r""" # """
 
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.module import Module
 
 
 def main() -> None:
     """Read, merge, write."""
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "path": {"type": "path", "required": True},
             "owner": {"type": "str", "required": True},

@@ -35,6 +35,12 @@ options:
         made.
     type: dict
     required: true
+  private:
+    description:
+      - Paths among them that hold a secret; their mode is 0600, and that of the others is not. Unset leaves the mode of
+        a file that is there.
+    type: list
+    elements: path
 """
 
 EXAMPLES = r"""
@@ -62,34 +68,48 @@ refusal:
 from dataclasses import asdict
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 
 def main() -> None:
     """Read, plan, write."""
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "owner": {"type": "str", "required": True},
             "files": {"type": "dict", "required": True},
+            "private": {"type": "list", "elements": "path"},
         },
         supports_check_mode=True,
     )
     wanted = module.params["files"]
     current = {path: files.read(Path(path)) if Path(path).is_file() else None for path in wanted}
+    private = module.params["private"]
+    judged = wanted if private is not None else ()
+    closed = [path for path in judged if files.mode_of(Path(path)) == owned_files.PRIVATE]
     try:
-        steps = owned_files.plan(wanted, current, module.params["owner"])
+        steps = owned_files.plan(wanted, current, module.params["owner"], private or (), closed)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     if not module.check_mode:
         for step in steps:
-            files.put(module, Path(step.path), step.after, owned_files.mode(step.after or ""))
+            write(module, step, closed)
     module.exit_json(
         changed=bool(steps),
         paths=[step.path for step in steps],
         diff=[files.diff(step.path, step.before, step.after) for step in steps],
     )
+
+
+def write(module: Module, step: owned_files.Step, closed: list[str]) -> None:
+    """Carry out a step; a secret is never in a file that others may read, not for a moment."""
+    path = Path(step.path)
+    if step.mode == owned_files.PRIVATE and path.exists():
+        path.chmod(step.mode)
+    files.put(module, path, step.after, step.mode)
+    if step.path in closed and step.after:
+        path.chmod(step.mode)  # it is no secret any more
 
 
 if __name__ == "__main__":

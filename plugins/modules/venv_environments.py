@@ -180,7 +180,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import venv
 from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
     change,
@@ -191,6 +190,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.environment_builds imp
     told,
     transfer,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.venv_host import Tool, Venvs
 
@@ -205,7 +205,7 @@ def wanted(environment: dict[str, Any]) -> venv.Wanted:
     return venv.Wanted(**{**given, **lists, "variables": variables, "index": environment["index_url"]})
 
 
-def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -> dict[str, Any]:
+def look(module: Module, venvs: Venvs, environments: list[venv.Wanted]) -> dict[str, Any]:
     """Say what is to do; in check mode also what would come of it. Raises Refusal."""
     params = module.params
     for one in environments:
@@ -235,7 +235,7 @@ def look(module: AnsibleModule, venvs: Venvs, environments: list[venv.Wanted]) -
     return {**result, **told(changes)}
 
 
-def operate(module: AnsibleModule) -> dict[str, Any]:
+def operate(module: Module) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
     settings = {"UV_DEFAULT_INDEX": params["index_url"], "UV_PYTHON_INSTALL_MIRROR": params["python_mirror"]}
@@ -263,7 +263,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
 def main() -> None:
     """Parse, operate, report."""
     names = {"type": "list", "elements": "str", "default": []}
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "directory": {"type": "path", "default": "/opt/venvs"},
             "environments": {

@@ -305,5 +305,5 @@ def _yaml(name: str, path: str) -> dict[str, Any]:
 def _text(name: str, path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:
         raise _unusable(name, path, error) from error

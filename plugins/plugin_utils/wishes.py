@@ -9,7 +9,10 @@ A wish may be left out; its default then lets the plan choose. Versions are text
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.forms import Form
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,8 @@ class Wish:
     default: Any = None
     choices: tuple[str, ...] = ()
     elements: str | None = None
-    pattern: str | None = None  # for str, and for the elements of a list
+    form: Form | None = None  # of a text, of the texts in a list, of a dict without fields; see forms.py
     fields: tuple[Wish, ...] = ()  # of a dict, and of the dicts in a list
-    secret: bool = False  # a value that no message may show
 
 
 # The words that Ansible's filter bool takes for a boolean: -e name=true gives text.
@@ -33,22 +35,16 @@ BOOLEANS = {
     **dict.fromkeys(("no", "false", "off", "0"), False),
 }
 
-BRANCH = r"\d{3}"
-DRIVER_VERSION = r"\d{3}(\.\d+){1,2}"
-CUDA_VERSION = r"\d{2}\.\d"
-VERSION = r"\d+(\.\d+)*"
-
 ENVIRONMENT = (
-    Wish("name", "str", "Name of the environment; this one is required.", pattern=r"[a-z][a-z0-9_.-]*"),
-    Wish("pytorch", "str", "PyTorch, such as 2.9 (its newest patch release) or 2.9.1.", pattern=VERSION),
-    Wish("tensorflow", "str", "TensorFlow, such as 2.20.", pattern=VERSION),
-    Wish("jax", "str", "JAX, such as 0.9.", pattern=VERSION),
-    Wish("python", "str", "Python, such as 3.12; unset lets the plan choose.", pattern=r"3\.\d+"),
+    Wish("name", "str", "Name of the environment; this one is required."),
+    Wish("pytorch", "str", "PyTorch, such as 2.9 (its newest patch release) or 2.9.1."),
+    Wish("tensorflow", "str", "TensorFlow, such as 2.20."),
+    Wish("jax", "str", "JAX, such as 0.9."),
+    Wish("python", "str", "Python, such as 3.12; unset lets the plan choose."),
     Wish(
         "index",
         "str",
         "CUDA build, such as cu126 (PyTorch) or cuda12 (JAX), or cpu for none; unset lets the plan choose.",
-        pattern=r"\w+",
     ),
     Wish("packages", "list", "Further requirements, as pip takes them.", (), elements="str"),
     Wish(
@@ -87,10 +83,9 @@ WISHES = (
         "nvidia_driver_runfile_sha256",
         "str",
         "SHA-256 of the .run file, which the source runfile asks for.",
-        pattern=r"[0-9a-f]{64}",
     ),
-    Wish("nvidia_driver_branch", "str", "Driver branch, such as 580; unset lets the plan choose.", pattern=BRANCH),
-    Wish("nvidia_driver_version", "str", "Exact driver version, such as 580.178.04.", pattern=DRIVER_VERSION),
+    Wish("nvidia_driver_branch", "str", "Driver branch, such as 580; unset lets the plan choose."),
+    Wish("nvidia_driver_version", "str", "Exact driver version, such as 580.178.04."),
     Wish(
         "nvidia_driver_kernel_modules",
         "str",
@@ -128,7 +123,6 @@ WISHES = (
         "secure_boot_mok_password",
         "str",
         "Password for one use at the console, with which gpulab asks the firmware to enrol DKMS's key.",
-        secret=True,
     ),
     Wish(
         "gpulab_allow_branches",
@@ -136,7 +130,6 @@ WISHES = (
         "Driver branches accepted although they are past their end of life or below their security floor.",
         (),
         elements="str",
-        pattern=BRANCH,
     ),
     Wish(
         "gpulab_trust_newer",
@@ -182,13 +175,11 @@ WISHES = (
         "list",
         "CUDA toolkits to install side by side, such as 12.9; unset lets the plan choose, an empty list means none.",
         elements="str",
-        pattern=CUDA_VERSION,
     ),
     Wish(
         "cuda_default",
         "str",
         "The toolkit that /usr/local/cuda points to; unset means the newest.",
-        pattern=CUDA_VERSION,
     ),
     Wish(
         "cuda_compat",
@@ -197,16 +188,13 @@ WISHES = (
         " boards only.",
         default=False,
     ),
-    Wish(
-        "cudnn_version", "str", "cuDNN for the default toolkit, such as 9.10.2; unset installs none.", pattern=VERSION
-    ),
-    Wish("nccl_version", "str", "NCCL for the default toolkit, such as 2.27.5; unset installs none.", pattern=VERSION),
-    Wish("tensorrt_version", "str", "TensorRT for the default toolkit; unset installs none.", pattern=VERSION),
+    Wish("cudnn_version", "str", "cuDNN for the default toolkit, such as 9.10.2; unset installs none."),
+    Wish("nccl_version", "str", "NCCL for the default toolkit, such as 2.27.5; unset installs none."),
+    Wish("tensorrt_version", "str", "TensorRT for the default toolkit; unset installs none."),
     Wish(
         "container_toolkit_version",
         "str",
         "Version of the NVIDIA Container Toolkit; unset takes the newest known.",
-        pattern=VERSION,
     ),
     Wish(
         "container_toolkit_engines",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from ansible_collections.gpulab.node.plugins.plugin_utils import wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import forms, wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import LOADER
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import Wish
 
@@ -79,11 +79,19 @@ def load() -> Options:
             options.update({option.name: option for option in _options(entry.get("options") or {})})
     for path in sorted(ROOT.glob("playbooks/*.yml")):
         prefixes.add(f"{path.stem}_")
-        options.update({option.name: option for option in _of_playbook(path)})
+        for option in _of_playbook(path):
+            if option.type != "raw" or option.name not in options:
+                options[option.name] = option
     for wish in wishes.WISHES:  # of what is both, the wish knows the form, and the role the fields that it leaves out
         known = options.get(wish.name, wish)
         options[wish.name] = replace(wish, fields=wish.fields or known.fields)
-    return Options(options, tuple(sorted(prefixes)))
+    return Options({name: _formed(option, name) for name, option in options.items()}, tuple(sorted(prefixes)))
+
+
+def _formed(option: Wish, place: str) -> Wish:
+    """Return an option, and its fields, with the forms that they take."""
+    fields = tuple(_formed(field, f"{place}.{field.name}") for field in option.fields)
+    return replace(option, fields=fields, form=forms.OPTIONS.get(place, option.form))
 
 
 def _options(spec: dict[str, dict[str, Any]]) -> tuple[Wish, ...]:
@@ -107,7 +115,7 @@ def _option(name: str, record: dict[str, Any]) -> Wish:
 
 def _of_playbook(path: Path) -> Iterator[Wish]:
     """Find a playbook's variables: one that is an argument of our modules takes what the argument takes."""
-    for name in re.findall(r"\b([a-z]\w*) \| default\(", path.read_text(encoding="utf-8")):
+    for name in re.findall(r"(?<![\w.])([a-z]\w*) \| default\(", path.read_text(encoding="utf-8")):
         yield Wish(name, "raw", "")
     for module, arguments in _calls(_read(path)):
         documentation = importlib.import_module(f"{MODULES}.{module}").DOCUMENTATION

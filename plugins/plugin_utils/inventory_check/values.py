@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import BOOLEANS
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def faults(option: Wish, value: Any, name: str | None = None) -> Iterator[Refusa
         yield from _number_faults(option, value, name)
     elif option.type == "bool":
         yield from _boolean_faults(option, value, name)
-    elif option.type in ("str", "path"):
+    elif option.type in ("str", "path") or (option.type == "raw" and isinstance(value, str)):
         yield from _text_faults(option, value, name)
 
 
@@ -77,9 +78,9 @@ def _wrong_type(option: Wish, value: Any, name: str, advice: str | None = None) 
 
 
 def _text_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
-    if option.secret:
-        if not isinstance(value, str):
-            yield refuse("I005", variable=name, value="no text", expected="text", advice="Quote it.")
+    form = option.form or forms.LINE
+    if form.secret and not isinstance(value, str):
+        yield refuse("I005", variable=name, value="no text", expected="text", advice="Quote it.")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield refuse("I003", variable=name, value=value)
     elif not isinstance(value, str):
@@ -87,8 +88,47 @@ def _text_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
     elif option.choices and value not in option.choices:
         advice = did_you_mean(value, list(option.choices), "Use one of them.")
         yield refuse("I006", variable=name, value=shown(value), choices=", ".join(option.choices), advice=advice)
-    elif option.pattern and not re.fullmatch(option.pattern, value):
-        yield refuse("I007", variable=name, value=shown(value), description=option.description)
+    elif not option.choices:
+        yield from _form_faults(form, value, name, form.words or option.description)
+
+
+def _form_faults(form: forms.Form, text: str, name: str, words: str) -> Iterator[Refusal]:
+    """Yield what is wrong with the form of a text; one that may be a secret is not shown."""
+    problem = form.problem(text)
+    if problem is None and not form.fits(text):
+        problem = "not the form that it takes"
+        if not form.secret:
+            yield refuse("I007", variable=name, value=shown(text), description=words)
+            return
+    if problem:
+        yield refuse("I030", variable=name, problem=problem, form=words)
+    elif form.shows_password(text):
+        yield refuse("I031", variable=name, way=form.elsewhere)
+
+
+def _entry_faults(form: forms.Form, entries: Mapping[Any, Any], name: str) -> Iterator[Refusal]:
+    """Yield what is wrong with a mapping's names, and with the texts in its values."""
+    for key, value in entries.items():
+        found = form.of_entry(str(key))
+        if found is None:
+            problem = f"the name {shown(str(key))}, which it does not take"
+            yield refuse("I030", variable=name, problem=problem, form=form.words)
+            continue
+        for place, text in _texts(value, f"{name}.{key}"):
+            yield from _form_faults(found, text, place, found.words or "one line of text")
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Walk through all texts in a value, each with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield place, str(key)
+            yield from _texts(item, f"{place}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{place}[{index}]")
 
 
 def _boolean_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
@@ -139,6 +179,7 @@ def _dict_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
         return
     fields = {field.name: field for field in option.fields}
     if not fields:
+        yield from _entry_faults(option.form or forms.Form(entries=((".+", forms.LINE),)), value, name)
         return
     for key, item in value.items():
         if key in fields:

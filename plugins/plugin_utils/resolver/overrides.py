@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.quoting import problem
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 
 def text(variable: str, name: str, value: Any) -> str:
     """Return a value as it is written into a file. Raises Refusal for one that no line can hold."""
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or "\n" in str(value):
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or problem(str(value)):
         raise refuse("P051", variable=variable, name=name, value=value)
     return str(value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments
 from ansible_collections.gpulab.node.plugins.module_utils.kernel_values import KNOBS
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overrides, tuning_files
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
             text = overrides.text("tuning_overrides", name, value)
             if kind == "service" and text != SERVES:
                 raise refuse("P075", name=name, value=text, allowed=SERVES)
+            if kind != "sysctl" and not forms.TUNED.fits(text):
+                raise refuse("P051", variable="tuning_overrides", name=name, value=value)
             settings[name] = _setting(kind, name, " ".join(text.split()), reason)
     return list(case.wishes["tuning_overrides"])
 

@@ -32,7 +32,7 @@ def test_a_program_keeps_its_first_line_and_may_be_run():
 
 def test_a_program_of_gpulabs_is_replaced_and_one_of_somebody_elses_refused():
     ours, content = wanted_text("#!/bin/sh\na", "cuda"), "#!/bin/sh\nb"
-    assert plan({PATH: content}, {PATH: ours}, "cuda") == [Step(PATH, ours, wanted_text(content, "cuda"))]
+    assert plan({PATH: content}, {PATH: ours}, "cuda") == [Step(PATH, ours, wanted_text(content, "cuda"), 0o755)]
     with pytest.raises(Refusal):
         plan({PATH: content}, {PATH: "#!/bin/sh\na\n"}, "cuda")
 

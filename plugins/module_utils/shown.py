@@ -1,0 +1,83 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text as people may see it: without the secrets in addresses, and without what would steer a terminal.
+
+A node's own words (its os-release, a package's message, the kernel's log) may hold escape codes. No I/O happens here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HIDDEN = "***"
+_SEQUENCES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
+    r"|[\x1b\x90\x98\x9d-\x9f][\]PX^_]?[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # strings: a window's title, a link
+    r"|\x1b."
+)
+# A tab and a line break are text; so is what lies between the C0 and C1 codes. Bidirectional marks reorder a line.
+_CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# What may be secret in an address: all before its last @, conda's token in the path, and fields that say so. A password
+# may hold every character but a blank; a "/" in it ends the host, and is written %2F.
+_SECRETS = re.compile(
+    r"(?<=://)(?P<user>[^\s/@]+(?:@[^\s/@]+)*)(?=@)"
+    r"|(?<=/t/)(?P<token>[^\s/]{8,})(?=/)"
+    r"|(?<=[?&])(?P<field>(?:[\w-]*(?:token|secret|passw|api_?key)[\w-]*)=[^\s&#\"']+)",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(r"token|secret|passw|api_?key", re.IGNORECASE)
+TOKEN = 20  # characters: a name alone is shorter
+SHORTEST = 6  # a shorter value would be hidden in words that have nothing to do with it
+
+
+def plain(text: str) -> str:
+    """Return a text without control characters and escape sequences; tabs and line breaks stay."""
+    return _CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+
+
+def masked(text: str) -> str:
+    """Return a text in which no address has a password or a token."""
+    return _SECRETS.sub(HIDDEN, text)
+
+
+def for_people(text: str) -> str:
+    """Return a text as it may be shown."""
+    return masked(plain(text))
+
+
+def plain_values(value: Any) -> Any:
+    """Return data with each text in it, keys too, as plain text."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {plain_values(key): plain_values(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(item) for item in value]
+    return value
+
+
+def has_secret(text: str) -> bool:
+    """Tell whether an address in a text has a password, or a token, which may stand alone before its @."""
+    found = (match["user"] for match in _SECRETS.finditer(text))
+    return any(user is None or ":" in user or len(user) >= TOKEN for user in found)
+
+
+def secrets(value: Any, name: str = "") -> Iterator[str]:
+    """Yield what no message may show of a module's parameters: secrets in addresses, and values that are called so."""
+    if isinstance(value, str):
+        for match in _SECRETS.finditer(value):
+            yield match[0] + ("@" if match["user"] else "")
+        if _NAMES.search(name) and len(value) >= SHORTEST:
+            yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from secrets(item, str(key))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from secrets(item, name)

@@ -1,0 +1,239 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The form of each text that an inventory may give: what stands beside the argument specs, once for each option.
+
+A text comes into files of other programs, into scripts and into arguments. Whatever its form, it is one line without
+control characters. An option that is not in the table is a failure of tests/unit/inventory_check/test_forms.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ansible_collections.gpulab.node.plugins.module_utils import quoting, shown
+
+
+@dataclass(frozen=True)
+class Form:
+    """A pattern that the whole text matches, and the words for it; None leaves these to the option's description.
+
+    entries are of a mapping: patterns of its names, and the form of the values below each; the words are then for a
+    name. secret is true where no message may show the text. elsewhere says how else to give a password, where an
+    address with one would become public.
+    """
+
+    pattern: str = ".+"
+    words: str | None = None
+    most: int = 255
+    entries: tuple[tuple[str, Form], ...] = ()
+    secret: bool = False
+    elsewhere: str | None = None
+
+    def fits(self, text: str) -> bool:
+        """Tell whether a text, of which problem has nothing to say, has this form."""
+        return re.fullmatch(self.pattern, text) is not None
+
+    def problem(self, text: str) -> str | None:
+        """Return what no text of this form has, in words that do not show it; None where there is no such thing."""
+        wrong = quoting.problem(text)
+        if wrong is None and len(text) > self.most:
+            return f"more than {self.most} characters"
+        return wrong
+
+    def of_entry(self, key: str) -> Form | None:
+        """Return the form of a mapping's value by its name; None where the name has not the form of one."""
+        fitting = (form for pattern, form in self.entries if re.fullmatch(pattern, key) and not self.problem(key))
+        return next(fitting, None)
+
+    def shows_password(self, text: str) -> bool:
+        """Tell whether an address has a password where it would become public."""
+        return self.elsewhere is not None and shown.has_secret(text)
+
+
+LINE = Form(words="one line of text", most=4096)
+NAME = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "a name of letters, digits and '_.-'")
+SMALL_NAME = Form(r"[a-z][a-z0-9_.-]*", None)
+VERSION = Form(r"\d+(\.\d+)*", None)
+CUDA_VERSION = Form(r"\d{2}\.\d", None)
+BRANCH = Form(r"\d{3}", None)
+SHA256 = Form(r"[0-9a-fA-F]{64}", "a SHA-256, 64 hexadecimal digits")
+FINGERPRINT = Form(r"[0-9A-Fa-f]( *[0-9A-Fa-f]){39,63}", "a whole fingerprint, 40 or 64 hexadecimal digits")
+SIZE = Form(r"-1|\d+(\.\d+)? ?([kKmMgGtT]i?)?[bB]?", "a size such as 64m or 8g")
+HERE = Form(words="a path on the controller", most=4096)
+PLACE = Form(
+    r"(/(?!\.{1,2}(/|$))[A-Za-z0-9_@+.,=-]+)+/?",
+    "an absolute path of letters, digits and '_@+.,=-', without '..'",
+    most=1024,
+)
+ANY_PLACE = Form(r"/|(/(?!\.{1,2}(/|$))[^/]+)+/?", "an absolute path, without '..'", most=4096)
+ACCOUNT = Form(r"[A-Za-z0-9_][A-Za-z0-9_.@\\$ -]*", "a name of a user or group, without ':' and ','")
+ADDRESS = Form(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9_.-]+)?", "an IP address")
+HOST = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9A-Fa-f:]+(%[A-Za-z0-9_.-]+)?", "a host's name or IP address")
+HOSTS = Form(r"<local>|[A-Za-z0-9.*:\[][A-Za-z0-9.*:\]/_-]*", "a host, a domain, an address or a network")
+URL = Form(
+    r"[a-z][a-z0-9+.-]*://\S+", "an address with its scheme, such as https://, without blanks", 2048, secret=True
+)
+PROXY = Form(
+    r"(https?|socks[45]?[ah]?)://\S+",
+    "the address of a proxy with its scheme, such as http://proxy.example:3128, without blanks",
+    most=2048,
+    secret=True,
+)
+MIRROR = Form(
+    URL.pattern,
+    URL.words,
+    URL.most,
+    secret=True,
+    elsewhere="Give it in /etc/apt/auth.conf.d on the node , or let the mirror go by addresses",
+)
+FETCHED = Form(
+    r"[^-].*",
+    "an address, or a path on the controller",
+    2048,
+    secret=True,
+    elsewhere="Name a server that asks for none, or a path on the controller",
+)
+SOURCE = Form(URL.pattern, URL.words, URL.most, secret=True, elsewhere="Name a server that asks for none")
+CHANNEL = Form(r"[A-Za-z0-9/.][^\s$]*", "a channel's name or address", 2048, secret=True)
+CHANNELS = Form(r"[a-z][a-z0-9+.-]*://[^\s$]+", "an address with its scheme, without blanks and '$'", 2048, secret=True)
+REQUIREMENT = Form(
+    r"(?!.*\S\s+[-#]).*\S",
+    "one package, such as numpy<2.4, and no option of the installer",
+    2048,
+    secret=True,
+    elsewhere="Give it in root's .netrc on the node, or take the package from an index",
+)
+PARAMETERS = Form(
+    words="names of parameters",
+    entries=((r"[A-Za-z0-9_]+", Form(r'[^"]*', "a value without a double quote", 1024)),),
+)
+TUNED = Form(r"[A-Za-z0-9_.,:=/+@%-]+", "a word of letters, digits and '_.,:=/+@%-'")
+
+OPTIONS: dict[str, Form] = {
+    "base_apt_components": Form(
+        r"(?!.*(//|\.\.))[A-Za-z0-9]([A-Za-z0-9_.+/-]*[A-Za-z0-9])?", "a component's name, such as contrib"
+    ),
+    "base_ca_certificates": HERE,
+    "base_http_proxy": PROXY,
+    "base_https_proxy": PROXY,
+    "base_no_proxy": HOSTS,
+    "conda_channel_alias": CHANNELS,
+    "conda_channels": CHANNEL,
+    "conda_defaults_channel": CHANNEL,
+    "conda_directory": PLACE,
+    "conda_environments.channels": CHANNEL,
+    "conda_environments.file": HERE,
+    "conda_environments.group": ACCOUNT,
+    "conda_environments.lock": HERE,
+    "conda_environments.name": NAME,
+    "conda_environments.packages": REQUIREMENT,
+    "conda_environments.pip": REQUIREMENT,
+    "conda_environments.replace": Form(words="packages", entries=((".+", REQUIREMENT),)),
+    "conda_environments.variables": Form(
+        words="names of variables",
+        entries=(("[A-Za-z_][A-Za-z0-9_]*", Form(".*", LINE.words, LINE.most, secret=True)),),
+    ),
+    "conda_environments_absent": NAME,
+    "conda_export_directory": HERE,
+    "conda_extra_index_urls": URL,
+    "conda_index_url": URL,
+    "conda_micromamba_sha256": SHA256,
+    "conda_micromamba_url": URL,
+    "conda_micromamba_version": Form(r"\d[A-Za-z0-9._-]*", "a version, such as 2.8.1-0"),
+    "conda_state": Form("present|absent", "present or absent"),
+    "container_toolkit_docker_data_root": PLACE,
+    "container_toolkit_docker_log_size": SIZE,
+    "container_toolkit_docker_repository_fingerprint": FINGERPRINT,
+    "container_toolkit_docker_repository_key": HERE,
+    "container_toolkit_docker_repository_url": MIRROR,
+    "container_toolkit_docker_shm_size": SIZE,
+    "container_toolkit_docker_users": ACCOUNT,
+    "container_toolkit_repository_fingerprint": FINGERPRINT,
+    "container_toolkit_repository_key": HERE,
+    "container_toolkit_repository_url": MIRROR,
+    "container_toolkit_restart_force": LINE,
+    "container_toolkit_version": VERSION,
+    "cuda_default": CUDA_VERSION,
+    "cuda_toolkits": CUDA_VERSION,
+    "cudnn_version": VERSION,
+    "environments_absent": NAME,
+    "environments_directory": PLACE,
+    "environments_export_directory": HERE,
+    "environments_index_url": URL,
+    "environments_python_mirror": URL,
+    "environments_pytorch_index_url": URL,
+    "environments_uv_url": URL,
+    "gpu_settings_per_gpu": Form(words="GPUs by UUID, bus id or index", entries=((".+", LINE),)),
+    "gpu_settings_values": Form(words="names of settings", entries=((".+", LINE),)),
+    "gpulab_allow_branches": BRANCH,
+    "gpulab_environments.group": ACCOUNT,
+    "gpulab_environments.index": Form(r"\w+", None),
+    "gpulab_environments.jax": VERSION,
+    "gpulab_environments.lock": HERE,
+    "gpulab_environments.name": SMALL_NAME,
+    "gpulab_environments.packages": REQUIREMENT,
+    "gpulab_environments.python": Form(r"3\.\d+", None),
+    "gpulab_environments.pytorch": VERSION,
+    "gpulab_environments.sets": NAME,
+    "gpulab_environments.tensorflow": VERSION,
+    "gpulab_nvidia_repository_fingerprint": FINGERPRINT,
+    "gpulab_nvidia_repository_key": HERE,
+    "gpulab_nvidia_repository_url": MIRROR,
+    "monitoring_listen_address": ADDRESS,
+    "monitoring_restart_force": LINE,
+    "monitoring_targets": HERE,
+    "nccl_address": HOST,
+    "nccl_interface": Form(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}", "the name of an interface"),
+    "nccl_overrides": Form(
+        words="names of NCCL's settings", entries=(("NCCL_[A-Z0-9_]+", Form(".*", LINE.words, 1024)),)
+    ),
+    "nccl_tests_sha256": SHA256,
+    "nccl_tests_url": SOURCE,
+    "nccl_version": VERSION,
+    "network_address": ADDRESS,
+    "network_group": LINE,
+    "nvidia_driver_branch": BRANCH,
+    "nvidia_driver_change_force": LINE,
+    "nvidia_driver_imex_nodes": ADDRESS,
+    "nvidia_driver_kernels": Form(r"[A-Za-z0-9][A-Za-z0-9._+~-]*", "a kernel's release, such as 6.1.0-56-amd64"),
+    "nvidia_driver_module_options.nvidia": PARAMETERS,
+    "nvidia_driver_module_options.nvidia_drm": PARAMETERS,
+    "nvidia_driver_module_options.nvidia_modeset": PARAMETERS,
+    "nvidia_driver_module_options.nvidia_peermem": PARAMETERS,
+    "nvidia_driver_module_options.nvidia_uvm": PARAMETERS,
+    "nvidia_driver_runfile": FETCHED,
+    "nvidia_driver_runfile_sha256": Form(r"[0-9a-f]{64}", None),
+    "nvidia_driver_version": Form(r"\d{3}(\.\d+){1,2}", None),
+    "plan_hosts": LINE,
+    "plan_json": HERE,
+    "preflight_dataset_mounts": ANY_PLACE,
+    "reboot_force": LINE,
+    "secure_boot_mok_password": Form(r"[!-~]{8,256}", "8 to 256 characters of ASCII, no blanks", 256, secret=True),
+    "storage_tiers.devices": Form(r"[A-Za-z0-9/][A-Za-z0-9/_.:=+@\\-]*", "a disk's serial number, path or UUID=..."),
+    "storage_tiers.export_options": Form(r"[a-z_]+(=[A-Za-z0-9_:.-]+)?", "an option of an export"),
+    "storage_tiers.export_to": Form(r"[@A-Za-z0-9*?:][A-Za-z0-9*?._:/-]*", "a host, network, pattern or netgroup"),
+    "storage_tiers.filesystem": Form(r"[a-z0-9_.]+", "the name of a filesystem, such as ext4"),
+    "storage_tiers.mount": Form(
+        r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", "an absolute path of letters, digits and '_.-', without '..'", 1024
+    ),
+    "storage_tiers.name": Form(r"[a-z0-9][a-z0-9_-]{0,30}", "at most 31 small letters, digits, '_' and '-'"),
+    "storage_tiers.nfs": Form(r"[A-Za-z0-9_\[][A-Za-z0-9.:_\[\]-]*:/[^\s\\\"]*", "an export, as server:/path", 1024),
+    "storage_tiers.options": Form(r"(?!-)[^\s,#\\\"]+", "one option of a mount"),
+    "tensorrt_version": VERSION,
+    "tuning_overrides": Form(
+        words="names of sysctls and of records in catalog/tuning.yml",
+        entries=(
+            ("[a-z][a-z0-9_]*", TUNED),
+            (r"[A-Za-z0-9_][A-Za-z0-9_*/-]*\.[A-Za-z0-9_.*/-]+", Form(r"\S(.*\S)?", LINE.words, 1024)),
+        ),
+    ),
+    "verify_baseline": HERE,
+    "verify_container_image": Form(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image"),
+    "verify_hosts": LINE,
+    "verify_mounts.path": ANY_PLACE,
+    "verify_profile": Form(words="names", entries=((".+", LINE),)),
+    "verify_python": PLACE,
+    "verify_report_directory": HERE,
+}

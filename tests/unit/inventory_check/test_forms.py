@@ -1,0 +1,101 @@
+"""The form of every option that takes text: nothing gets into a run that is more than one value."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils import quoting
+from ansible_collections.gpulab.node.plugins.plugin_utils import forms
+
+from .bad_texts import good, inventory, places, texts
+from .make import check_variables
+
+PLACES = dict(places())
+TEXTS = sorted(place for place, form in forms.OPTIONS.items() if place in PLACES and not form.entries)
+REFUSED = {"GPULAB-I007", "GPULAB-I030", "GPULAB-I031", "GPULAB-E018"}
+MAPPINGS = sorted(place for place, form in forms.OPTIONS.items() if form.entries)
+# Texts that are no argument, no path on a node and in no file there: patterns of hosts, paths on the controller.
+FREE = {forms.LINE, forms.HERE, forms.OPTIONS["secure_boot_mok_password"]}
+
+
+def refusals(place, value):
+    """Return what is wrong with a value, by its code."""
+    return [message.split()[0] for message in check_variables(**inventory(PLACES[place], value))]
+
+
+def test_every_option_that_takes_text_has_a_form_and_every_form_an_option():
+    assert set(forms.OPTIONS) == set(PLACES)
+
+
+@pytest.mark.parametrize("place", TEXTS)
+def test_a_text_of_the_form_passes(place):
+    assert not set(refusals(place, good(forms.OPTIONS[place]))) & {"GPULAB-I007", "GPULAB-I030", "GPULAB-I031"}
+
+
+@pytest.mark.parametrize("place", TEXTS)
+def test_no_text_that_passes_is_more_than_one(place):
+    form = forms.OPTIONS[place]
+    for text in texts(form):
+        if REFUSED & set(refusals(place, text)):
+            continue
+        assert quoting.problem(text) is None, repr(text)
+        assert len(text) <= form.most, repr(text)
+        if form not in FREE:
+            assert not text.startswith("-") or re.fullmatch(r"-1[kKmMgGtT]?[bB]?", text), repr(text)
+        if form in (forms.PLACE, forms.ANY_PLACE, forms.NAME, forms.SMALL_NAME):
+            assert ".." not in text.split("/"), repr(text)
+        if form in (forms.NAME, forms.SMALL_NAME):
+            assert "/" not in text, repr(text)
+
+
+@pytest.mark.parametrize("place", MAPPINGS)
+def test_nothing_in_a_mapping_is_more_than_one_value(place):
+    for pattern, form in forms.OPTIONS[place].entries:
+        name = good(forms.Form(pattern))
+        for text in ("\n", "a\nb", "\0", "a\r", "\x1b[2J", "a" * 5000):
+            for given in ({name: text}, {name + text: "1"}, {name: {"a": [text]}}, {name: {text: 1}}):
+                assert "GPULAB-I030" in refusals(place, given), (given, form)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("nvidia_driver_module_options.nvidia", {"NVreg_A": '1" install nvidia "/bin/sh'}),
+        ("nvidia_driver_module_options.nvidia", {"NVreg_A=1 NVreg_B": 1}),
+        ("tuning_overrides", {"iommu": "pt init=/bin/sh"}),
+        ("tuning_overrides", {"iommu": 'pt"; id; "'}),
+        ("nccl_overrides", {"PATH": "1"}),
+        ("conda_environments.variables", {"A B": "1"}),
+    ],
+)
+def test_what_one_file_alone_would_misread_is_refused(place, value):
+    assert set(refusals(place, value)) & {"GPULAB-I007", "GPULAB-I030"}
+
+
+@pytest.mark.parametrize("place", [place for place in TEXTS if forms.OPTIONS[place].secret])
+def test_no_message_shows_what_may_be_a_secret(place):
+    form = forms.OPTIONS[place]
+    for text in ("https://user:can ary@host", "can\nary", "-can ary", "canary" * 500, "ca'n\tary\""):
+        if form in (forms.REQUIREMENT, forms.FETCHED) and " " in text:
+            continue  # a package and a file's name may have blanks, and are shown
+        said = check_variables(**inventory(PLACES[place], text))
+        assert said, text
+        assert not any("canary" in message or "ary" in message for message in said), said
+
+
+@pytest.mark.parametrize("place", [place for place in TEXTS if forms.OPTIONS[place].elsewhere])
+def test_a_password_where_it_would_become_public_is_refused_with_another_way(place):
+    address = (
+        "a @ https://user:canary@host/a" if forms.OPTIONS[place] is forms.REQUIREMENT else "https://user:canary@h/a"
+    )
+    message = check_variables(**inventory(PLACES[place], address))[0]
+    assert message.startswith("GPULAB-I031 node1: ")
+    assert f"Remedy: {forms.OPTIONS[place].elsewhere}." in message
+    assert "canary" not in message
+    assert "GPULAB-I031" not in refusals(place, address.replace(":canary", ""))
+
+
+@pytest.mark.parametrize("password", ["it's", 'say"it"', "a'b\"c", "p%22q", "a\\b", "$(id)", "`id`", "a;b", "ä"])
+def test_a_proxys_password_may_hold_any_mark(password):
+    assert check_variables(base_http_proxy=f"http://user:{password}@proxy.example:3128") == []
