@@ -14,7 +14,7 @@ OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm test-gpu bench \
-        bench-cold plan-matrix fault-table role-readmes build
+        bench-cold plan-matrix catalog-check fault-table role-readmes build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench-cold: test-setup ## site.yml on a bare node, as a ratio to apt-get install
 
 plan-matrix: setup ## what every GPU of the catalog gets on every system
 	python3 tests/plan_matrix.py
+
+catalog-check: setup ## what pip, APT and NVIDIA's repositories have and the catalog does not
+	python3 tests/catalog_check.py
 
 fault-table: setup ## every injected fault, the check that finds it, the remedy
 	python3 tests/fault_table.py
