@@ -4,8 +4,8 @@
 """The processes of a node, and which of them are the work of people: what a reboot would end without anybody's word.
 
 People's work is what runs in a login session, what somebody left running after it (tmux, nohup, a service of a user who
-lingers), jobs of cron and at, and units that somebody started with systemd-run. Not counted are services, containers
-(their holders of GPUs are in facts_users), greeters, and the connection by which this process came.
+lingers), jobs of cron and at, units that somebody started with systemd-run, and virtual machines of libvirt.
+Services, containers (facts_users has those with a GPU), greeters and the connection of this process do not count.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _OWN_PLACES = ("init.scope", "session.slice/", "background.slice/")  # of a user
 _LOGINS = re.compile(r"(?:ssh|sshd|getty|serial-getty|console-getty|container-getty)(?:@.*)?\.service\Z")
 _JOBS = re.compile(r"(cron|crond|cronie|atd)\.service\Z")
 _RUN_SCOPE = re.compile(r"run-[^/]*\.scope\Z")  # as systemd-run --scope names them
+_MACHINES = "/machine.slice/machine-qemu"  # libvirt's
 _OWN_UNITS = "gpulab-"
 # Processes that a session has and that do nobody's work
 _QUIET = frozenset(
@@ -194,6 +195,8 @@ def _where(node: Node, place: str) -> tuple[str, str, int | None] | None:
         JOB: _JOBS.match(unit),
         UNIT: _RUN_SCOPE.match(unit) or (unit.endswith(".service") and node.exists(f"{TRANSIENT}/{unit}")),
     }
+    if place.startswith(_MACHINES):
+        return UNIT, unit, None
     if not place.startswith("/system.slice/") or unit.startswith(_OWN_UNITS):
         return None
     return next(((kind, unit, None) for kind, holds in kinds.items() if holds), None)

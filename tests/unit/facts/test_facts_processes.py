@@ -199,6 +199,14 @@ def test_what_runs_outside_of_sessions(logind, unit, uid, command, counts):
     assert bool(said(logind)) is counts
 
 
+@pytest.mark.parametrize(
+    ("scope", "counts"), [("machine-qemu\\x2d1\\x2dvm.scope/libvirt/emulator", True), ("machine-c1.scope", False)]
+)
+def test_a_virtual_machine_counts_and_a_container_of_systemd_does_not(logind, scope, counts):
+    process(logind, 760, "qemu-system-x86", f"/machine.slice/{scope}", uid=64055)
+    assert bool(said(logind)) is counts
+
+
 def test_whoever_is_logged_in_inside_a_container_does_not_count(logind):
     process(logind, 760, "bash", "/lxc.payload.c1" + LOGIND.format(1000, 4))
     process(logind, 761, "bash", "/system.slice/docker-4f.scope" + SSHD)
