@@ -32,6 +32,7 @@ _ADDRESSED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*(?:
 _OPTION_OF_LOCK = re.compile(
     r"^--(?:(?:index-url|extra-index-url|find-links|no-index|trusted-host|only-binary|prefer-binary|pre|require-hashes)\b)"
 )
+_SECRET = re.compile(r"(?<!ssh)://[^/@\s]+@")
 _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(?=[^;]*$)")  # where no marker says that it may be left out
 _DIST_INFO = re.compile(r"^(.+)-([^-]+)\.dist-info$")
 _ERROR = re.compile(r"^ *error: .*(?:\n(?:\s+cause: |\s+).*)*", re.MULTILINE)
@@ -47,7 +48,10 @@ CAUSES = [
     ("E002", r"Failed to fetch|error sending request|ssl-verification-failed|Unsupported `Content-Type`"),
     ("E002", r"could not be queried|returned a 403 Forbidden|HTTP (?:status .*)?error"),
     ("E033", r"Cannot find command 'git'|Git operation failed|\bgit \w+.* did not run successfully"),
-    ("E032", r"subprocess-exited-with-error|metadata-generation-failed|[Ff]ailed (?:to build|building)"),
+    (
+        "E032",
+        r"subprocess-exited-with-error|metadata-generation-failed|pyproject_hooks|[Ff]ailed (?:to build|building)",
+    ),
     ("E005", r"No matching distribution found|no usable wheels|has no wheels|no source distribution|--no-build"),
     ("E005", r"was not found in the package registry|there are no versions of|Building source .* is disabled"),
     ("E004", r"No solution found|ResolutionImpossible"),
@@ -274,6 +278,11 @@ def advice_on(told: str, otherwise: str) -> str:
     return next((advice for pattern, advice in OBSTACLES if re.search(pattern, told)), otherwise)
 
 
+def without_secrets(text: str) -> str:
+    """Return a text without users and passwords in addresses; the user of SSH is no secret."""
+    return _SECRET.sub("://***@", text)
+
+
 def _essence(printed: str) -> str:
     """Return what counts of what uv or pip printed: its errors, and of pip why it found nothing."""
     found = [
@@ -285,7 +294,8 @@ def _essence(printed: str) -> str:
     )
     if broken and re.search(_NOTHING, printed):
         found = [re.sub(r"<[^>]*>: ", "", "".join(broken[-1])), *found[-1:]]
-    return " ".join(" ".join(found or printed.strip().splitlines()[-1:]).split()).replace(" cause: ", ": ")
+    text = " ".join(" ".join(found or printed.strip().splitlines()[-1:]).split()).replace(" cause: ", ": ")
+    return without_secrets(text)
 
 
 def faults(answer: dict[str, Any], expected: dict[str, Any]) -> list[str]:

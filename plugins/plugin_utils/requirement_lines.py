@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.venv import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,6 @@ _FURTHER = re.compile(r"^(--extra-index-url|--find-links|-f)[\s=]*(\S+)$")
 _ADDRESS = re.compile(r"^(?:[A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?\s*@\s*)?((?:[A-Za-z0-9+.-]+://|file:)\S*)")
 _COMMIT = re.compile(r"@[0-9a-f]{40}(?:#\S*)?$")
 _ARCHIVE = re.compile(r"\.(?:zip|tar\.gz|tgz|tar\.bz2|tar\.xz)$", re.IGNORECASE)
-_SECRET = re.compile(r"(?<!ssh)://[^/@\s]+@")
 _OPTION_BEHIND = re.compile(r"\s--?(?!hash=)[A-Za-z]")
 
 WHEEL = "Name a wheel of it, by its address or on an index of yours"
@@ -58,11 +58,6 @@ OPTION_FOR_UV = Fault(
 ANOTHER_OPTION = Fault("is an option of pip, and no package", "Leave it out")
 
 
-def shown(line: str) -> str:
-    """Return a line as messages have it, without the password of an address."""
-    return _SECRET.sub("://***@", line)
-
-
 def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fault | None:
     """Return why pip cannot be given a line; None where it can.
 
@@ -86,8 +81,10 @@ def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fa
 def refusal(name: str, file: str | None, line: str, found: Fault) -> Refusal:
     """Return the refusal of a line of an environment; without a file, the wish has it."""
     way = f" Or leave the file as it is, and give replace: {{{line!r}: ...}}, with null for no line at all."
-    advice = f"{found.advice}.{shown(way) if file else ''}"
-    return refuse("E018", name=name, file=file or "the wish", detail=f"{shown(line)} {found.why}", advice=advice)
+    advice = f"{found.advice}.{without_secrets(way) if file else ''}"
+    return refuse(
+        "E018", name=name, file=file or "the wish", detail=f"{without_secrets(line)} {found.why}", advice=advice
+    )
 
 
 def further(line: str) -> str | None:
@@ -103,8 +100,8 @@ def _of_option(line: str, indexes: Sequence[str]) -> Fault | None:
     if address:
         return Fault(
             "names a further place, of which pip may take any package",
-            f"Where you trust its owner with every package, name {shown(address)} in conda_extra_index_urls; where the"
-            " node's pip.conf names it already, leave the line out",
+            f"Where you trust its owner with every package, name {without_secrets(address)} in conda_extra_index_urls;"
+            " where the node's pip.conf names it already, leave the line out",
         )
     return next((found for pattern, found in OPTIONS if pattern.match(line)), ANOTHER_OPTION)
 
@@ -118,7 +115,7 @@ def _of_address(address: str, *, sources: bool) -> Fault | None:
     if re.match(r"git\+(?:https?|ssh)://", address):
         if _COMMIT.search(address):
             return None
-        repository = shown(_repository(address))
+        repository = without_secrets(_repository(address))
         return Fault(
             "names no full commit, so its content could change",
             f"Write @ and the commit's 40 digits behind the address; git ls-remote {repository} prints them",

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils import venv
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, newer, recipes
@@ -116,6 +118,9 @@ def _environments(values: Values) -> Iterator[Refusal]:
             yield refuse("P032", name=environment["name"], named=" and ".join(named) or "none")
         try:
             check_packages(environment)
+            lock = Path(environment.get("lock") or "/dev/null").expanduser()
+            if lock.is_file():  # one that is not there may come from another host in this run
+                venv.locked(lock.read_text(encoding="utf-8", errors="replace"))
         except Refusal as refusal:
             yield refusal
 

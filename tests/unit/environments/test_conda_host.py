@@ -180,6 +180,19 @@ def test_a_git_repository_that_cannot_be_reached_is_refused(lab):
     assert (refusal.code, "http://127.0.0.1:9/gadget.git" in refusal.cause) == ("E033", True), refusal
 
 
+@pytest.mark.parametrize("text", ["import torch\n", "def build_wheel(*_given):\n    import torch\n"])
+def test_source_code_that_does_not_build_is_refused(lab, tmp_path, text):
+    repository(tmp_path / "gadget")
+    git = ["git", "-C", str(tmp_path / "gadget"), "-c", "user.name=a", "-c", "user.email=a@a.example"]
+    (tmp_path / "gadget/build.py").write_text(text)
+    subprocess.run([*git, "commit", "--quiet", "--all", "--message=Need torch"], check=True)
+    subprocess.run([*git, "update-server-info"], check=True)
+    commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+    server = wheels.serve(tmp_path / "gadget")
+    refusal = refused(lab, "python", pip=(f"git+{server.url}/.git@{commit}",))
+    assert refusal.code == "E032", refusal
+
+
 def test_a_wheel_by_its_address_is_locked_with_it(lab, tmp_path):
     address = f"{lab.index}/alpha/alpha-1.0-py3-none-any.whl"
     made = lab.make("python", pip=(address,))

@@ -115,6 +115,17 @@ def test_what_is_no_index_is_named(refused):
     assert (refusal.code, "login page" in refusal.remedy) == ("E005", True), refusal
 
 
+@pytest.mark.parametrize("answers", [(401, "text/html"), (200, "text/plain")])
+def test_no_password_of_an_address_is_told(refused, answers):
+    index = wheels.answer(*answers).url.replace("://", "://me:canary@")
+    assert "canary" not in str(refused(index))
+
+
+def test_no_password_is_told_of_what_micromamba_said():
+    told = '{"success": false, "message": "Download error [https://me:canary@mirror.example/noarch/repodata.json.zst]"}'
+    assert "canary" not in str(conda.classify(told, "", "lab", "/log"))
+
+
 @pytest.mark.parametrize("package", ["sourced", "needy", "nowhere"])
 def test_what_has_no_wheel_is_named(refused, index, package):
     refusal = refused(wheels.serve(index).url, package)

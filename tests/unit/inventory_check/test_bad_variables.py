@@ -107,3 +107,11 @@ def test_of_many_hosts_the_first_are_named():
     groups = {"gpu-nodes": [*hosts, "other"], "workstations": [*hosts, "other"]}
     (message,) = check_hosts({**hosts, "other": {}}, groups)
     assert message.startswith("GPULAB-I001 node0, node1, node2 and 61 more: there")
+
+
+def test_a_lock_that_pins_nothing_is_refused_and_one_that_is_not_there_yet_is_not(tmp_path):
+    environment = {"name": "lab", "pytorch": "2.9", "lock": str(tmp_path / "lab.lock")}
+    assert check_variables(gpulab_environments=[environment]) == []
+    (tmp_path / "lab.lock").write_text("torch\n")
+    (message,) = check_variables(gpulab_environments=[environment])
+    assert message.startswith("GPULAB-E007 node1: a line of a lock pins nothing: torch.")
