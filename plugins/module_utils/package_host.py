@@ -179,12 +179,12 @@ class PackageHost:
         return sorted(self._step.directory.parent.glob(f"*/{TRANSACTION}"))
 
     def _unsettled(self) -> dict[Path, dict[str, Any]]:
-        """Return the transactions that have run, and whose packages are in no record yet, by their files."""
+        """Return by their files the transactions that have run, and whose packages no record reflects yet."""
         found = {}
         for path in self._transactions():
             transaction = _NO_TRANSACTION if _damage(path) else records.read(path, TRANSACTION_SHAPE, _NO_TRANSACTION)
             step = self._step.beside(path.parent.name)
-            ran = transaction["new"] and not transaction.get("settled") and step.ran(transaction["argv"])
+            ran = not transaction.get("settled") and step.ran(transaction["argv"])
             if ran and step.status().state != "running":
                 found[path] = transaction
         return found
