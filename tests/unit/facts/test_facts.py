@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_node
+from ansible_collections.gpulab.node.plugins.module_utils import facts_node, facts_users
 from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
 from sim.build import build
 
@@ -55,6 +55,25 @@ def test_parts_come_together(machine, tmp_path):
     assert facts["kernels"][0]["initramfs"]["error"] == "ValueError: an unknown compression"
     assert facts["nouveau"]["bound"] == ["0000:19:00.0"]
     assert facts["reboot"]["reasons"] == ["nouveau holds GPU 0000:19:00.0 and lets go only at a reboot"]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_machine_that_lent_a_gpu_is_in_use_and_takes_no_reboot_for_it(machine, tmp_path, mixed):
+    """NVIDIA/kubevirt-gpu-device-plugin#45: vfio-pci by modprobe.d, and a virtual machine that runs."""
+    lent = "/sys/bus/pci/devices/0000:65:00.0"
+    for name, text in {"vendor": "0x10de", "device": "0x21c4", "class": "0x030000"}.items():
+        machine.file(f"{lent}/{name}", text)
+    machine.link(f"{lent}/driver", "../../drivers/vfio-pci").link(f"{lent}/iommu_group", "../../kernel/iommu_groups/47")
+    machine.file("/etc/modprobe.d/vfio.conf", "options vfio-pci ids=10de:21c4,10de:1aeb\n")
+    machine.file("/proc/1234/comm", "qemu-system-x86").file("/proc/1234/stat", "1234 (qemu-system-x86) S 1 1234")
+    machine.link("/proc/1234/fd/30", "/dev/vfio/47")
+    if not mixed:
+        (machine.root / "sys/bus/pci/devices/0000:19:00.0/class").write_text("0x068000")  # another device
+    facts = collect(machine.node(), 5, str(tmp_path / "absent.so"))
+    assert [gpu["address"] for gpu in facts["pci"]["gpus"]] == ["0000:19:00.0"] * mixed
+    assert facts["pci"]["lent"] == [{"address": "0000:65:00.0", "device": "10de:21c4", "driver": "vfio-pci"}]
+    assert facts_users.in_use(facts["users_of_gpus"]).startswith("qemu-system-x86 (PID 1234, ")
+    assert len(facts["reboot"]["reasons"]) == mixed
 
 
 def test_this_machine():
