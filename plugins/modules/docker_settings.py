@@ -102,6 +102,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.docker_settings import
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 RECORD = Path("/var/lib/gpulab/docker-settings.json")
+SWARM = "swarm/docker-state.json"  # below the data-root of a member
 UNITS = ("docker.socket", "docker.service")
 SECONDS = 120  # for systemctl
 TRIES = 20  # for an answer after that
@@ -138,14 +139,15 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     if read != PATH and (required or preferred or record.made):
         raise refuse("H191", file=read, path=PATH)
     now = docker_settings.effective(docker_settings.parse(text), flags)
-    in_swarm = docker.in_swarm(now) and preferred.pop("live-restore", False)
+    root = docker.root(now)
+    in_swarm = (root / SWARM).is_file() and preferred.pop("live-restore", False)  # Docker would not start with both
     if not params["leave_data"]:
-        docker.check_data_root(now, {**now, **preferred, **required})
+        check_data_root(root, {**now, **preferred, **required})
     plan = docker_settings.plan(text, record, required, preferred, flags)
     containers = docker.containers()
     action = plan.action if docker.is_running() else ""
     if not params["leave_data"]:
-        docker.check_data_root(now, plan.effective)
+        check_data_root(root, plan.effective)
     if not params["force"]:
         docker_settings.check_containers(action, containers, plan.effective, params["host"])
     if plan.changes:
@@ -192,6 +194,16 @@ def apply(module: AnsibleModule, docker: Docker, plan: Plan, action: str, before
     docker_settings.keep_record(RECORD, replace(plan.record, pending=""))
 
 
+def check_data_root(root: Path, then: dict[str, Any]) -> None:
+    """Raise Refusal H113 where Docker would leave behind what root holds; then are its settings afterwards."""
+    old = re.sub(r"/\d+\.\d+$", "", str(root))  # of a daemon with user namespaces, UID.GID is below its data-root
+    new = os.path.realpath(then.get("data-root", docker_settings.DATA_ROOT))
+    volumes = [path for path in root.glob("volumes/*") if path.is_dir()]
+    images = list(root.glob("image/*/imagedb/content/sha256/*"))
+    held = docker_settings.holdings(len(list(root.glob("containers/*"))), len(images), len(volumes))
+    docker_settings.check_data_root(os.path.realpath(old), new, held)
+
+
 class Docker:
     """The daemon of the node."""
 
@@ -216,10 +228,6 @@ class Docker:
         running = files.read(Path(f"/proc/{self._process}/cmdline"))
         return {**docker_flags.parse(coming), **docker_flags.of_process(running)}
 
-    def in_swarm(self, settings: dict[str, Any]) -> bool:
-        """Tell whether the node is a member of a swarm: with live-restore, Docker would not start there."""
-        return (Path(self._root(settings)) / "swarm/docker-state.json").is_file()
-
     def containers(self) -> list[dict[str, Any]]:
         """Return {name, gpu} of each running container; of a daemon that does not answer, one that is unknown."""
         if not self.is_running():
@@ -230,28 +238,13 @@ class Docker:
             return [UNKNOWN]
         return [{"name": one["Name"].lstrip("/"), "gpu": docker_settings.uses_gpu(one)} for one in found]
 
-    def check_data_root(self, now: dict[str, Any], then: dict[str, Any]) -> None:
-        """Raise Refusal H113 where Docker would leave data behind with other settings than it has now."""
-        root = self._root(now)
-        old = re.sub(r"/\d+\.\d+$", "", root)  # of a daemon with user namespaces, UID.GID is below its data-root
-        new = os.path.realpath(then.get("data-root", docker_settings.DATA_ROOT))
-        docker_settings.check_data_root(os.path.realpath(old), new, self._holdings(Path(root)))
-
-    def _root(self, settings: dict[str, Any]) -> str:
+    def root(self, settings: dict[str, Any]) -> Path:
         """Return where the data is: as the daemon says, or as these settings do where none answers."""
-        configured = settings.get("data-root", docker_settings.DATA_ROOT)
-        if not self.is_running():
-            return str(configured)
-        try:
-            return str(docker_engine.ask("/info").get("DockerRootDir") or configured)
-        except docker_engine.NoAnswerError:
-            return str(configured)
-
-    @staticmethod
-    def _holdings(root: Path) -> list[str]:
-        volumes = [path for path in root.glob("volumes/*") if path.is_dir()]
-        images = list(root.glob("image/*/imagedb/content/sha256/*"))
-        return docker_settings.holdings(len(list(root.glob("containers/*"))), len(images), len(volumes))
+        found = None
+        if self.is_running():
+            with contextlib.suppress(docker_engine.NoAnswerError):
+                found = docker_engine.ask("/info").get("DockerRootDir")
+        return Path(found or settings.get("data-root", docker_settings.DATA_ROOT))
 
     def validate(self, plan: Plan) -> None:
         """Let Docker judge the new file, where there is a Docker that can. Raises Refusal H114."""

@@ -85,7 +85,7 @@ class Played:
 
     def merge(self, required=None, **preferred):
         """Merge settings; return the result, or the code of the refusal."""
-        self.params = {"leave_data": True, "force": False, "host": "node"}
+        self.params = {"leave_data": False, "force": False, "host": "node"}
         self.params.update(
             required=required or {}, preferred={key.replace("_", "-"): preferred[key] for key in preferred}
         )
@@ -102,6 +102,7 @@ def play(tmp_path, monkeypatch):
 
     def start(flags="", **settings):
         node = Played(tmp_path, flags)
+        settings = {**({} if "graph" in settings else {"data-root": str(tmp_path)}), **settings}
         node.file.write_text(json.dumps(settings))
         node.memory.update(settings)
         monkeypatch.setattr(docker_settings, "PATH", str(node.file))
@@ -126,8 +127,9 @@ def test_a_restart_ends_no_container(play):
 
 def test_settings_that_are_flags_are_not_written(play):
     node = play("--default-shm-size=2g --live-restore")
+    before = node.file.read_text()
     assert node.merge(live_restore=True, default_shm_size="1g")["changed"] is False
-    assert node.file.read_text() == "{}"
+    assert node.file.read_text() == before
     assert node.restart()
 
 
@@ -149,17 +151,39 @@ def test_on_the_way_back_from_a_failed_start_no_container_ends(play):
 
 def test_a_restart_that_a_container_would_notice_is_refused_before_anything(play):
     node = play()
+    before = node.file.read_text()
     assert node.merge(log_driver="json-file") == "H112"
-    assert (node.container, node.file.read_text()) == (True, "{}")
+    assert (node.container, node.file.read_text()) == (True, before)
 
 
 def test_a_member_of_a_swarm_does_not_get_live_restore(play, tmp_path):
     node = play()
+    before = node.file.read_text()
     (tmp_path / "swarm").mkdir()
     (tmp_path / "swarm/docker-state.json").touch()
     assert node.merge(live_restore=True)["kept"] == ["live-restore is not set, as the node is in a swarm"]
-    assert node.file.read_text() == "{}"
+    assert node.file.read_text() == before
+
+
+def test_data_is_not_left_behind(play, tmp_path):
+    (tmp_path / "containers/a1").mkdir(parents=True)
+    link = tmp_path.with_name("link")
+    link.symlink_to(tmp_path)
+    own = {"graph": str(link)}
+    node = play(**own, **{"live-restore": True})
+    before = node.file.read_text()
+    assert node.merge({"data-root": "/srv/docker"}) == "H113"
+    assert node.merge({"data-root": f"{link}/"})["changed"] is False
+    assert node.file.read_text() == before
 
 
 def test_another_file_of_settings_is_refused(play):
     assert play("--config-file=/srv/daemon.json").merge(live_restore=True) == "H191"
+
+
+def test_a_daemon_with_user_namespaces_keeps_its_data_below_its_data_root(tmp_path):
+    root = tmp_path / "231072.231072"
+    (root / "containers/a1").mkdir(parents=True)
+    docker_settings.check_data_root(root, {"data-root": str(tmp_path)})
+    with pytest.raises(Refusal, match="GPULAB-H113"):
+        docker_settings.check_data_root(root, {"data-root": str(tmp_path / "other")})
