@@ -891,7 +891,10 @@ CODES = {
     ),
     "E007": (
         "a line of a lock pins nothing: {line}",
-        "Write name==version with --hash (conda: ADDRESS#SHA256), as gpulab.lock has it. Nothing was changed.",
+        (
+            "Write name==version with --hash, or for conda ADDRESS#SHA256 and for its pip name @ git+ADDRESS@COMMIT, as"
+            " gpulab.lock has it. Nothing was changed."
+        ),
     ),
     "E008": ("{name} was built and does not work: {line}", "Correct what it says. {former}"),
     "E009": ("{name} could not be built: {line}", "Read {log} on the node. {former}"),

@@ -80,7 +80,9 @@ def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fa
 
 def refusal(name: str, file: str | None, line: str, found: Fault) -> Refusal:
     """Return the refusal of a line of an environment; without a file, the wish has it."""
-    way = f" Or leave the file as it is, and give replace: {{{line!r}: ...}}, with null for no line at all."
+    way = (
+        f" Or leave the file as it is, and set in the environment replace: {{{line!r}: ...}}; null leaves the line out."
+    )
     advice = f"{found.advice}.{without_secrets(way) if file else ''}"
     return refuse(
         "E018", name=name, file=file or "the wish", detail=f"{without_secrets(line)} {found.why}", advice=advice
