@@ -26,7 +26,8 @@ Values = dict[str, Any]
 
 def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     """Yield every pair that excludes each other, with the code by which the plan would refuse it."""
-    catalog, _warnings = newer.extended(catalog, values)
+    trusted = {newer.TRUST: boolean(values.get(newer.TRUST))}  # the command line gives words
+    catalog, _warnings = newer.extended(catalog, {**values, **trusted})
     yield from _driver(values, catalog)
     yield from _cuda(values, catalog)
     yield from _environments(values)

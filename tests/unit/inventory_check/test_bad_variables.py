@@ -34,7 +34,12 @@ def test_what_the_catalog_does_not_know_is_refused_with_what_it_knows(variables,
 
 
 @pytest.mark.parametrize(
-    ("variables", "code"), [({"nvidia_driver_branch": "990"}, "P090"), ({"cuda_toolkits": ["13.9"]}, "P091")]
+    ("variables", "code"),
+    [
+        ({"nvidia_driver_branch": "990"}, "P090"),
+        ({"cuda_toolkits": ["13.9"]}, "P091"),
+        ({"cuda_toolkits": ["13.9"], "gpulab_trust_newer": "no"}, "P091"),
+    ],
 )
 def test_what_is_newer_than_the_catalog_is_refused_with_the_setting_that_takes_it(variables, code):
     (message,) = check_variables(**variables)
