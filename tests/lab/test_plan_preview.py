@@ -95,3 +95,11 @@ def test_somebody_who_computes_there_is_named_and_keeps_the_node_from_a_reboot(l
     assert hosts["node12"]["reboot"]["refusal"]["code"] == "H030"
     assert "and refused now: GPULAB-H030" in run.output
     assert hosts["node13"]["reboot"]["refusal"] is None
+
+
+def test_what_only_a_run_could_start_or_wait_for_keeps_no_preview(lab):
+    """A firewall whose unit is not there yet, and a driver that is to be changed once the job ends."""
+    wishes = {"network_state": "present", "network_firewall": "nftables", "nvidia_driver_change": "wait"}
+    run, hosts = preview(lab, "-e", json.dumps(wishes))
+    assert run.rc == 0, run.output[-3000:]
+    assert {host["state"] for host in hosts.values()} == {"changes"}

@@ -64,13 +64,11 @@ def unknown(variables: Mapping[str, Any], options: Options) -> list[Refusal]:
     the private variables of roles, which are there at that time.
     """
     facts = variables.get("ansible_facts") or {}
-    names = (name for name, value in variables.items() if not (name in facts or is_result(value)))
+    names = (
+        name for name, value in variables.items() if not (name.startswith("__") or name in facts or is_result(value))
+    )
     meant = (name for name in names if name not in options.options and options.concerns(name))
-    return [
-        refuse("I001", variable=name, advice=_of_unknown(name, options))
-        for name in sorted(meant)
-        if not options.is_private(name)
-    ]
+    return [refuse("I001", variable=name, advice=_of_unknown(name, options)) for name in sorted(meant)]
 
 
 def is_result(value: Any) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
 
 from .make import check_variables
@@ -133,3 +134,13 @@ def test_general_words_are_names_of_roles_or_playbooks():
 
 def test_every_role_has_its_prefix():
     assert {f"{path.name}_" for path in (ROOT / "roles").iterdir()} <= set(options.load().prefixes)
+
+
+def test_whatever_a_role_defines_for_itself_is_no_input():
+    """They are all there when the role begins, and Ansible tells them from input by nothing."""
+    names = set()
+    for path in (*ROOT.glob("roles/*/vars/*.yml"), *DEFAULTS):
+        names |= set(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    assert {"__network_group", "__monitoring_target"} <= names
+    assert inventory_check.unknown(dict.fromkeys(names, ""), options.load()) == []
+    assert [one.code for one in inventory_check.unknown({"nvidia_driver_brnach": ""}, options.load())] == ["I001"]
