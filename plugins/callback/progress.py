@@ -68,6 +68,7 @@ from typing import TYPE_CHECKING, Any
 from ansible import constants as C  # noqa: N812 - its name in every plugin of Ansible
 from ansible import context
 from ansible.plugins.callback import CallbackBase
+from ansible_collections.gpulab.node.plugins.module_utils.shown import for_people, for_people_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import address_of, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.live_region import HAS_RICH, LiveRegion
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Receiver
@@ -81,7 +82,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
     from ansible.executor.stats import AggregateStats
     from ansible.executor.task_result import CallbackTaskResult
@@ -200,10 +201,10 @@ class CallbackModule(CallbackBase):
         """Show what changes, for --diff."""
         results = result.result["results"] if result.task.loop and "results" in result.result else [result.result]
         for one in results:
-            text = self._get_diff(one["diff"]) if one.get("diff") and one.get("changed") else ""
+            text = self._get_diff(for_people_all(one["diff"])) if one.get("diff") and one.get("changed") else ""
             if text:
                 self._show(f"{self.host_label(result)}  {short_task(result.task.get_name())}")
-                self._show(text.rstrip("\n") + "\n")
+                self._print(text.rstrip("\n") + "\n")  # it has colours by now
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """Say that a play had no host."""
@@ -332,6 +333,16 @@ class CallbackModule(CallbackBase):
             self._show(INDENT + line)
 
     def _show(self, text: str, color: str | None = None) -> None:
+        """Print a text as people may see it: nothing that a node says steers the terminal, no password is shown."""
+        self._print(for_people(text), color)
+
+    def _handle_warnings(self, res: MutableMapping[str, Any]) -> None:
+        """Show warnings, which may be a node's own words."""
+        for warning in res.pop("warnings", None) or ():
+            self._display.warning(for_people(str(warning)))
+        super()._handle_warnings(res)
+
+    def _print(self, text: str, color: str | None = None) -> None:
         """Print now: whoever reads a pipe follows the run, too."""
         self._display.display(text, color=color)
         sys.stdout.flush()

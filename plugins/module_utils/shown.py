@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HIDDEN = "***"
 _SEQUENCES = re.compile(
@@ -53,12 +53,21 @@ def for_people(text: str) -> str:
 
 def plain_values(value: Any) -> Any:
     """Return data with each text in it, keys too, as plain text."""
+    return _each(plain, value)
+
+
+def for_people_all(value: Any) -> Any:
+    """Return data with each text in it as it may be shown."""
+    return _each(for_people, value)
+
+
+def _each(change: Callable[[str], str], value: Any) -> Any:
     if isinstance(value, str):
-        return plain(value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {plain_values(key): plain_values(item) for key, item in value.items()}
+        return {_each(change, key): _each(change, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain_values(item) for item in value]
+        return [_each(change, item) for item in value]
     return value
 
 

@@ -121,6 +121,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.shown import plain_values
 
 
 def main() -> None:
@@ -142,7 +143,7 @@ def main() -> None:
     try:
         if params["run"] and not module.check_mode and os.geteuid() == 0:
             run_lock.hold(params["run"], params["work"], params["dead"])
-        facts = collect(Node(), params["timeout"])
+        facts = plain_values(collect(Node(), params["timeout"]))
     except Refusal as refusal:  # another run holds the node, or what gpulab itself remembers there is damaged
         holder = run_lock.holder() if refusal.code == "S010" else None
         module.fail_json(msg=str(refusal), refusal=asdict(refusal), holder=holder)
