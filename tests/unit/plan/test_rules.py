@@ -319,6 +319,7 @@ def test_packages_of_another_driver_are_named_and_removed_only_where_allowed(giv
 def test_what_dkms_has_beside_the_driver_is_named_with_its_remedy(version, source, told):
     node = installed(("nvidia-dkms-open", "595.91.07-0ubuntu1", "nvidia"))
     node["kernels"][0]["dkms"] = [{"module": "nvidia", "version": version, "state": "added", "source": source}]
+    node["driver"].update(library="595.91.07", module_on_disk=version)
     warnings = [line for line in plan(node, **NVIDIA_595)["warnings"] if "DKMS has" in line]
     assert [told in line for line in warnings] == ([True] if told else [])
 
