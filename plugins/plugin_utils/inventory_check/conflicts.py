@@ -124,6 +124,8 @@ def _environments(values: Values) -> Iterator[Refusal]:
                 venv.locked(lock.read_text(encoding="utf-8", errors="replace"))
         except Refusal as refusal:
             yield refusal
+        except (OSError, RuntimeError):
+            continue  # the role says that it cannot be read
 
 
 def _conda(values: Values) -> Iterator[Refusal]:
