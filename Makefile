@@ -13,8 +13,13 @@ LAB := ansible-playbook -i .lab/inventory
 OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 
 .DEFAULT_GOAL := help
+<<<<<<< Updated upstream
 .PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm test-gpu bench \
         bench-cold plan-matrix catalog-check fault-table role-readmes build
+=======
+.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test kill-test test test-full test-vm test-gpu bench \
+        bench-cold plan-matrix fault-table role-readmes build
+>>>>>>> Stashed changes
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +57,10 @@ molecule: test-setup ## every molecule scenario; one of them: make molecule SCEN
 	molecule test $(or $(SCENARIO),--all)
 
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
-	pytest tests/lab
+	pytest tests/lab --ignore=tests/lab/test_killed.py
+
+kill-test: test-setup ## a node whose run is killed in one task after the other, each time as it was after remove.yml
+	pytest tests/lab/test_killed.py
 
 test: test-setup ## everything that CI runs
 	tests/run.py

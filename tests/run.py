@@ -64,7 +64,7 @@ def gates(*, full: bool) -> list[Gate]:
     fewer = {} if full else ONE_NODE
     chosen += [Gate("molecule", 60, (f"SCENARIO=-s {name}", *fewer.get(name, ()))) for name in wanted]
     chosen.append(Gate("sanity", 20))
-    return chosen + ([Gate("test-vm", 90)] if full else [])
+    return chosen + ([Gate("kill-test", 120), Gate("test-vm", 90)] if full else [])
 
 
 def run(gate: Gate) -> tuple[bool, str]:

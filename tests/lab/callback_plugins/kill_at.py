@@ -1,0 +1,43 @@
+"""Note each task that changes something in $GPULAB_TASKS, or kill the whole run a second into task $GPULAB_KILL_AT."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+from ansible.plugins.callback import CallbackBase
+
+SECONDS = 1.0
+
+
+class CallbackModule(CallbackBase):
+    """Count tasks as they begin."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "kill_at"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self):
+        """Begin with none."""
+        super().__init__()
+        self._number, self._kill_at = 0, int(os.environ.get("GPULAB_KILL_AT", "0"))
+
+    def v2_playbook_on_task_start(self, task, is_conditional):  # noqa: ARG002 - given by Ansible
+        """Count one; in the one that is named, kill ansible-playbook and all its workers, as a crash would."""
+        self._number += 1
+        if self._number == self._kill_at:
+            threading.Timer(SECONDS, os.killpg, (os.getpgid(0), signal.SIGKILL)).start()
+
+    v2_playbook_on_handler_task_start = v2_playbook_on_cleanup_task_start = lambda self, task: (
+        self.v2_playbook_on_task_start(task, is_conditional=False)
+    )
+
+    def v2_runner_on_ok(self, result):
+        """Note a task that changed something."""
+        notes = os.environ.get("GPULAB_TASKS")
+        if notes and result.result.get("changed"):
+            with Path(notes).open("a", encoding="utf-8") as file:
+                file.write(f"{self._number}\t{result.task.get_name()}\n")

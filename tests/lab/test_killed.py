@@ -1,0 +1,106 @@
+"""The controller is killed, a second into each task that changes something; remove.yml then leaves what it always does.
+
+Which tasks these are, a first run tells. GPULAB_KILLS says in how many of them to kill, spread over all, or all; those
+between get their turn on other days. The driver is one of a stand-in for NVIDIA's repository, which saves time.
+"""
+
+import json
+import os
+import re
+import time
+
+import pytest
+from laboratory import ROOT
+
+NODES = [{"name": "node12", "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]}]
+TAGS = os.environ.get("GPULAB_KILL_TAGS", "base,network,tuning,nouveau,nvidia_driver,monitoring")
+KILLS = os.environ.get("GPULAB_KILLS", "6")
+VERSION = "595.91.07"
+# What is enabled, and what gpulab remembers, beside packages, holds and files.
+LIST_NODE = f"""{(ROOT / "tests/list_node.sh").read_text()}
+systemctl list-unit-files --no-legend --state=enabled | cut -d' ' -f1
+find /var/lib/gpulab -name '*.json' ! -path '*/steps/*' 2>/dev/null || true
+"""
+# On Debian 12 it came with dkms; python3-apt, which was there before, recommends it.
+STAYS = re.compile(r"lsb.release")
+STILL_AT_WORK, SECONDS = "GPULAB-S012", 900
+
+
+@pytest.fixture(scope="module")
+def wishes(lab):
+    """Serve the stand-in, and return the variables of a run as one argument."""
+    address = re.search(r"ansible_host: \"?([\d.]+)\.\d+", (lab.inventory / "hosts.yml").read_text()).group(1) + ".1"
+    directory = lab.directory / "repository"
+    serving = {"stub_directory": str(directory), "stub_address": address, "stub_contents": [VERSION]}
+    served = lab.play(
+        "molecule/resources/nvidia_repository.yml", "-e", json.dumps(serving), MOLECULE_PROJECT_DIRECTORY=str(ROOT)
+    )
+    assert served.rc == 0, served.output[-3000:]
+    wanted = {
+        "nvidia_driver_source": "nvidia",
+        "nvidia_driver_version": VERSION,
+        "gpulab_nvidia_repository_url": f"http://{address}:8642/compute/cuda/repos/debian12/x86_64/",
+        "gpulab_nvidia_repository_fingerprint": (directory / "fingerprint").read_text().strip(),
+        "network_state": "present",
+        "network_firewall": "nftables",
+        "monitoring_state": "present",
+        "tuning_overrides": {"vm.swappiness": 3},
+    }
+    return "-e", json.dumps(wanted)
+
+
+def site(lab, wishes, **environment):
+    """Run site.yml with the callback that counts and kills."""
+    return lab.play(
+        "site.yml",
+        "--tags",
+        TAGS,
+        *wishes,
+        timeout=SECONDS,
+        ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "tests/lab/callback_plugins"),
+        ANSIBLE_CALLBACKS_ENABLED="kill_at",
+        **environment,
+    )
+
+
+def remove(lab):
+    """Run remove.yml, again for as long as it says that a step of the killed run is at work."""
+    deadline = time.monotonic() + SECONDS
+    while (run := lab.play("playbooks/remove.yml", timeout=SECONDS)).rc != 0 and STILL_AT_WORK in run.output:
+        assert time.monotonic() < deadline
+        time.sleep(5)
+    return run
+
+
+def left(lab, bare):
+    """Return what is on the node and was not, or is no longer there."""
+    differing = set(bare.splitlines()) ^ set(lab.node("node12").run(LIST_NODE, timeout=300).splitlines())
+    return sorted(line for line in differing if not STAYS.search(line))
+
+
+def chosen(tasks):
+    """Return some of the tasks, spread over all; which, the day decides."""
+    if KILLS == "all" or int(KILLS) >= len(tasks):
+        return tasks
+    stride = -(-len(tasks) // int(KILLS))
+    return tasks[int(time.time() // 86400) % stride :: stride]
+
+
+def test_whatever_a_killed_run_had_brought_is_taken_away_again(lab, wishes, say, tmp_path):
+    notes = tmp_path / "tasks"
+    run = site(lab, wishes, GPULAB_TASKS=str(notes))
+    assert run.rc == 0, run.output[-3000:]
+    tasks = dict(line.split("\t") for line in notes.read_text().splitlines())
+    assert remove(lab).rc == 0
+    bare = lab.node("node12").run(
+        LIST_NODE, timeout=300
+    )  # but for what stays by design: the service that keeps the clock
+    found = {}
+    for number in chosen(list(tasks)):
+        killed = site(lab, wishes, GPULAB_KILL_AT=number)
+        removed = remove(lab)
+        amiss = [removed.output[-2000:]] if removed.rc else left(lab, bare)
+        say(f"killed in task {number}, {tasks[number]} ({killed.rc}): {amiss or 'as it was'}")
+        if amiss:
+            found[tasks[number]] = amiss
+    assert found == {}
