@@ -51,7 +51,9 @@ def test_documented_defaults_are_the_defaults(role, defaults, options):
 
 
 def test_every_role_and_option_is_described(role, options):
-    assert load(role / "meta/argument_specs.yml")["argument_specs"]["main"].get("description")
+    main = load(role / "meta/argument_specs.yml")["argument_specs"]["main"]
+    assert main.get("description")
+    assert main.get("version_added")
     assert all(option.get("description") for option in options.values())
 
 
