@@ -13,13 +13,8 @@ LAB := ansible-playbook -i .lab/inventory
 OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 
 .DEFAULT_GOAL := help
-<<<<<<< Updated upstream
-.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test test test-full test-vm test-gpu bench \
-        bench-cold plan-matrix catalog-check fault-table role-readmes build
-=======
-.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test kill-test test test-full test-vm test-gpu bench \
-        bench-cold plan-matrix fault-table role-readmes build
->>>>>>> Stashed changes
+.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test kill-test test test-full test-vm test-gpu \
+        bench bench-cold plan-matrix catalog-check fault-table role-readmes build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
