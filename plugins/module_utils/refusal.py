@@ -39,18 +39,18 @@ CODES = {
     ),
     "H013": ("{host} has no sudo: {detail}", "Install sudo there, or connect as root (ansible_user: root)."),
     "H014": (
-        "the Python that Ansible found on {host} is a version manager's stand-in that runs nothing: {detail}",
-        "Name the system's own in the inventory: ansible_python_interpreter: /usr/bin/python3.",
+        "the Python that Ansible found on {host} is a version manager's shim that starts no Python: {detail}",
+        "Set the system's own Python in the inventory: ansible_python_interpreter: /usr/bin/python3.",
     ),
     "H015": (
-        "sudo on {host} wants a terminal (requiretty): {detail}",
-        "Take requiretty out of sudoers there (visudo), or set ansible_pipelining: false for this host.",
+        "sudo on {host} requires a terminal (requiretty): {detail}",
+        "Remove requiretty from sudoers there (visudo), or set ansible_pipelining: false for this host.",
     ),
     "H016": (
         "the Python of {host} is damaged: {detail}",
         (
             "Install it again (apt-get install --reinstall python3-minimal libpython3-stdlib; dnf reinstall python3"
-            " python3-libs), or name a sound one: ansible_python_interpreter."
+            " python3-libs), or set ansible_python_interpreter to an intact one."
         ),
     ),
     # H040 to H059: packages; line is the essential line of what the package manager printed
@@ -62,15 +62,15 @@ CODES = {
     "H041": (
         "a package server cannot be reached: {line}",
         (
-            "Check the node's network, DNS and proxy, and the address in its package sources; where a certificate is"
-            " not trusted, add its authority (base_ca_certificates). Then run again."
+            "Check the node's network, DNS and proxy, and the address in its package sources. If a certificate is not"
+            " trusted, add its authority to base_ca_certificates. Then run again."
         ),
     ),
     "H042": (
-        "a package server does not have what its lists promise: {line}",
+        "a package server does not have a file that its lists name: {line}",
         (
-            "Refresh the lists on the node (apt-get update, dnf makecache --refresh) and run again; if it stays,"
-            " correct the package source named there."
+            "Refresh the lists on the node (apt-get update, dnf makecache --refresh) and run again. If that does"
+            " not help, correct the package source that is named there."
         ),
     ),
     "H043": (
@@ -88,7 +88,7 @@ CODES = {
     "H046": ("the node ran out of space: {line}", "Free space on that file system (df -h), then run again."),
     "H047": (
         "an earlier installation was cut off: {line}",
-        "Run dpkg --configure -a on the node, and remove what fails there again (apt-get remove NAME); then run again.",
+        "Run dpkg --configure -a on the node. Remove a package that fails again (apt-get remove NAME). Then run again.",
     ),
     "H048": (
         "the packages do not fit together: {line}",
@@ -103,16 +103,16 @@ CODES = {
         "Free space there, or enlarge it, then run again; nothing was changed.",
     ),
     "H051": (
-        "the installation would remove what nobody asked to remove: {names}",
+        "the installation would remove packages that nobody asked to remove: {names}",
         (
-            "If they may go, remove them on the node (apt-get remove, dnf remove) and run again; if not, ask for the"
-            " version of the driver or the library that they need. Nothing was changed."
+            "If nothing needs them, remove them on the node (apt-get remove, dnf remove) and run again. If not, request"
+            " the version of the driver or library that they need. Nothing was changed."
         ),
     ),
     "H052": ("a package's own script failed: {line}", "Read {log} on the node."),
     "H053": (
-        "the package manager succeeded but these wishes do not hold: {names}",
-        "Read {log} on the node: a package of another name may have been installed in their place.",
+        "the package manager succeeded, but these packages are not as requested: {names}",
+        "Read {log} on the node: packages of other names may have been installed instead.",
     ),
     "H054": (
         "the package system is in use since {seconds} s: {holder}",
@@ -120,11 +120,14 @@ CODES = {
     ),
     "H056": (
         "the installation would change packages that are on hold: {names}",
-        "If they may change, release them on the node (apt-mark unhold, dnf versionlock delete). Nothing was changed.",
+        (
+            "To let them change, release the holds on the node (apt-mark unhold, dnf versionlock delete). Nothing was"
+            " changed."
+        ),
     ),
     "H057": (
-        "what is wanted is on hold: {line}",
-        "If they may change, release them on the node: apt-mark unhold NAME; apt-mark showhold lists them.",
+        "a requested package is on hold: {line}",
+        "To let it change, release the hold on the node: apt-mark unhold NAME. apt-mark showhold lists all holds.",
     ),
     "H059": ("the package manager failed: {line}", "Read {log} on the node."),
     # H060 to H064: a vendor's package repository
@@ -206,7 +209,7 @@ CODES = {
     "H110": ("{path} is not valid: {detail}", "Correct it there; nothing was changed."),
     "H111": (
         "{path} has {settings}, and {wanted} is needed",
-        "Change that there, or drop the request; gpulab does not overwrite what it did not write.",
+        "Change the setting there, or remove the request; gpulab does not overwrite what it did not write.",
     ),
     "H112": (
         "Docker has to be restarted to take its settings over, and containers would notice: {containers}",
@@ -251,8 +254,11 @@ CODES = {
         "Choose a value in that range. Nothing was changed.",
     ),
     "H124": (
-        "the settings of the GPUs cannot be looked at: {detail}",
-        "Bring the driver up: ansible-playbook gpulab.node.provision; or drop the settings. Nothing was changed.",
+        "the settings of the GPUs cannot be read: {detail}",
+        (
+            "Install and load the driver: ansible-playbook gpulab.node.provision. Or remove the settings. Nothing was"
+            " changed."
+        ),
     ),
     "H125": ("GPU {gpu} did not take {name} = {value} ({why})", "{way}."),
     "H126": (
@@ -327,8 +333,8 @@ CODES = {
     ),
     "H159": ("{mount}, the mount point of the storage tier {tier}, {wrong}", "Clear it. Nothing was changed."),
     "H160": (
-        "{file} has a line of its own for what shall be mounted at {mount}: {line}",
-        "Remove that there, and gpulab writes a line of its own; or take the tier out. Nothing was changed.",
+        "{file} already has an entry for what is to be mounted at {mount}: {line}",
+        "Remove that entry, and gpulab writes its own; or remove the tier. Nothing was changed.",
     ),
     "H161": (
         "{mount} is to be unmounted, and is in use by {users}",
@@ -436,13 +442,13 @@ CODES = {
     # D040 to D049: a driver that does not work on the node
     "D040": (
         "{names} cannot be configured: DKMS could not build {module} {version} for kernel {kernel}: {error}",
-        "Remove what does not build (apt-get remove {remove}), and run again: gpulab plans a driver that does.",
+        "Remove these packages (apt-get remove {remove}) and run again: gpulab then plans a driver that builds.",
     ),
     "D041": (
-        "DKMS could not build {module} {version} for kernel {kernel}, which is no part of gpulab's driver: {error}",
+        "DKMS could not build {module} {version} for kernel {kernel}; this module is not of gpulab's driver: {error}",
         (
-            "Update or remove the package of {module} (apt list --installed '*dkms*' lists such packages), or remove it"
-            " from DKMS (dkms remove {module}/{version} --all), and run again. See {log} on the node."
+            "Update or remove the package of {module} (apt list --installed '*dkms*' lists such packages), or remove"
+            " the module from DKMS (dkms remove {module}/{version} --all). Then run again. See {log} on the node."
         ),
     ),
     "H020": (
@@ -451,50 +457,54 @@ CODES = {
     ),
     # H210 to H219: package sources and what package managers say, with H040 to H064
     "H210": (
-        "{file} declares {other}: the packages of {name} for another system than {url}; APT would mix the two",
+        "{file} declares {other}, which has the packages of {name} for another system than {url}; APT would mix them",
         (
-            "Remove that file, or the package that brought it (dpkg --search {file}), and run again."
+            "Remove that file, or the package that installed it (dpkg --search {file}), and run again."
             " Nothing was changed."
         ),
     ),
     "H211": (
         "no package source of this node has {package}, the headers of kernel {kernel}",
         (
-            "Install and boot a newer kernel, whose headers the sources have, and remove this one; or install the"
-            " headers from where this kernel comes from. Then run again."
+            "Install and boot a newer kernel whose headers the sources have, and remove this one; or install the"
+            " headers from where this kernel came from. Then run again."
         ),
     ),
     "H212": (
         "this node cannot check the signatures of its package sources: {line}",
-        "See that /tmp and /var/lib/apt/lists have space and can be written (chmod 1777 /tmp), and that gpgv is there.",
+        (
+            "Check that /tmp and /var/lib/apt/lists have space and are writable (chmod 1777 /tmp), and that gpgv is"
+            " installed."
+        ),
     ),
     "H213": (
-        "the node's own settings of its package manager are broken: {line}",
+        "the configuration of the node's package manager is not valid: {line}",
         (
-            "Correct the file that it names; where it names none, look in /etc/apt (sources.list.d, preferences.d,"
-            " apt.conf.d). apt-get check on the node tells whether it is right."
+            "Correct the file that it names. If it names none, look in /etc/apt (sources.list.d, preferences.d,"
+            " apt.conf.d), or in /etc/dnf and /etc/yum.repos.d; register a RHEL that is not registered"
+            " (subscription-manager register). apt-get check, or dnf repolist, shows whether it is valid."
         ),
     ),
     "H214": (
-        "a server or proxy does not give what the node asks for: {line}",
+        "a server or proxy does not deliver what the node requests: {line}",
         (
-            "Check the node's proxy with its user and password (base_https_proxy, base_http_proxy), and whether the"
-            " network asks for a login. A 429 or 5xx passes: run again later."
+            "Check the node's proxy, its user and its password (base_https_proxy, base_http_proxy), and whether the"
+            " network requires a login. An error 429 or 5xx is temporary: run again later."
         ),
     ),
     "H215": (
-        "packages on the node lack what they depend on, and nothing else can be installed: {line}",
-        "Run apt-get --fix-broken install on the node (it says what it would remove first), then run again.",
+        "packages on the node lack their dependencies, so nothing else can be installed: {line}",
+        "Run apt-get --fix-broken install on the node (it first lists what it would remove), then run again.",
     ),
     "H216": (
         "a file system of the node is read-only: {line}",
         "Look for disk errors there (dmesg), then remount it.",
     ),
     "H217": (
-        "what the package manager keeps of its packages is damaged: {line}",
+        "the data of the node's package manager is damaged: {line}",
         (
-            "Delete the list in /var/lib/apt/lists that it names, and run apt-get update; dpkg's own status has a copy"
-            " beside it (/var/lib/dpkg/status-old); on RPM systems run rpm --rebuilddb. Then run again."
+            "If it names a list in /var/lib/apt/lists, delete the list and run apt-get update. If it names dpkg's"
+            " status, restore it from /var/lib/dpkg/status-old. On RPM systems, run rpm --rebuilddb. Then run again."
         ),
     ),
     # H170 to H172: the key of Secure Boot, with P046 and P047
@@ -524,30 +534,33 @@ CODES = {
     ),
     # H190 and H191: how Docker is started
     "H190": (
-        "Docker refused to reload its new settings: {detail}. The former file is back, and Docker was not stopped",
-        "Correct that in /etc/docker/daemon.json or in its flags (see systemctl cat docker.service), and run again.",
+        (
+            "Docker refused its new settings at a reload: {detail}. The former file is restored, and Docker was not"
+            " stopped"
+        ),
+        "Correct /etc/docker/daemon.json, or Docker's flags (see systemctl cat docker.service), and run again.",
     ),
     "H191": (
-        "Docker reads {file}, by its flag --config-file, and gpulab manages {path} only",
+        "Docker's flag --config-file makes it read {file}, but gpulab manages {path} only",
         "Move its settings to {path} and remove the flag, or leave Docker out of container_toolkit_engines.",
     ),
-    # H200 to H209: the driver's modules and who may load them
+    # H200 to H209: what keeps the driver's modules from being loaded
     "H200": (
         "the module {module} of the NVIDIA driver cannot be loaded on this node: {by} has {line}",
         "{way}; run again. Nothing was changed.",
     ),
     "H201": (
-        "{by} has {line}, so this node does not load the NVIDIA driver at boot unless something names its module",
+        "{by} has {line}, so this node loads the NVIDIA driver at boot only if something loads its module by name",
         "{way}.",
     ),
-    # H220 to H229: what gpulab remembers on a node
+    # H220 to H229: gpulab's records on a node
     "H220": (
-        "{path}, in which gpulab remembers what it did, is damaged: {detail}",
-        "Bring it back from a backup, or move it away (mv {path} {path}.damaged) and run again. {lost}",
+        "{path}, gpulab's record of what it did on this node, is damaged: {detail}",
+        "Restore it from a backup, or move it away (mv {path} {path}.damaged) and run again. {lost}",
     ),
     "H221": (
-        "{path}, in which gpulab remembers what it did, cannot be written: {detail}",
-        "Free space there (df -h, df -i), or mount it for writing; then run again.",
+        "{path}, gpulab's record of what it did on this node, cannot be written: {detail}",
+        "Free space there (df -h, df -i), or make that file system writable; then run again.",
     ),
     # P: the plan
     "P001": ("there is no plan for {system}", "Use one of: {supported}, on x86_64 or aarch64."),
@@ -571,7 +584,10 @@ CODES = {
         "no kernel is installed here, and the running one ({running}) is the container host's",
         "Name the kernels to build for in nvidia_driver_kernels.",
     ),
-    "P007": ("the catalog knows no driver branch {branch}", "Use one of: {known}; or leave it unset."),
+    "P007": (
+        "the catalog knows no driver branch {branch}",
+        "Use one of: {known}; or leave nvidia_driver_branch unset.",
+    ),
     "P008": (
         "driver branch {branch} is too old to be installed: {state}",
         '{way}: gpulab_allow_branches: ["{branch}"].',
@@ -656,8 +672,8 @@ CODES = {
         "Add it there, or leave cuda_default out.",
     ),
     "P027": (
-        "{library} {version} is wished for, and no CUDA toolkit that it could be tied to",
-        'Name one: cuda_toolkits: ["{example}"].',
+        "{library} {version} is requested without a CUDA toolkit that it can be installed for",
+        'Request one: cuda_toolkits: ["{example}"].',
     ),
     "P028": ("the catalog knows no {library} {version}", "It knows {first} to {last}."),
     "P029": ("{library} {version} does not serve {target}", "Use {right}."),
@@ -682,9 +698,9 @@ CODES = {
     ),
     "P037": ("the preview cannot be written to {path}: {detail}", "Name another file: -e plan_json=FILE."),
     "P038": (
-        "packages of another driver are installed, which cannot stay beside branch {branch} from {source}: {names}",
+        "packages of another driver are installed and conflict with branch {branch} from {source}: {names}",
         (
-            "Set nvidia_driver_remove_conflicting: true, and gpulab removes these and no others{keep}."
+            "Set nvidia_driver_remove_conflicting: true, and gpulab removes these packages and no others{keep}."
             " Nothing was changed."
         ),
     ),
@@ -703,7 +719,7 @@ CODES = {
     ),
     "P044": (
         "nvcc of CUDA {version} compiles with GCC up to {newest}, and {system} has GCC {has} and no other",
-        "{way}, and compile in a container or a conda environment. Nothing was changed.",
+        "{way}. Without it, compile in a container or a conda environment. Nothing was changed.",
     ),
     # P050 to P059: the host around the GPUs
     "P046": (
@@ -794,71 +810,71 @@ CODES = {
     ),
     # P080 to P084: GPUs that this node cannot use
     "P080": (
-        "virtual machines have every NVIDIA GPU of this node: {gpus}",
+        "every NVIDIA GPU of this node is given to virtual machines: {gpus}",
         (
-            "Take the node out of gpu-nodes. To use a GPU on the node itself, take it from the virtual machine and from"
-            " {drivers} (modprobe.d, kernel arguments, driverctl), and run again. Nothing was changed."
+            "Remove the node from the group gpu-nodes. To use a GPU on the node itself, detach it from the virtual"
+            " machine and from {drivers} (modprobe.d, kernel arguments, driverctl), and run again. Nothing was changed."
         ),
     ),
     "P081": (
-        "GPU {gpus} is a virtual GPU (vGPU), and only NVIDIA's GRID driver of the hypervisor's branch drives it",
+        "GPU {gpus} is a virtual GPU (vGPU), which only NVIDIA's GRID driver of the hypervisor's branch drives",
         (
-            "Use the GRID driver that the operator of the hypervisor or cloud gives, or keep it where it runs; take the"
-            " node out of gpu-nodes. Nothing was changed."
+            "Remove the node from the group gpu-nodes, and use the GRID driver that the operator of the hypervisor or"
+            " cloud provides. Nothing was changed."
         ),
     ),
     "P082": (
-        "no NVIDIA GPU is on the PCI bus of this node; its GPUs are: {gpus}",
+        "this node has no NVIDIA GPU on its PCI bus; its GPUs are: {gpus}",
         (
-            "Take it out of gpu-nodes: gpulab sets up NVIDIA GPUs only. If an NVIDIA GPU is plugged in, check its"
-            " seating and its power; to build an image, set gpulab_without_gpu: true."
+            "Remove the node from the group gpu-nodes: gpulab sets up NVIDIA GPUs only. If an NVIDIA GPU is plugged in,"
+            " check its seating and power. To build an image, set gpulab_without_gpu: true."
         ),
     ),
     # P085 to P089: the driver that the node has
     "P085": (
-        "somebody put the driver on hold ({names}), and the plan is to replace it: {change}",
+        "somebody put the driver on hold ({names}), but the plan replaces it: {change}",
         (
             "To let gpulab replace it, release the hold on the node (apt-mark unhold, or dnf versionlock delete)"
             "{keep}. Nothing was changed."
         ),
     ),
-    # P090 to P099: what is newer than the catalog, and wishes that the node's hardware cannot have
+    # P090 to P099: versions newer than the catalog, and settings that the node's hardware does not have
     "P090": (
         "driver branch {branch} is newer than the catalog, which ends at {newest}",
         (
-            "Update gpulab; or set gpulab_trust_newer: true, and it is taken as {newest} is; or choose another branch:"
-            ' nvidia_driver_branch: "{other}". Nothing was changed.'
+            "Update gpulab; or set gpulab_trust_newer: true, and gpulab treats it like {newest}; or choose another"
+            ' branch: nvidia_driver_branch: "{other}". Nothing was changed.'
         ),
     ),
     "P091": (
         "{what} {version} is newer than the catalog, which ends at {newest}",
         (
-            "Update gpulab; or set gpulab_trust_newer: true, and it is taken as {newest} is; or {way}."
+            "Update gpulab; or set gpulab_trust_newer: true, and gpulab treats it like {newest}; or {way}."
             " Nothing was changed."
         ),
     ),
     "P092": (
         "the catalog knows no release of driver branch {branch}",
-        ("Name one that NVIDIA has published, with all its numbers: nvidia_driver_version{way}. Nothing was changed."),
+        "Name a published release in nvidia_driver_version, with all its numbers{way}. Nothing was changed.",
     ),
     "P093": (
-        "{name} is set for {gpu}, which has no {name}",
+        "{name} is set for {gpu}, but this board has no {name}",
         (
-            "Take it out of gpu_settings_values, or leave this GPU alone: gpu_settings_per_gpu: {{{index}: {{{setting}:"
+            "Remove it from gpu_settings_values, or exclude this GPU: gpu_settings_per_gpu: {{{index}: {{{setting}:"
             " null}}}}. Nothing was changed."
         ),
     ),
     "P094": (
         "{gpu} has no MIG profile {profiles}",
-        "Correct mig_instances; its profiles are: {known}. Nothing was changed.",
+        "Correct mig_instances. The profiles of this board are: {known}. Nothing was changed.",
     ),
     "P095": (
-        "power_limit_watts is {watts} for {gpu}, which is a board of {power} W",
-        "Give it a limit of {power} W or less. Nothing was changed.",
+        "power_limit_watts is {watts} for {gpu}, but this board is made for {power} W",
+        "Set a limit of {power} W or less. Nothing was changed.",
     ),
     "P096": (
-        "nvidia_driver_imex_nodes is set, and no GPU of this node belongs to an NVLink domain of several nodes: {gpus}",
-        "Set it for the nodes of a GB200 or GB300 rack only. Nothing was changed.",
+        "nvidia_driver_imex_nodes is set, but no GPU of this node is in an NVLink domain of several nodes: {gpus}",
+        "Set it only for the nodes of a GB200 or GB300 rack. Nothing was changed.",
     ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
@@ -878,11 +894,11 @@ CODES = {
         "Change its packages, its channels, or its framework's version. {former}",
     ),
     "E005": (
-        "a package of {name} is not on its index as a wheel for its Python, and gpulab builds none: {line}",
+        "the index has no wheel of a package of {name} for its Python, and gpulab does not build packages: {line}",
         (
-            "Check its name and version. Where the index has its source code only, use a version that has a wheel, or"
-            " put a wheel of your own on an index of yours. Where the index has a wheel of it, something else answers"
-            " at its address, such as a login page: see the node's proxy and pip.conf. {former}"
+            "Check the package's name and version. If the index has only its source code, use a version that has a"
+            " wheel, or put your own wheel on an index. If the index has a wheel, something else answers at its"
+            " address, such as a login page: check the node's proxy and pip.conf. {former}"
         ),
     ),
     "E006": (
@@ -890,10 +906,10 @@ CODES = {
         "Use the Python of the system, or name a mirror of Python builds: environments_python_mirror. {former}",
     ),
     "E007": (
-        "a line of a lock pins nothing: {line}",
+        "a line of a lock does not pin its package: {line}",
         (
-            "Write name==version with --hash, or for conda ADDRESS#SHA256 and for its pip name @ git+ADDRESS@COMMIT, as"
-            " gpulab.lock has it. Nothing was changed."
+            "Write name==version with --hash; in a lock of conda, ADDRESS#SHA256 for a package of a channel, and"
+            " name @ git+ADDRESS@COMMIT for one from git. gpulab.lock has examples. Nothing was changed."
         ),
     ),
     "E008": ("{name} was built and does not work: {line}", "Correct what it says. {former}"),
@@ -910,7 +926,7 @@ CODES = {
     ),
     "E013": (
         "micromamba cannot be fetched from {url}: {detail}",
-        "{advice} Or name a mirror: conda_micromamba_url. Nothing was changed.",
+        "{advice} Or set a mirror: conda_micromamba_url. Nothing was changed.",
     ),
     "E014": (
         "the SHA-256 of {url} is {found}, and {wanted} is wanted",
@@ -921,10 +937,11 @@ CODES = {
         "Set conda_micromamba_sha256 to what its release says (in the file .sha256 beside it). Nothing was changed.",
     ),
     "E016": (
-        "{name} takes packages from the channel {channel}, which is free for some only and not used by its short name",
+        "{name} names the channel {channel}, which is not free for everybody, so gpulab does not use it by that name",
         (
-            "Set conda_defaults_channel, such as to conda-forge, or the environment's own channels: both go before"
-            " those of a file. Or name the channel by its whole address there. Nothing was changed."
+            "Set conda_defaults_channel, for example to conda-forge, to use another channel instead; or set the"
+            " environment's channels, which replace those of its file; or write the channel's whole address there."
+            " Nothing was changed."
         ),
     ),
     "E017": (
@@ -951,31 +968,31 @@ CODES = {
     "E030": (
         "{package} cannot be locked: pip installed it from {source}, whose content can change",
         (
-            "Name a wheel of it, by its address or on an index of yours, or a git address with the full commit."
+            "Request a wheel of it, by its address or from your own index, or a git address with the full commit."
             " The environment is as it was."
         ),
     ),
     "E031": (
         "no channel of {name} has a package that it needs: {line}",
-        "Check its name and version, and add the channel that has it: channels. {former}",
+        "Check its name and version, or add the channel that has it to the environment's channels. {former}",
     ),
     "E032": (
         "the source code of a package of {name} does not build: {line}",
         (
-            "It may need a compiler, CUDA or another package, which pip does not give it: name a wheel of it, by its"
-            " address or on an index of yours. {former}"
+            "It may need a compiler, CUDA or another package that pip does not provide. Request a wheel of it, by its"
+            " address or from your own index. {former}"
         ),
     ),
     "E033": (
-        "a package of {name} cannot be fetched by git: {line}",
+        "git cannot fetch a package of {name}: {line}",
         (
-            "Check its address and commit, the node's network and proxy, and that git is among the environment's"
+            "Check its address and commit, the node's network and proxy, and that git is one of the environment's"
             " packages. {former}"
         ),
     ),
     "E034": (
         "pip's configuration on the node cannot be read: {path}: {detail}",
-        "Correct it; pip config debug says what pip reads of it. Nothing was changed.",
+        "Correct the file; pip config debug on the node shows what pip reads. Nothing was changed.",
     ),
     # I: the inventory and what is given on the command line
     "I001": ("there is no variable {variable}", "{advice}"),
@@ -985,8 +1002,8 @@ CODES = {
         'Quote it, with every digit: "{value}"; on a host line of an INI inventory, which loses quotes, \'"{value}"\'.',
     ),
     "I004": (
-        "{variable} is the text {value}, and it takes true or false",
-        "Write true or false without quotes, as YAML or JSON: a text inside a mapping or a list stays text.",
+        "{variable} is the text {value}, but it takes true or false",
+        "Write true or false without quotes, in YAML or JSON: inside a mapping or a list, a text stays a text.",
     ),
     "I005": ("{variable} is {value}, and it takes {expected}", "{advice}"),
     "I006": ("{variable} is {value}, which is none of {choices}", "{advice}"),
@@ -1003,13 +1020,16 @@ CODES = {
     "I022": ("{types} both claim {host}", "Leave it under one of them."),
     "I023": ("the group {group} of {hosts} is no host type", "Did you mean {near}?"),
     "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove all but one."),
-    # I030 to I032: values and the files that they come into; none of these shows the value, which may be a secret
+    # I030 to I032: values and the files that they are written to; none of these shows the value, which may be secret
     "I030": ("{variable} has {problem}", "It takes {form}."),
-    "I031": ("{variable} has a password in it, which plan, reports and files for everybody would show", "{way}."),
-    "I032": ("{option} has {problem}, which a file of the format {format} cannot hold", "Take it out of the value."),
+    "I031": (
+        "{variable} contains a password, which the plan, reports and files that everybody reads would show",
+        "{way}.",
+    ),
+    "I032": ("{option} has {problem}, which a file of the format {format} cannot hold", "Remove it from the value."),
     "I040": (
-        "--start-at-task {task} skips the tasks that read and plan the node, and all others need them",
-        "Use --tags with the name of a role, such as --tags cuda; a run without it does only what is missing, too.",
+        "--start-at-task {task} skips the tasks that read and plan the node, but all later tasks need them",
+        "Use --tags with the name of a role, such as --tags cuda. A full run, too, does only what is missing.",
     ),
     # S: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
@@ -1037,21 +1057,24 @@ CODES = {
     "S008": ("the long step {name} failed with status {rc}, its last line: {line}", "Read {log} on the node."),
     "S010": (
         (
-            "another run works on this node: process {pid} of {user} on {machine}, since {since}; its last sign of life"
-            " was {seconds} s ago"
+            "another run is working on this node: process {pid} of {user} on {machine}, since {since}; its last sign of"
+            " life was {seconds} s ago"
         ),
-        "Wait until it has ended. If it failed or was killed, run again from {machine}, or in {left} s from anywhere.",
+        (
+            "Wait until it has ended. If it failed or was killed, run again from {machine}, or in {left} s from any"
+            " machine."
+        ),
     ),
     "S011": (
         (
-            "another run has taken this node over, as this one gave no sign of life for minutes: process {pid} of"
+            "another run has taken over this node, because this run gave no sign of life for minutes: process {pid} of"
             " {user} on {machine}, since {since}"
         ),
-        "Wait until it has ended ({seconds} s ago it still worked), then run again.",
+        "Wait until it has ended (its last sign of life was {seconds} s ago), then run again.",
     ),
     "S012": (
-        "long steps of an earlier run are still at work on this node: {names}",
-        "Wait for their end (their logs: /var/lib/gpulab/steps/NAME/log), then run again. Nothing was changed.",
+        "long steps of an earlier run are still running on this node: {names}",
+        "Wait until they have ended (logs: /var/lib/gpulab/steps/NAME/log), then run again. Nothing was changed.",
     ),
     # V: the proof of a node
     "V001": (

@@ -1,10 +1,10 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The form of each text that an inventory may give: what stands beside the argument specs, once for each option.
+"""The form of each text that an inventory may set. The argument specs do not say it; here it stands once per option.
 
-A text comes into files of other programs, into scripts and into arguments. Whatever its form, it is one line without
-control characters. An option that is not in the table is a failure of tests/unit/inventory_check/test_forms.py.
+Texts are written to files of other programs, to scripts and to arguments. Whatever its form, a text is one line without
+control characters. tests/unit/inventory_check/test_forms.py fails for an option that is not in the table.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ansible_collections.gpulab.node.plugins.module_utils import quoting, shown
 
 @dataclass(frozen=True)
 class Form:
-    """A pattern that the whole text matches, and the words for it; None leaves these to the option's description.
+    """A pattern that the whole text matches, and words that describe it; None means the option's own description.
 
-    entries are of a mapping: patterns of its names, and the form of the values below each; the words are then for a
-    name. secret is true where no message may show the text. elsewhere says how else to give a password, where an
-    address with one would become public.
+    entries describe a mapping: patterns of its names, and the form of the values of each; the words then describe a
+    name. secret is true where no message may show the text. elsewhere says where else a password can be set; it is
+    set where an address with a password would become public.
     """
 
     pattern: str = ".+"
@@ -32,18 +32,18 @@ class Form:
     elsewhere: str | None = None
 
     def fits(self, text: str) -> bool:
-        """Tell whether a text, of which problem has nothing to say, has this form."""
+        """Tell whether a text in which problem() finds nothing has this form."""
         return re.fullmatch(self.pattern, text) is not None
 
     def problem(self, text: str) -> str | None:
-        """Return what no text of this form has, in words that do not show it; None where there is no such thing."""
+        """Return what is wrong with a text, without showing the text; None where nothing is."""
         wrong = quoting.problem(text)
         if wrong is None and len(text) > self.most:
             return f"more than {self.most} characters"
         return wrong
 
     def of_entry(self, key: str) -> Form | None:
-        """Return the form of a mapping's value by its name; None where the name has not the form of one."""
+        """Return the form of a mapping's value by its name; None where the mapping takes no such name."""
         fitting = (form for pattern, form in self.entries if re.fullmatch(pattern, key) and not self.problem(key))
         return next(fitting, None)
 
@@ -86,16 +86,16 @@ MIRROR = Form(
     URL.words,
     URL.most,
     secret=True,
-    elsewhere="Give it in /etc/apt/auth.conf.d on the node , or let the mirror go by addresses",
+    elsewhere="Write it in /etc/apt/auth.conf.d on the node, or let the mirror admit nodes by their addresses",
 )
 FETCHED = Form(
     r"[^-].*",
     "an address, or a path on the controller",
     2048,
     secret=True,
-    elsewhere="Name a server that asks for none, or a path on the controller",
+    elsewhere="Use a server that needs no password, or a path on the controller",
 )
-SOURCE = Form(URL.pattern, URL.words, URL.most, secret=True, elsewhere="Name a server that asks for none")
+SOURCE = Form(URL.pattern, URL.words, URL.most, secret=True, elsewhere="Use a server that needs no password")
 CHANNEL = Form(r"[A-Za-z0-9/.][^\s$]*", "a channel's name or address", 2048, secret=True)
 CHANNELS = Form(r"[a-z][a-z0-9+.-]*://[^\s$]+", "an address with its scheme, without blanks and '$'", 2048, secret=True)
 REQUIREMENT = Form(
@@ -103,7 +103,7 @@ REQUIREMENT = Form(
     "one package, such as numpy<2.4, and no option of the installer",
     2048,
     secret=True,
-    elsewhere="Give it in root's .netrc on the node, or take the package from an index",
+    elsewhere="Write it in root's .netrc on the node, or take the package from an index",
 )
 PARAMETERS = Form(
     words="names of parameters",

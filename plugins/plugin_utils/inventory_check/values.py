@@ -93,10 +93,10 @@ def _text_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
 
 
 def _form_faults(form: forms.Form, text: str, name: str, words: str) -> Iterator[Refusal]:
-    """Yield what is wrong with the form of a text; one that may be a secret is not shown."""
+    """Yield what is wrong with the form of a text; a text that may be secret is not shown."""
     problem = form.problem(text)
     if problem is None and not form.fits(text):
-        problem = "not the form that it takes"
+        problem = "a wrong form"
         if not form.secret:
             yield refuse("I007", variable=name, value=shown(text), description=words)
             return
@@ -132,7 +132,7 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _boolean_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
-    """Judge a boolean; a word for one will do for a variable of its own, for the command line gives nothing else."""
+    """Judge a boolean; a variable, but not a field of one, may also be a word: the command line gives words."""
     if isinstance(value, str) and value.lower() in BOOLEANS:
         if name != option.name:
             yield refuse("I004", variable=name, value=shown(value))

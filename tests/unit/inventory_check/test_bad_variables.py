@@ -119,4 +119,4 @@ def test_a_lock_that_pins_nothing_is_refused_and_one_that_is_not_there_yet_is_no
     assert check_variables(gpulab_environments=[environment]) == []
     (tmp_path / "lab.lock").write_text("torch\n")
     (message,) = check_variables(gpulab_environments=[environment])
-    assert message.startswith("GPULAB-E007 node1: a line of a lock pins nothing: torch.")
+    assert message.startswith("GPULAB-E007 node1: a line of a lock does not pin its package: torch.")
