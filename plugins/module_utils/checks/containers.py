@@ -70,7 +70,7 @@ def cdi_specification(node: Node) -> Iterator[Result]:
         yield warn(
             f"{found['path']} was made for another driver"
             if _is_of_another_driver(found, driver) or not missing
-            else f"{found['path']} names {'device nodes' if missing[0].startswith('/dev/') else 'files'} that are gone",
+            else f"{found['path']} names missing {'device nodes' if missing[0].startswith('/dev/') else 'files'}",
             "configure",
             observed=found.get("library") or f"{len(missing)} files are missing",
             expected=driver,
@@ -81,7 +81,7 @@ def cdi_specification(node: Node) -> Iterator[Result]:
         yield warn(
             f"{one} and {other} both describe the device {device}, so no container gets it",
             "configure",
-            reason="remove the one that nobody keeps",
+            reason="remove the one that nothing updates",
         )
     others = [found for found in specifications if found not in stale and not _same_mig_devices(node, found)]
     for found in others:

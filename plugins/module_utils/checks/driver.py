@@ -59,12 +59,12 @@ def gpu_count(node: Node) -> Iterator[Result]:
         return
     if declared is not None and lent and len(present) < declared <= len(present) + len(lent):
         yield fail(
-            f"{len(present)} of {declared} declared GPUs are this node's own",
+            f"only {len(present)} of {declared} declared GPUs belong to this node itself",
             "take_back_gpu",
             observed=len(present),
             expected=declared,
             unit="GPUs",
-            reason=f"virtual machines have {lent_to}",
+            reason=f"given to virtual machines: {lent_to}",
         )
         return
     if declared is not None and len(present) != declared:
@@ -97,14 +97,14 @@ def gpu_count(node: Node) -> Iterator[Result]:
             reason=why,
         )
     else:
-        besides = f"; virtual machines have {lent_to}" if lent else ""
+        besides = f"; given to virtual machines: {lent_to}" if lent else ""
         yield ok(f"{len(present)} GPUs on PCI and in NVML{besides}", len(present))
 
 
 def _undriven(node: Node, which: str, addresses: Collection[str] | None = None) -> str | None:
-    """Say which GPUs the kernel modules on disk do not drive, being the open or the proprietary ones.
+    """Name the GPUs that the kernel modules on disk (open or proprietary) do not drive.
 
-    which is running or next_boot, and addresses are the GPUs in question, all of them by default.
+    which is running or next_boot: the kernel. addresses are the GPUs in question, by default all.
     """
     records = node.catalog.get("gpus", {})
     flavour = next((kernel.get("nvidia_module_flavour") for kernel in node.kernels() if kernel.get(which)), None)
@@ -118,7 +118,7 @@ def _undriven(node: Node, which: str, addresses: Collection[str] | None = None) 
 
 
 def _forbidden(node: Node, when: str, how: tuple[str, ...]) -> str | None:
-    """Say what keeps the driver's modules from being loaded."""
+    """Name what prevents the driver's modules from being loaded."""
     found = [one for one in node.facts.get(f"forbidden.{when}", []) if one["how"] in how]
     return ", ".join(f"{one['by']} has {one['line']}" for one in found) or None
 
@@ -239,7 +239,7 @@ def driver_match(node: Node) -> Iterator[Result]:
 
 
 def _remedy(module: str, library: str) -> str:
-    """Return what helps where a module on disk is not the library's: no build brings a newer library."""
+    """Return the remedy where the versions of module and library differ: building a module brings no newer library."""
     return "reinstall_driver" if release(module) > release(library) else "rebuild_module"
 
 
@@ -253,7 +253,7 @@ def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tup
         return f"the driver was {'downgraded' if older else 'upgraded'} after its module was loaded", "reboot"
     if on_disk == loaded and older:
         path = node.facts.get("driver.library_path") or "it"
-        return f"the library is older than the module: {path} was not upgraded with it", "reinstall_driver"
+        return f"the library is older than the module: {path} was not upgraded with the module", "reinstall_driver"
     if on_disk == loaded:
         return f"the library was upgraded, but no module {library} was built for the running kernel", "rebuild_module"
     if on_disk is None:
@@ -297,7 +297,7 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
             yield fail(f"kernel {kernel['version']} boots next: {undriven}", "other_modules", observed=module)
         elif forbidden:
             yield fail(
-                f"kernel {kernel['version']} boots next and does not load module {module}: {forbidden}",
+                f"kernel {kernel['version']} boots next and cannot load module {module}: {forbidden}",
                 "allow_module",
                 observed=module,
             )
@@ -306,7 +306,7 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
 
 
 def _unbuilt(kernel: Facts, library: str | None) -> str:
-    """Return why a kernel has no nvidia module; DKMS may have leftovers of other drivers beside the library's own."""
+    """Return why a kernel has no nvidia module. DKMS may also have leftovers of other drivers."""
     if not kernel.get("headers"):
         return "its headers are not installed"
     builds = kernel.get("dkms", [])
@@ -434,7 +434,7 @@ def _not_running(node: Node, state: str) -> tuple[str, str]:
         (node.foreign_kernel, "the container was given no GPU", "configure"),
         (
             any(gpu.get("vgpu") for gpu in node.facts.get("pci.gpus", [])),
-            "the GPU is a virtual one (vGPU), which takes NVIDIA's GRID driver",
+            "the GPU is a virtual GPU (vGPU), which needs NVIDIA's GRID driver",
             "install_grid",
         ),
         (not _installed(node), "it is not installed", "install_driver"),

@@ -35,7 +35,7 @@ WITHOUT_XID = {
     "sxid": ("an NVSwitch reports an error", "contact_support"),
     "sxid_fatal": ("an NVSwitch reports a fatal error", "reboot"),
 }
-# Where one of these is told of a GPU, the driver's failure to start it follows from that.
+# If one of these is reported for a GPU, it explains why the driver could not start that GPU.
 WHY_NOT_STARTED, OFF_THE_BUS = ("fallen_off_the_bus", "no_power", "wrong_modules", "not_supported"), 79
 # NVLink 5 errors (XID 144 to 150) say in their text whether they end work; a fatal one needs what NVIDIA names.
 NVLINK5 = range(144, 151)
@@ -70,10 +70,10 @@ def _without_xid(node: Node, event: Facts) -> Result:
     seen = _seen(node, event)
     number = f" (SXid {event['xid']})" if event.get("xid") else ""
     if event["kind"] == "sxid_nonfatal":
-        return info(f"an NVSwitch reports an error that ends no work{number}", **seen)
+        return info(f"an NVSwitch reports an error that does not end any work{number}", **seen)
     text, remedy = WITHOUT_XID[event["kind"]]
     if event["kind"] == "init_failed" and seen["gpu"].get("uuid"):
-        return info(f"{text}, and it answers now", **seen)
+        return info(f"{text}, but it answers now", **seen)
     return fail(f"{text}{number}", remedy, **seen)
 
 

@@ -108,8 +108,8 @@ def _noisy(errors: Any) -> bool:
 def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
     """Expect a completed, healthy registration; CUDA fails with error 802 without.
 
-    A board that a rack's switches join may be on its own, as in a GB200 NVL4: it is expected to have joined where the
-    nodes of its domain are listed.
+    A board that a rack's switches can join may also stand alone, as in a GB200 NVL4. So it is expected to have joined
+    only if the nodes of its domain are listed.
     """
     rack = node.fabric_manager(gpu) == "rack"
     made = "fabric_state" in node.profile(gpu).get("capabilities", ())

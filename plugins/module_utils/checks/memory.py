@@ -59,7 +59,7 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
 def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Look at the volatile counter, then at those over the board's life: of SRAM alone they wear the board out.
 
-    With MIG on, NVML tells the volatile ones of instances only (nvmlDeviceGetTotalEccErrors).
+    With MIG on, NVML reports volatile counters only of instances (nvmlDeviceGetTotalEccErrors).
     """
     cut = bool(gpu.get("mig.enabled")) and gpu.get("ecc.aggregate.uncorrected") is not None
     errors = gpu.get("ecc.volatile.uncorrected", 0) if cut else gpu["ecc.volatile.uncorrected"]

@@ -35,23 +35,24 @@ REMEDIES = {
     "install_software": "Install what is named.",
     "rebuild_module": "Install the kernel's headers, then build the driver's own version of the module: "
     "dkms install <module>/<version> -k <kernel> (dkms status lists them).",
-    "other_modules": "Install the driver with its other kernel modules: gpulab chooses them, unless "
-    "nvidia_driver_kernel_modules says otherwise.",
-    "allow_module": "Take out what forbids the module: the line of the file named, or the argument (GRUB_CMDLINE_LINUX "
-    "in /etc/default/grub and update-grub, or grubby --remove-args; then reboot).",
-    "take_back_gpu": "Take the node out of gpu-nodes, or take the GPU from the virtual machine and from the driver "
-    "that lends it.",
-    "install_grid": "Install the GRID driver that the operator of the hypervisor or cloud gives.",
+    "other_modules": "Install the driver with the other kind of kernel modules (open or proprietary): gpulab chooses "
+    "it, unless nvidia_driver_kernel_modules is set.",
+    "allow_module": "Remove the named line from its file. Remove a kernel argument from GRUB_CMDLINE_LINUX in "
+    "/etc/default/grub and run update-grub, or run grubby --remove-args; then reboot.",
+    "take_back_gpu": "Remove the node from the group gpu-nodes, or detach the GPU from the virtual machine and from "
+    "the driver that holds it.",
+    "install_grid": "Install the GRID driver that the operator of the hypervisor or cloud provides.",
     "rebuild_initramfs": "Rebuild the initramfs (update-initramfs -u -k <kernel>, or dracut --force), then reboot.",
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
     "Secure Boot off in the firmware.",
     "repair_packages": "Finish the interrupted installation: dpkg --configure -a, then apt-get -f install.",
-    "rebuild_environment": "Remove its link in the environments' directory and run gpulab.node.provision.",
+    "rebuild_environment": "Remove its link in the directory of the environments, and run "
+    "ansible-playbook gpulab.node.provision.",
     "configure": "Set it as named; gpulab's role for it does.",
     "start_service": "Start and enable the service named.",
     "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",
-    "check_rack": "Look at the NVLink switches of the rack (NMX-Controller, or whoever runs the rack): they give each "
-    "GPU its partition; no package of the node does.",
+    "check_rack": "Check the NVLink switches of the rack (NMX-Controller; ask whoever runs the rack): they assign each "
+    "GPU to a partition, and no package on the node does that.",
     "start_imex": "Look why (journalctl -u nvidia-imex): every node takes the same list of addresses, its driver's own "
     "nvidia-imex, and TCP port 50000 open between them.",
     "clear_peer_path": "Switch ACS off on the bridges above the GPUs, and the IOMMU off or to iommu=pt; until then let "
@@ -216,7 +217,7 @@ class Node:
 
     @property
     def bare_metal(self) -> bool:
-        """Whether this is a machine, or what stands for one; Unread when that was not read."""
+        """Whether this is a physical or simulated machine, not a virtual one; Unread when that was not read."""
         return self.facts["system.virtualization"] == "none" or bool(self.facts.get("simulated"))
 
     @property
@@ -227,11 +228,11 @@ class Node:
 
     @property
     def without_gpu(self) -> str:
-        """Why this node has no GPU of its own, where it has none."""
+        """Why this node has no GPU that it can use, where it has none."""
         lent = ", ".join(f"{gpu['address']} ({gpu['driver']})" for gpu in self.facts.get("pci.lent", []))
         others = ", ".join(f"{gpu['maker']} {gpu['device']}" for gpu in self.facts.get("pci.other_gpus", []))
         if lent:
-            return f"virtual machines have every NVIDIA GPU: {lent}"
+            return f"every NVIDIA GPU is given to virtual machines: {lent}"
         return "there is no NVIDIA GPU on the PCI bus" + (f"; its GPUs are: {others}" if others else "")
 
     @property
@@ -246,7 +247,7 @@ class Node:
         return found
 
     def fabric_manager(self, gpu: Facts) -> str | None:
-        """Return who runs the Fabric Manager of a board: the node "always", its "rack"; None by what the bus shows."""
+        """Return who runs the Fabric Manager of a board: "always" (the node), "rack", None if the bus tells it."""
         found: str | None = self.catalog.get("gpus", {}).get(gpu.get("device"), {}).get("fabric_manager")
         return found
 

@@ -42,7 +42,7 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
             yield warn(f"{name} names {told}", "check_network", **seen)
         elif peers and not adapters and leaves_loopback(value):
             found = True
-            told = f"{name}={value} does not exclude {LOOPBACK}: NCCL may take it and then reaches no other node"
+            told = f"{name}={value} does not exclude {LOOPBACK}: NCCL may take it, and then reaches no other node"
             yield warn(told, "configure", **{**seen, "expected": f"{value},{LOOPBACK}, or no such line"})
         elif vain and adapters:
             found = True
@@ -54,14 +54,14 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
 
 
 def _place(setting: Facts) -> str:
-    """Return where a setting stands, and what in it NCCL reads otherwise than a shell."""
+    """Return the file of a setting, and what NCCL reads there in another way than a shell."""
     file: str = setting["file"]
     literal = file == facts_nccl.CONF and set("\"'#") & set(setting["value"])
     return f"{file}, where NCCL takes quotes and comments as part of the value" if literal else file
 
 
 def leaves_loopback(value: str) -> bool:
-    """Tell whether a list that excludes interfaces leaves the loopback, which NCCL leaves out where nothing is set."""
+    """Tell whether a list that excludes interfaces does not exclude the loopback. Without a list, NCCL excludes it."""
     excluded = value[1:]
     return value.startswith("^") and not any(_matching(excluded, name, [LOOPBACK]) for name in _patterns(excluded))
 

@@ -29,15 +29,15 @@ PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-programming-guide/03-advanced/mu
 ACS_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 SUPERCHIP = "superchip"  # a profile's form: GH200, GB10
 BELOW_SWITCHES = ("internal", "single", "multiple")  # what a pair of GPUs has in common; see nvml_facts
-BESIDE_C2C = "the GPU is joined to its processor by NVLink-C2C, which carries its data"
+BESIDE_C2C = "NVLink-C2C joins the GPU to its processor and carries its data"
 IN_MACHINE = "in a virtual machine this is the host's affair"
 
 
 @check("pcie-width", proves="the link has all the lanes that board and slot have", source=LINK_API, per_gpu=True)
 def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Hold the width against the catalog's; without one, against board and slot.
+    """Compare the width with the catalog's; without one, with those of board and slot.
 
-    A board that nobody described may have fewer lanes than its connector: then the difference is told only.
+    A board that the catalog does not know may have fewer lanes than its connector: then the difference is only info.
     """
     if _beside_c2c(node, gpu):
         yield skipped(BESIDE_C2C)
@@ -56,11 +56,11 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
     elif wanted or node.profile(gpu):
         yield warn(text, "check_seating", reason=f"the slot has {slot} lanes" if wanted else None, **seen)
     else:
-        yield info(text, reason="it is not known how many lanes a board of this model has", **seen)
+        yield info(text, reason="the number of lanes of this model is not known", **seen)
 
 
 def _beside_c2c(node: Node, gpu: Facts) -> bool:
-    """Tell whether PCI Express is a side path: a healthy GPU of a VR200 has two lanes, that of a DGX Spark one."""
+    """Tell whether PCI Express is only a side path: a healthy GPU of a VR200 has two lanes, one of a DGX Spark one."""
     return bool(gpu.get("c2c")) or node.profile(gpu).get("form") == SUPERCHIP
 
 

@@ -74,7 +74,7 @@ SUBJECTS = (
     monitoring,
     measurements,
 )
-# NVML documents that it does not tell this of a GPU with MIG instances (nvmlDeviceGetRemappedRows).
+# NVML does not report these for a GPU with MIG instances (documented at nvmlDeviceGetRemappedRows).
 HIDDEN_BY_MIG = ("remapped_rows",)
 SUBJECT_NAMES = [module.__name__.rpartition(".")[2] for module in SUBJECTS]
 
@@ -138,10 +138,10 @@ def _unread(check: Check, unread: Unread, node: Node, gpu: Facts | None = None) 
 
 
 def _unsupported(check: Check, error: str, node: Node, gpu: Facts | None) -> Result:
-    """Tell a board that lacks what its model has from one that does not have it, or may not show it."""
+    """Judge what a board does not support: a fault if its model has it, unknown if a virtual machine may hide it."""
     profile = node.profile(gpu) if gpu else {}
     if gpu and gpu.get("mig.enabled") and check.requires in HIDDEN_BY_MIG:
-        return skipped(f"MIG is on: NVML does not tell it then ({error})")
+        return skipped(f"NVML does not report it while MIG is on ({error})")
     if not check.requires or check.requires not in profile.get("capabilities", ()):
         return skipped(f"the board or its driver does not have it ({error})")
     text = f"a {profile.get('name', 'board of this model')} has {check.requires}, this one does not show it"

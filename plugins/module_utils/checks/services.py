@@ -28,7 +28,7 @@ IMEX_ON_ITS_WAY = ("INITIALIZING", "STARTING_AUTH_SERVER", "WAITING_FOR_PEERS", 
 def fabric_manager(node: Node) -> Iterator[Result]:
     """Look at the service and at the packages; CUDA fails with error 802 without.
 
-    The switches of B200 and B300 boards are on no PCI bus; those of a GB200's rack are the rack's.
+    The NVSwitches of B200 and B300 boards are not on the PCI bus. The rack of a GB200 runs its switches itself.
     """
     if not node.runs_fabric_manager:
         rack = any(node.fabric_manager(gpu) == "rack" for gpu in node.pci_gpus)

@@ -22,11 +22,11 @@ def _planned(node: Node, part: str) -> dict[str, Any]:
     return dict(tuning[part].data) if tuning else {}
 
 
-@check("tuning-values", proves="the kernel has the values of the plan, after the next boot, too", source=CATALOG)
+@check("tuning-values", proves="the kernel has the values of the plan, now and after the next boot", source=CATALOG)
 def tuning_values(node: Node) -> Iterator[Result]:
     """Compare; a value that this kernel or this hardware does not have is passed over.
 
-    What another file sets at every boot is named by that file: a reboot would only bring it.
+    A value that another file sets at every boot is reported with that file: a reboot would not cure it.
     """
     planned = _planned(node, "values")
     if not planned:
@@ -42,7 +42,7 @@ def tuning_values(node: Node) -> Iterator[Result]:
     undone = {name: one for name, one in _undone(node, planned).items() if live.get(name)}
     for name, one in undone.items():
         yield warn(
-            f"{name}: {one['file']}, line {one['line']}, sets {one['value']} at every boot, after gpulab's own file",
+            f"{one['file']}, line {one['line']}, sets {name} to {one['value']} at every boot, after gpulab's own file",
             "configure",
             observed=one["value"],
             expected=planned[name],
@@ -54,7 +54,7 @@ def tuning_values(node: Node) -> Iterator[Result]:
 
 
 def _undone(node: Node, planned: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what files after gpulab's set otherwise than planned."""
+    """Return the planned values that files after gpulab's set differently."""
     later: Any = node.facts.get("tuning.later")
     return {
         name: one
