@@ -30,7 +30,7 @@ def broken(facts: Facts, plan: dict[str, Any]) -> Iterator[Refusal]:
 
 
 def forbidden_modules(facts: Facts) -> Iterator[tuple[bool, Refusal]]:
-    """Yield (in any way, or only by itself) and what keeps the driver's modules from being loaded at the next boot."""
+    """Yield what prevents the driver's modules from being loaded at the next boot, and whether it forbids every way."""
     loaded = facts.get("modules", {}).get("nvidia", {}).get("loaded")
     for one in facts.get("forbidden", {}).get("next_boot", ()) if facts["pci"]["gpus"] else ():
         if one["how"] == NEVER:
@@ -40,11 +40,11 @@ def forbidden_modules(facts: Facts) -> Iterator[tuple[bool, Refusal]]:
 
 
 def _way_out(one: dict[str, str]) -> str:
-    """Say how a line, or an argument of the kernel, is taken out."""
+    """Return how a line, or a kernel argument, is removed."""
     if one["by"] != KERNEL:
-        return f"Take that line out of {one['by']} (prime-select nvidia does, where prime-select wrote it)"
+        return f"Remove that line from {one['by']} (if prime-select wrote it, run prime-select nvidia)"
     return (
-        f"Take {one['line']} out of GRUB_CMDLINE_LINUX in /etc/default/grub and run update-grub, or run grubby"
+        f"Remove {one['line']} from GRUB_CMDLINE_LINUX in /etc/default/grub and run update-grub, or run grubby"
         f" --update-kernel=ALL --remove-args={one['line']}; then reboot"
     )
 
@@ -72,9 +72,9 @@ def losing_display(facts: Facts) -> Iterator[Refusal]:
 
 
 def _cut_off(facts: Facts, driver: dict[str, Any]) -> Iterator[Refusal]:
-    """Yield what keeps packages unfinished: a driver that does not build is not to be configured once more.
+    """Yield why packages are unfinished: a driver that does not build must not be configured again.
 
-    Nothing is in the way where the plan takes all of them off.
+    Nothing is wrong where the plan removes all of them.
     """
     found = facts["system"].get("packages_unfinished") or []
     going = [*driver.get("conflicting_packages", ()), *driver.get("remove_packages", ())]
@@ -91,7 +91,7 @@ def _cut_off(facts: Facts, driver: dict[str, Any]) -> Iterator[Refusal]:
 
 
 def _failed_build(facts: Facts, versions: Iterable[str]) -> dict[str, str] | None:
-    """Return the build of DKMS that failed, of a driver of one of these versions."""
+    """Return the failed DKMS build of a driver of one of these versions."""
     for kernel in facts.get("kernels", ()):
         for build in kernel["dkms"]:
             named = any(dkms.of_package(version, [build["version"]]) == build["version"] for version in versions)

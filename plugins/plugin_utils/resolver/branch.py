@@ -34,7 +34,7 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
         raise _none_serves(case, source, flavours)
     kept = _kept(case, source, serving, flavours)
     if kept:
-        return kept, [f"Branch {kept} is what the node has, and newer than every release that the catalog knows."]
+        return kept, [f"The node has branch {kept}, which is newer than every release that the catalog knows."]
     unreleased, foreign = serving[-1]["branch"], case.newer_driver and branch_of(case.newer_driver)
     serving = [record for record in serving if record["latest"] and record["branch"] != foreign]
     if not serving:
@@ -100,9 +100,9 @@ def _check(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -
 
 
 def _kept(case: Case, source: Source, serving: list[dict[str, Any]], flavours: tuple[str, ...]) -> str | None:
-    """Return the branch of the node's own driver where the catalog knows no release as new; None elsewhere.
+    """Return the branch of the node's driver if the catalog knows no release that is as new, else None.
 
-    Raises Refusal for a branch that nobody has said may be trusted.
+    Raises Refusal for a branch that is not trusted.
     """
     owners = {package["source"] for package in case.facts["driver"]["packages"]}
     if case.newer_driver is None or source.name not in (owners or {"runfile"}):
@@ -121,7 +121,7 @@ def _too_old(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> E
 
 
 def _not_carried(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -> Exception:
-    """Return the refusal of a branch that its source lacks: another branch, another source, or a source that grew."""
+    """Return the refusal of a branch that its source lacks, with another branch, another source, or trust as remedy."""
     lasting = _lasting(case, source.branches, flavours)
     ways = [_settings(case, nvidia_driver_branch=f'"{lasting}"')] if lasting else []
     ways += [
@@ -131,14 +131,14 @@ def _not_carried(case: Case, source: Source, branch: str, flavours: tuple[str, .
     ]
     trusted = newer.with_sources(case.platform, [branch])["driver_sources"].get(source.name)
     if trusted and branch in trusted["branches"]:
-        ways.append(f"{newer.TRUST}: true where it has that branch by now")
+        ways.append(f"{newer.TRUST}: true if it has that branch by now")
     return refuse(
         "P013", source=source.label, branch=branch, carried=", ".join(source.branches), way="; or ".join(ways)
     )
 
 
 def _another(case: Case, flavours: tuple[str, ...]) -> str:
-    """Say which settings give the node another branch that gets fixes; nothing where none does."""
+    """Return the settings that give the node another branch that gets fixes, as part of a remedy; "" for none."""
     ways = [
         _settings(case, nvidia_driver_source=name, nvidia_driver_branch=f'"{branch}"')
         for name, branches in _carried(case).items()
@@ -149,7 +149,7 @@ def _another(case: Case, flavours: tuple[str, ...]) -> str:
 
 
 def settings_of(case: Case, name: str) -> str:
-    """Return the settings that take the driver of a source, with the leave that its branches need."""
+    """Return the settings that take the driver from a source, with the permission that an old branch needs."""
     branches = case.platform["driver_sources"][name]["branches"]
     newest_one = newest(list(branches))
     settings = {"nvidia_driver_source": name}
@@ -159,7 +159,7 @@ def settings_of(case: Case, name: str) -> str:
 
 
 def _settings(case: Case, **settings: str) -> str:
-    """Return settings as they are written, with what stands against them taken out."""
+    """Return settings as an inventory has them; a requested version, which could contradict them, becomes null."""
     settings |= {"nvidia_driver_version": "null"} if case.wishes["nvidia_driver_version"] else {}
     return ", ".join(f"{name}: {value}" for name, value in settings.items())
 
@@ -172,7 +172,7 @@ def _carried(case: Case) -> dict[str, list[str]]:
         if record["repository"] is None
         or case.architecture in case.catalog.repositories[record["repository"]]["architectures"]
     }
-    if case.facts["driver"]["packages"]:  # a .run file does not go on top of them, nor they on top of one
+    if case.facts["driver"]["packages"]:  # a .run file cannot be installed over packages, nor packages over one
         return sources
     runfile = {"runfile": list(case.catalog.branches)}
     return runfile if case.facts["driver"]["runfile"] else {**sources, **runfile}
@@ -234,7 +234,7 @@ def _other_sources(case: Case, source: Source, flavours: tuple[str, ...]) -> str
             branch = newest(lasting or [record["branch"] for record in serving])
             allow = "" if lasting else f', gpulab_allow_branches: ["{branch}"]'
             ways.append(f"nvidia_driver_source: {name}{allow} (branch {branch})")
-    return f"Set {'; or '.join(ways)}" if ways else "Move the GPU to a node whose system has a driver for it"
+    return f"Set {'; or '.join(ways)}" if ways else "Move the GPU to a node with a system that has a driver for it"
 
 
 def _last_day(day_or_month: str) -> date:

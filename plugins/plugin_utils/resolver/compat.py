@@ -18,7 +18,7 @@ DIRECTORY = "{prefix}/compat"  # where the package has its libcuda
 
 
 def in_full(case: Case, driver: dict[str, Any], record: dict[str, Any]) -> bool:
-    """Tell whether a driver runs all of a toolkit: by the driver that came with it, else by the CUDA of its branch."""
+    """Tell whether a driver runs all of a toolkit: by the driver paired with it, else by the CUDA of its branch."""
     if record["paired_driver"]:
         return same_or_newer(driver["newest_known"], record["paired_driver"])
     return same_or_newer(case.catalog.branches[driver["branch"]]["cuda"], record["cuda"])

@@ -51,7 +51,7 @@ def find(case: Case, source: str, branch: str, version: str, planned: list[str])
 
 
 def way_to_keep(case: Case) -> str:
-    """Return the variables under which the driver packages of the node stay; empty where there are none such."""
+    """Return the settings that keep the driver packages of the node; empty where no settings do."""
     packages = [package for package in case.facts["driver"]["packages"] if _is_of_a_driver(package)]
     found = {(package["source"], _branch_of(package)) for package in packages if _branch_of(package)}
     if len(found) != 1:

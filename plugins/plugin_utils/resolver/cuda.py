@@ -124,7 +124,7 @@ def _check(case: Case, driver: dict[str, Any], version: str) -> None:
 
 
 def fitting_toolkits(case: Case) -> list[str]:
-    """Return the toolkits that the source carries, and that compile for every GPU with the platform's compiler."""
+    """Return the toolkits that the source carries and that compile for every GPU with the platform's compiler."""
     deb = packages.package_format(case) == "deb"
     return [
         version
@@ -136,11 +136,11 @@ def fitting_toolkits(case: Case) -> list[str]:
 
 
 def _use(case: Case, fitting: list[str]) -> str:
-    """Say what to do where a toolkit cannot be, for a remedy."""
+    """Return the remedy where a toolkit cannot be installed."""
     none = "leave the toolkit out (cuda_toolkits: []): the Python environments bring their own CUDA"
     libraries = any(case.wishes[f"{library}_version"] for library in newer.LIBRARIES)
     if not fitting:
-        return none.capitalize()
+        return f"L{none[1:]}"
     return f"Use CUDA {', '.join(fitting)}" + ("" if libraries else f"; or {none}")
 
 

@@ -27,12 +27,12 @@ NEWEST = (
 )
 
 LEFTOVER = (
-    "DKMS has {module} {version}, which belongs to no installed or planned driver, and can build it for the next kernel"
-    " in place of the driver's: remove it (dkms remove {module}/{version} --all)."
+    "DKMS has {module} {version}, which belongs to no installed or planned driver. DKMS can build it for the next"
+    " kernel instead of the driver's module. Remove it: dkms remove {module}/{version} --all."
 )
 DEAD_LEFTOVER = (
-    "DKMS has {module} {version}, whose source is gone, and can stop there before it builds the driver for the next"
-    " kernel: remove it (rm -r /var/lib/dkms/{module}/{version})."
+    "DKMS has {module} {version}, whose source is missing. For the next kernel, DKMS can stop there before it builds"
+    " the driver. Remove it: rm -r /var/lib/dkms/{module}/{version}."
 )
 
 
@@ -145,7 +145,7 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
 
 
 def _check_holds(case: Case, planned: dict[str, Any], change: dict[str, str] | None) -> None:
-    """Raise Refusal P085 where a driver would go that somebody else has put on hold."""
+    """Raise Refusal P085 where the plan replaces a driver that somebody else has put on hold."""
     held = case.facts["driver"].get("holds_foreign", [])
     goes = change or planned["conflicting_packages"] or planned["remove_packages"]
     if held and goes:
@@ -156,13 +156,13 @@ def _check_holds(case: Case, planned: dict[str, Any], change: dict[str, str] | N
 
 
 def _leftovers(case: Case, planned: str) -> list[str]:
-    """Return what is to be said of modules in DKMS that belong to no driver of the node.
+    """Return warnings about modules in DKMS that belong to no driver of the node.
 
     For a new kernel, DKMS builds the newest version of a module, and some versions of it stop at one without a source:
     https://github.com/pop-os/system76-driver/issues/345
     """
     driver = case.facts["driver"]
-    own = {planned, driver.get("library"), driver["runfile"]}  # a module on disk can be that of a leftover itself
+    own = {planned, driver.get("library"), driver["runfile"]}  # a module on disk can itself come from a leftover
     found = {}
     for record in (record for kernel in case.facts["kernels"] for record in kernel["dkms"]):
         module, version = record["module"], record["version"]

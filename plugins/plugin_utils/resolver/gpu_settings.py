@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 NVIDIA, UUID = "10de", "GPU-"
-MOST_OF_POWER = 2  # boards of makers take more than the data sheet says, and none takes twice as much
+MOST_OF_POWER = 2  # some makers' boards take more than the data sheet says, but none takes twice as much
 ALL, SINGLE = "gpu_settings_values", "gpu_settings_per_gpu"
 
 
@@ -44,9 +44,9 @@ def plan(case: Case) -> dict[str, Any]:
 
 
 def _check_boards(case: Case, values: dict[str, Any], single: dict[Any, dict[str, Any]]) -> None:
-    """Refuse before the driver comes what a board cannot have, as far as the catalog knows the board.
+    """Refuse settings that a board does not have before the driver is installed, as far as the catalog knows the board.
 
-    What is left, such as the exact range of a power limit, the driver tells.
+    The driver judges the rest, such as the exact range of a power limit.
     """
     devices = [device for device in case.facts["pci"]["gpus"] if device["device"].startswith(f"{NVIDIA}:")]
     answers = {gpu["bus_id"]: gpu for gpu in gpu_settings.usable(case.facts.get("nvml", {}).get("gpus", ()))}
@@ -71,7 +71,7 @@ def _check_board(record: dict[str, Any], wanted: dict[str, Any], board: dict[str
             raise refuse("P093", gpu=told, name=name.upper(), index=board["index"], setting=name)
     profiles: list[str] = record.get("mig_profiles") or []
     strange = [one for one in wanted.get(gpu_settings.INSTANCES) or () if profiles and mig.base(one) not in profiles]
-    if strange and not isinstance(board.get("mig_profiles"), list):  # else the driver tells, and it knows best
+    if strange and not isinstance(board.get("mig_profiles"), list):  # else the driver names them
         raise refuse("P094", gpu=told, profiles=", ".join(strange), known=", ".join(profiles))
     watts, power = wanted.get(gpu_settings.POWER), record["power_w"]
     if watts is not None and power is not None and watts > MOST_OF_POWER * power:

@@ -44,7 +44,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     names = packages.beside_driver(case, driver, "imex")
     if not names:
         other = packages.beside_driver(case, {**driver, "source": "nvidia"}, "imex")
-        way = "; or set nvidia_driver_source: nvidia, which has it" if other else ""
+        way = "; or set nvidia_driver_source: nvidia, which has one" if other else ""
         raise refuse("P060", boards=boards, source=driver["source"], system=case.platform["name"], way=way)
     return {
         "needed": True,

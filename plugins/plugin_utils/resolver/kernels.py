@@ -39,7 +39,7 @@ def to_build_for(case: Case) -> tuple[list[str], list[str]]:
 def header_packages(case: Case, kernels: list[str]) -> list[str]:
     """Return the headers of each kernel, and per flavour the package that brings those of the next kernel.
 
-    Headers of a kernel from elsewhere that are there are used as they are: no source need have them.
+    Installed headers of a kernel from elsewhere are used as they are: no package source needs to have them.
     """
     packages = [
         _headers_package(case, kernel) for kernel in kernels if is_own(case, kernel) or not _headers_known(case, kernel)
@@ -64,8 +64,8 @@ def is_own(case: Case, kernel: str) -> bool:
 def foreign(case: Case, kernels: list[str]) -> list[str]:
     """Return a warning for each kernel that does not come from the distribution."""
     return [
-        f"Kernel {kernel} does not come from {case.platform['name']}: gpulab {_use_of_headers(case, kernel)}. Install"
-        " the headers of its next version from where it comes from."
+        f"Kernel {kernel} does not come from {case.platform['name']}: gpulab {_use_of_headers(case, kernel)}. When you"
+        " update this kernel, install the headers of its new version from the same place."
         for kernel in kernels
         if not is_own(case, kernel)
     ]
@@ -73,7 +73,7 @@ def foreign(case: Case, kernels: list[str]) -> list[str]:
 
 def _use_of_headers(case: Case, kernel: str) -> str:
     there = _headers_known(case, kernel)
-    return "uses the headers that it has" if there else f"asks for its headers as {_headers_package(case, kernel)}"
+    return "uses its installed headers" if there else f"installs its headers as {_headers_package(case, kernel)}"
 
 
 def series(case: Case, kernel: str) -> str | None:

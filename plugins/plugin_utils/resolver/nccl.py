@@ -52,8 +52,8 @@ def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
             because.append(f"/etc/nccl.conf has a {name} of its own, {value}: it is kept.")
         if name in nccl_check.SOCKETS and not case.alone and nccl_check.leaves_loopback(value):
             case.warnings.append(
-                f"/etc/nccl.conf sets {name}={value}, which is kept and does not exclude lo: NCCL may take it and then"
-                f" reaches no other node. Write {name}={value},lo, or remove the line."
+                f"/etc/nccl.conf sets {name}={value}. gpulab keeps that, but it does not exclude lo: NCCL may take lo,"
+                f" and then reaches no other node. Write {name}={value},lo, or remove the line."
             )
     chosen = list(settings.values())
     because += [f"{setting['name']}={setting['value']}: {setting['because']}" for setting in chosen]

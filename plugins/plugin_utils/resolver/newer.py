@@ -1,11 +1,11 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is newer than the catalog: what may be taken as its predecessor is, and what is refused.
+"""Versions that are newer than the catalog: which ones gpulab may treat like their predecessors, and which it refuses.
 
 A driver branch, a minor release of a known CUDA major, a library release of a known major and a patch release of a
-framework are plainly compatible with what the catalog knows. With gpulab_trust_newer they join it as copies of their
-predecessors; all that follows sees plain records. What is unknown in kind stays unknown.
+framework are compatible with what the catalog knows. With gpulab_trust_newer they join the catalog as copies of their
+predecessors, so the rest of the plan sees ordinary records. Everything else that is unknown stays unknown.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def on_node(facts: Record) -> str | None:
 
 
 def extended(catalog: Catalog, wishes: Record, present: str | None = None) -> tuple[Catalog, list[str]]:
-    """Return the catalog with what is newer and trusted, and a warning for each.
+    """Return the catalog with the newer versions that are trusted, and a warning for each.
 
-    present is the version of the node's own driver. A branch of which the catalog knows no release gets the one that is
-    asked for, or that is there, whether newer things are trusted or not.
+    present is the version of the driver on the node. A branch of which the catalog knows no release gets the release
+    that is requested or installed, with or without gpulab_trust_newer.
     """
     known = copy.copy(catalog)
     warnings: list[str] = []
@@ -129,10 +129,10 @@ def _with_branch(catalog: Catalog, version: str, *, trusted: bool) -> Iterator[s
         if not trusted or not is_newer(branch, catalog.branches):
             return
         last = list(catalog.branches.values())[-1]
-        yield f"Driver branch {branch} is newer than the catalog and is taken as {last['branch']} is ({TRUST})."
+        yield f"Driver branch {branch} is newer than the catalog; gpulab treats it like {last['branch']} ({TRUST})."
         record = {**last, "branch": branch, "type": "newer", "latest": None, "eol": None}
     if record["latest"] is None and release:
-        yield f"The catalog knows no release of driver branch {branch}: {release} is taken without a security floor."
+        yield f"The catalog knows no release of driver branch {branch}: {release} has no security floor."
         record = {**record, "latest": release}
     _override(catalog, "branches", {**catalog.branches, branch: record})
 
@@ -142,7 +142,7 @@ def _with_toolkits(catalog: Catalog, wishes: Record) -> Iterator[str]:
         last = _last_of_major(version, catalog.toolkits)
         if last is None or not is_newer(version, [last]):
             continue
-        yield f"CUDA {version} is newer than the catalog and is taken as {last} is ({TRUST})."
+        yield f"CUDA {version} is newer than the catalog; gpulab treats it like {last} ({TRUST})."
         record = {**catalog.toolkits[last], "cuda": version, "paired_driver": None, "compat_branches": None}
         toolkits = {**catalog.toolkits, version: record}
         _override(catalog, "toolkits", {name: toolkits[name] for name in sorted(toolkits, key=version_key)})
@@ -155,7 +155,7 @@ def _with_libraries(catalog: Catalog, wishes: Record) -> Iterator[str]:
         if not version or not _same_major(version, last["to"]) or within(version, last):
             continue
         if is_newer(version, [last["to"]]):
-            yield f"{label} {version} is newer than the catalog and is taken as {last['to']} is ({TRUST})."
+            yield f"{label} {version} is newer than the catalog; gpulab treats it like {last['to']} ({TRUST})."
             added = {**record, "releases": [*record["releases"], {**last, "from": version, "to": version}]}
             _override(catalog, "libraries", {**catalog.libraries, library: added})
 
@@ -166,7 +166,7 @@ def _with_frameworks(catalog: Catalog, wishes: Record) -> Iterator[str]:
             version = environment.get(framework)
             last = _last_patch(version, catalog.frameworks[framework]) if version else None
             if last:
-                yield f"{label} {version} is newer than the catalog and is taken as {last} is ({TRUST})."
+                yield f"{label} {version} is newer than the catalog; gpulab treats it like {last} ({TRUST})."
                 releases = {**catalog.frameworks[framework]}
                 releases[version] = {**releases[last], "version": version}
                 ordered = {name: releases[name] for name in sorted(releases, key=version_key)}

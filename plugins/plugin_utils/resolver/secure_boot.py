@@ -45,7 +45,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     if password is None:
         distribution = case.platform["driver_sources"].get("distribution", {"package_sets": [{}]})
         signs = "signed_package" in distribution["package_sets"][0] and driver["source"] != "distribution"
-        way = "; or take modules that the distribution has signed: nvidia_driver_source: distribution" if signs else ""
+        way = "; or use modules that the distribution has signed: nvidia_driver_source: distribution" if signs else ""
         raise refuse("P018", way=way)
     if not mok.typeable(password):
         raise refuse("P046", variable=WISH)

@@ -92,14 +92,14 @@ def plan(case: Case) -> dict[str, Any]:
 
 
 def _warn_of_later(chosen: list[dict[str, Any]], case: Case) -> None:
-    """Warn of each value that a file of somebody else undoes at every boot."""
+    """Warn of each value that somebody else's file overwrites at every boot."""
     later = {} if case.container else case.facts["tuning"]["later"]
     for name, value in ((one["name"], one["value"]) for one in chosen if one["kind"] == "sysctl"):
         other = later.get(name)
         if other and other["value"] != value:
             case.warnings.append(
-                f"{other['file']}, line {other['line']}, sets {name} = {other['value']} at every boot, after gpulab's"
-                f" {value}: remove the line, or decide with tuning_overrides: {{{name}: {other['value']}}}."
+                f"{other['file']}, line {other['line']}, sets {name} = {other['value']} at every boot, after gpulab has"
+                f" set {value}. Remove the line, or keep its value: tuning_overrides: {{{name}: {other['value']}}}."
             )
 
 

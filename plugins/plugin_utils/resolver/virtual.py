@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs and virtual machines: a GPU that a machine of this node has, and a GPU that this node's hypervisor cut."""
+"""GPUs and virtual machines: GPUs that this node gives to its machines, and virtual GPUs that it got itself."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NVIDIA = "10de:"
 
 
 def check(facts: dict[str, Any], catalog: Catalog) -> list[str]:
-    """Return warnings about GPUs that virtual machines have, or that may be virtual. Raises Refusal for one that is."""
+    """Return warnings about GPUs of virtual machines, and of GPUs that may be virtual. Raises Refusal for a vGPU."""
     lent, gpus = facts["pci"].get("lent", []), facts["pci"]["gpus"]
     virtual = [gpu["address"] for gpu in gpus if gpu.get("vgpu")]
     if virtual:
         raise refuse("P081", gpus=", ".join(virtual))
     guest = facts["system"].get("virtualization", "none") != "none" and not facts["system"]["container"]
     return [
-        *(f"GPU {gpu['address']} is left alone: {gpu['driver']} has it for a virtual machine." for gpu in lent),
+        *(f"gpulab leaves GPU {gpu['address']} alone: {gpu['driver']} holds it for a virtual machine." for gpu in lent),
         *(_may_be_virtual(gpu) for gpu in gpus if guest and gpu.get("vgpu") is None and _unlike_boards(gpu, catalog)),
     ]
 
 
 def _unlike_boards(gpu: dict[str, Any], catalog: Catalog) -> bool:
-    """Tell whether a GPU's subsystem is NVIDIA's and no board's; those of other makers are boards of theirs."""
+    """Tell whether a GPU's subsystem is NVIDIA's but of no known board. Those of other makers are real boards."""
     maker, subsystem = (gpu.get("subsystem") or "")[: len(NVIDIA)], (gpu.get("subsystem") or "")[len(NVIDIA) :]
     boards = catalog.gpus.get(gpu["device"], {}).get("subsystems", [])
     return bool(boards) and maker == NVIDIA and subsystem not in boards
@@ -37,6 +37,6 @@ def _unlike_boards(gpu: dict[str, Any], catalog: Catalog) -> bool:
 
 def _may_be_virtual(gpu: dict[str, Any]) -> str:
     return (
-        f"GPU {gpu['address']} may be a virtual GPU (vGPU): no board of NVIDIA's has the subsystem {gpu['subsystem']}."
-        " If it is one, stop here: only the GRID driver of the hypervisor's branch drives it, and this plan's does not."
+        f"GPU {gpu['address']} may be a virtual GPU (vGPU): NVIDIA has no board with the subsystem {gpu['subsystem']}."
+        " If it is one, do not apply this plan: only the GRID driver of the hypervisor's branch drives it."
     )

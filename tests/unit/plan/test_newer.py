@@ -43,7 +43,7 @@ def test_a_node_that_runs_a_long_lived_branch_without_a_known_release_keeps_it(p
     assert (made["driver"]["branch"], made["driver"]["version"]) == ("620", "620.10.01")
     assert made["driver"]["change"] is None
     assert made["driver"]["conflicting_packages"] == []
-    assert "620.10.01 is taken without a security floor" in " ".join(made["warnings"])
+    assert "620.10.01 has no security floor" in " ".join(made["warnings"])
 
 
 def test_a_branch_without_a_known_release_is_never_chosen():
