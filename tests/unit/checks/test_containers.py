@@ -193,7 +193,7 @@ JUDGED = {
     "made at boot for another driver, over a good one": ({}, STALE, ["/var/run/cdi/nvidia.yaml was made for another"]),
     "of the owner, below a good one": (STALE, {}, []),
     "of the owner, with a device more": ({**STALE, "devices": ["0", "1"]}, {}, ["/etc/cdi/nvidia.yaml was made for"]),
-    "a device node is gone": ({}, {"missing": ["/dev/nvidia7"]}, ["/var/run/cdi/nvidia.yaml names missing device nodes"]),
+    "a device node is gone": ({}, {"missing": ["/dev/nvidia7"]}, ["nvidia.yaml names missing device nodes"]),
     "two in one directory": ({"path": "/var/run/cdi/other.json"}, {}, ["both describe the device 0"]),
 }
 
