@@ -37,6 +37,7 @@ WITHOUT_XID = {
 # Of several lines, of which only the first names the GPU; a full stop ends the last.
 _LONG = re.compile(r"NVRM: The NVIDIA .*GPU\b")
 _CONTINUED = re.compile(r"NVRM: +(?!Xid \()(.*)")
+_MOST_LINES = 8  # of one message; one whose end the kernel has dropped must not take in all that follows
 FATAL = re.compile(r"\bFatal\b")  # NVLink 5 errors are Fatal or Nonfatal in their text
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
@@ -73,7 +74,7 @@ def _messages(log: str) -> Iterator[str]:
             parts = [line.rstrip()]
         elif not more and ("NVRM" in line or "SXid" in line):
             yield line
-        if parts and parts[-1].endswith("."):
+        if parts and (parts[-1].endswith(".") or len(parts) == _MOST_LINES):
             yield " ".join(parts)
             parts = []
     if parts:

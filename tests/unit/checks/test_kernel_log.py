@@ -21,6 +21,7 @@ NVRM: System Processor (GSP)."""
 LEGACY = """NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:1180)
 NVRM: installed in this system is not supported by the
 NVRM: NVIDIA 580.178.04 driver release."""
+BEGUN = "NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:2b85)"
 FAILED = "NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x22:0x56:884)"
 
 
@@ -184,3 +185,9 @@ def test_systemd_tells_the_state_of_units():
         "docker": {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"},
         "nvidia-fabricmanager": {"load": "not-found", "active": "inactive", "sub": "dead", "enabled": ""},
     }
+
+
+def test_a_message_whose_end_is_lost_does_not_take_in_all_that_follows():
+    log = "".join(f"{STAMP}{line}\n" for line in [BEGUN, *[FAILED] * 3000])
+    (event,) = [one for one in facts_kernel_log.events(log) if len(one["text"]) == len(FAILED)]
+    assert event["count"] > 2900
