@@ -25,14 +25,14 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     Raises Refusal where the domain cannot be as wished.
     """
     boards = ", ".join(gpu.name for gpu in case.gpus if gpu.fabric_manager == "rack")
-    wished = list(case.wishes["nvidia_driver_imex_nodes"])
+    wished = list(case.wishes["nvidia_driver_imex_nodes"]) if case.gpus else []  # an image is built without a GPU
     found = case.facts["imex"]
     none = {"needed": False, "packages": [], "version": None, "service": SERVICE, "nodes": []}
     if case.wishes["nvidia_driver_state"] == "absent":
         return {**none, "restart": False, "because": ["IMEX goes with the driver."]}
     active = ((case.facts["services"] or {}).get(SERVICE) or {}).get("active") == "active"
     if wished and not boards:
-        raise refuse("P096", gpus=", ".join(gpu.name for gpu in case.gpus) or "none")
+        raise refuse("P096", gpus=", ".join(gpu.name for gpu in case.gpus))
     if not wished:
         if boards and not found["nodes"]:
             case.warnings.append(

@@ -1327,6 +1327,11 @@ def test_imex_is_stopped_only_for_other_nodes(node, nodes, restart):
     assert plan(node, nvidia_driver_imex_nodes=nodes)["imex"]["restart"] is restart
 
 
+def test_imex_is_left_out_of_an_image_that_is_built_without_a_gpu():
+    made = plan(facts(gpus=()), nvidia_driver_imex_nodes=RACK, gpulab_without_gpu=True)
+    assert made["imex"]["needed"] is False
+
+
 def test_imex_goes_with_the_driver():
     made = plan(in_rack(nodes=RACK, own=True), nvidia_driver_imex_nodes=["wrong"], nvidia_driver_state="absent")
     assert made["imex"]["needed"] is False
