@@ -58,7 +58,8 @@ class Case:
         known, warnings = newer.extended(catalog, wishes, present)
         if wishes[newer.TRUST]:
             named = (wishes["nvidia_driver_branch"], wishes["nvidia_driver_version"], present)
-            platform = newer.with_sources(platform, dict.fromkeys(branch_of(one) for one in named if one))
+            asked = dict.fromkeys(branch_of(one) for one in named if one)
+            platform = newer.with_sources(platform, [branch for branch in asked if branch in known.branches])
         released = [name for name, record in catalog.branches.items() if record["latest"]]
         newer_driver = present if present and newer.is_newer(branch_of(present), released) else None
         found, unlisted = gpus.identify(devices, catalog)

@@ -95,6 +95,12 @@ def test_trust_does_not_bring_back_what_is_gone():
     assert refusal(facts(), **given, **TRUST).code == "P012"
 
 
+def test_the_driver_of_a_node_is_replaced_where_its_branch_is_between_known_ones():
+    node = running("600.10.01", source="distribution", names=("nvidia-utils-600-server",))
+    given = {"nvidia_driver_source": "distribution", "nvidia_driver_remove_conflicting": True}
+    assert plan(node, **given, **TRUST)["driver"]["branch"] == "595"
+
+
 @pytest.mark.parametrize("branch", ["599", "600", "480"])
 def test_a_branch_between_known_ones_is_unknown_in_kind(branch):
     refused = refusal(facts(), nvidia_driver_branch=branch, **TRUST)
