@@ -10,7 +10,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_libraries, records, runfile
+from ansible_collections.gpulab.node.plugins.module_utils import dnf, facts_libraries, records, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import ROOT, FormerPackages
 from ansible_collections.gpulab.node.plugins.module_utils.package_host import BROUGHT, HELD
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
@@ -59,8 +59,8 @@ class DriverQuery:
         """Return the facts; ``module_on_disk`` is that of the kernel that boots next."""
         found, held = packages(self._packages_query.installed)
         library = facts_libraries.nvml(self.linked)
-        locks = [line for place in VERSIONLOCK for line in self._node.text(place).splitlines()]
-        holds = held + [line for line in locks if "nvidia" in line and not line.startswith("#")]
+        locks = [line for place in VERSIONLOCK for line in dnf.locks(self._node.text(place))]
+        holds = held + [line for line in locks if "nvidia" in line and not _NOT_DRIVER.match(line)]
         return {
             "packages": found,
             "holds": holds,

@@ -95,6 +95,12 @@ def test_locks_of_somebody_else_are_told_from_gpulabs(tree):
     assert facts(tree, None)["holds_foreign"] == ["nvidia-smi-3:580.95-1.el9.*"]
 
 
+def test_locks_of_what_is_no_driver_and_what_is_excluded_are_no_holds(tree):
+    lines = ("nvidia-container-toolkit-0:1.17.8-1.*", "libnvidia-container1-0:1.17.8-1.*", "!nvidia-driver-3:575.1-1.*")
+    tree.file("/etc/dnf/plugins/versionlock.list", "\n".join(lines))
+    assert facts(tree, None)["holds"] == facts(tree, None)["holds_foreign"] == []
+
+
 def test_node_without_driver(tree):
     assert facts(tree, None) == {
         "packages": [],
