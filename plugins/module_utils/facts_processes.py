@@ -33,6 +33,7 @@ _PARENT, _START = 1, 19  # fields 4 and 22 of proc_pid_stat(5), counted from beh
 _KTHREADD = 2  # the parent of the kernel's own threads
 _NOBODY = 65534
 _SYSTEM_USERS = range(1, 1000)
+_GREETER = re.compile(r"\A(?=.*^CLASS=greeter$).*^UID=(\d{1,10})$", re.MULTILINE | re.DOTALL)
 _USER_SLICE = re.compile(r"/user\.slice/user-(\d{1,10})\.slice/(.*)\Z")
 _SESSION = re.compile(r"session-([^/]+)\.scope(?:/|\Z)")
 _MANAGED = re.compile(r"user@\d+\.service/(.*)\Z")
@@ -239,6 +240,7 @@ def people(node: Node, own: int) -> list[dict[str, Any]]:
         login for name, login in logins.items() if login and (login.leader in mine or (SESSION, name) in own_places)
     ]
     operators = {(login.user, login.host) for login in own_logins if login.host}
+    greeters = {_number(match[1]) for match in map(_GREETER.search, files.values()) if match}
     found, at_desktops = [], set()
     for name, login in logins.items():
         there = places.pop((SESSION, name), [])
@@ -256,7 +258,7 @@ def people(node: Node, own: int) -> list[dict[str, Any]]:
         doing = [one for one in counted if one.command in commands]
         if not doing or ((kind, name) in own_places and kind in (SESSION, LOGIN)):
             continue
-        if not (kind == MANAGED and doing[0].uid in at_desktops):
+        if not (kind == MANAGED and doing[0].uid in at_desktops | greeters):
             since = timestamp(booted + min(one.start for one in doing) / os.sysconf("SC_CLK_TCK"))
             logged_in = kind == LOGIN and len(there) > len(doing)  # the daemon's own process for it is there
             found.append(_entry(user_name(doing[0].uid), since, commands, desktop=False, logged_in=logged_in))

@@ -152,6 +152,14 @@ def test_a_session_of_the_system_is_no_work(logind, kind):
     assert people(logind.node(), OWN) == []
 
 
+def test_a_greeter_is_no_work_whatever_the_number_of_its_user(logind):
+    """GDM has had users of its own making for its greeters since 49, with numbers like those of people."""
+    login(logind, "c1", uid=60578, leader=730, CLASS="greeter", TYPE="wayland")
+    process(logind, 730, "gdm-session-wor", LOGIND.format(60578, "c1"), uid=0)
+    process(logind, 731, "ibus-daemon", MANAGER.format(60578, 60578) + "app.slice/ibus.service", uid=60578)
+    assert people(logind.node(), OWN) == []
+
+
 def test_the_processes_of_a_login_managers_user_are_no_work(logind):
     process(logind, 731, "gnome-shell", LOGIND.format(120, "c1"), uid=120)
     process(logind, 732, "goa-daemon", MANAGER.format(120, 120) + "app.slice/goa.service", uid=120)
