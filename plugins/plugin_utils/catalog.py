@@ -29,10 +29,14 @@ class Catalog:
     def __init__(self, root: Path = ROOT) -> None:
         """Take the directory; nothing is read yet."""
         self.root = root
+        self._files: dict[str, Record] = {}  # copies of this catalog share it
 
     def read(self, name: str) -> Record:
         """Read one file of the catalog, name without its ending."""
-        return yaml.load((self.root / f"{name}.yml").read_text(encoding="utf-8"), LOADER)  # noqa: S506  LOADER is safe
+        if name not in self._files:
+            text = (self.root / f"{name}.yml").read_text(encoding="utf-8")
+            self._files[name] = yaml.load(text, LOADER)  # noqa: S506  LOADER is safe
+        return self._files[name]
 
     @cached_property
     def _gpus(self) -> Record:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 ROOT = Path(__file__).parents[3] / "catalog"
@@ -170,3 +171,14 @@ def test_recipes_catch_no_right_recipe():
             "cuda-toolkit-12-9",
         ):
             assert not re.search(recipe["pattern"], right)
+
+
+def test_a_file_is_read_once_for_all_hosts(monkeypatch):
+    read, load = [], yaml.load
+    monkeypatch.setattr(yaml, "load", lambda text, loader: read.append(text) or load(text, loader))
+    fresh = Catalog(ROOT)
+    for _host in range(3):
+        known, _warnings = newer.extended(fresh, {"nvidia_driver_branch": "595", "nvidia_driver_version": "595.71.05"})
+        assert {"595"} <= set(known.branches)
+        assert known.toolkits
+    assert len(read) == 2
