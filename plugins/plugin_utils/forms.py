@@ -68,6 +68,9 @@ PLACE = Form(
     most=1024,
 )
 ANY_PLACE = Form(r"/|(/(?!\.{1,2}(/|$))[^/]+)+/?", "an absolute path, without '..'", most=4096)
+INTERPRETER = Form(  # an argument only, in which Ansible expands ~
+    rf"(~[A-Za-z0-9_.-]*)?({ANY_PLACE.pattern})|{NAME.pattern}", "an interpreter's path on the node, without '..'", 4096
+)
 ACCOUNT = Form(r"[A-Za-z0-9_][A-Za-z0-9_.@\\$ -]*", "a name of a user or group, without ':' and ','")
 ADDRESS = Form(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9_.-]+)?", "an IP address")
 HOST = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9A-Fa-f:]+(%[A-Za-z0-9_.-]+)?", "a host's name or IP address")
@@ -234,6 +237,6 @@ OPTIONS: dict[str, Form] = {
     "verify_hosts": LINE,
     "verify_mounts.path": ANY_PLACE,
     "verify_profile": Form(words="names", entries=((".+", LINE),)),
-    "verify_python": PLACE,
+    "verify_python": INTERPRETER,
     "verify_report_directory": HERE,
 }

@@ -111,6 +111,13 @@ def test_good_input_passes(variables):
     assert check_variables(**variables) == []
 
 
+@pytest.mark.parametrize(
+    "python", ["python3", "~/venv/bin/python", "/opt/my env/bin/python3.12", "/opt/c++/bin/python"]
+)
+def test_an_interpreter_may_be_named_in_every_way_that_a_path_can(python):
+    assert check_variables(verify_python=python) == []
+
+
 @pytest.mark.parametrize("path", DEFAULTS, ids=lambda path: path.parents[1].name)
 def test_every_default_may_be_set(path):
     assert check_variables(**yaml.safe_load(path.read_text(encoding="utf-8"))) == []
