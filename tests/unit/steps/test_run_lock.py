@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.gpulab.node.plugins.module_utils import run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.run_lock import BEGIN, END, GO_ON
@@ -125,6 +126,14 @@ def test_the_process_of_a_run_tells_whether_it_is_over():
     assert is_dead({**this_run(os.getpid()), "started": 1})  # its number was given to another one
     assert not is_dead({**run, "machine": "elsewhere"})
     assert not is_dead({**run, "boot": "another"})
+
+
+@pytest.mark.parametrize("playbook", ["provision", "remove"])
+def test_a_run_with_tags_lets_go_of_the_node_as_the_last_it_does(pytestconfig, playbook):
+    """The tasks of the proof have no tags; whoever comes next from another machine would have to wait."""
+    plays = yaml.safe_load((pytestconfig.rootpath / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))
+    tasks = [task for play in plays for part in ("tasks", "post_tasks") for task in play.get(part, [])]
+    assert (tasks[-1]["gpulab.node.gpu_facts"], tasks[-1]["tags"]) == ({"work": END}, "always")
 
 
 PLAY = """
