@@ -83,7 +83,8 @@ class Address:
 
 def address_of(host: str, variables: Mapping[str, Any]) -> Address:
     """Return where SSH goes by the variables of an inventory's host."""
-    told = [variables.get(f"ansible_{name}") for name in ("host", "user", "port")]
+    found = [variables.get(f"ansible_{name}") for name in ("host", "user", "port")]
+    told = [None if "{{" in str(value) else value for value in found]  # a template, which nobody has computed here
     return Address(str(told[0] or host), *told[1:])
 
 
