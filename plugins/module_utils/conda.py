@@ -300,7 +300,7 @@ def classify(told: str, printed: str, name: str, log: str) -> Refusal:
     found = problems(told)
     if answer(told).get("success") is True and not found:  # so it was pip, or the trial
         return venv.classify(printed, name, log)
-    text = venv.without_secrets(" ".join("; ".join(found or printed.strip().splitlines()[-1:]).split()))
+    text = " ".join("; ".join(found or printed.strip().splitlines()[-1:]).split())
     for code, pattern in CAUSES:
         if re.search(pattern, "\n".join([*found, printed]), re.IGNORECASE):
             advice = venv.advice_on(

@@ -32,7 +32,6 @@ _ADDRESSED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*(?:
 _OPTION_OF_LOCK = re.compile(
     r"^--(?:(?:index-url|extra-index-url|find-links|no-index|trusted-host|only-binary|prefer-binary|pre|require-hashes)\b)"
 )
-_SECRET = re.compile(r"(?<!ssh)://[^/@\s]+@")
 _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(?=[^;]*$)")  # where no marker says that it may be left out
 _DIST_INFO = re.compile(r"^(.+)-([^-]+)\.dist-info$")
 _ERROR = re.compile(r"^ *error: .*(?:\n(?:\s+cause: |\s+).*)*", re.MULTILINE)
@@ -278,11 +277,6 @@ def advice_on(told: str, otherwise: str) -> str:
     return next((advice for pattern, advice in OBSTACLES if re.search(pattern, told)), otherwise)
 
 
-def without_secrets(text: str) -> str:
-    """Return a text without users and passwords in addresses; the user of SSH is no secret."""
-    return _SECRET.sub("://***@", text)
-
-
 def _essence(printed: str) -> str:
     """Return what counts of what uv or pip printed: its errors, and of pip why it found nothing."""
     found = [
@@ -294,8 +288,7 @@ def _essence(printed: str) -> str:
     )
     if broken and re.search(_NOTHING, printed):
         found = [re.sub(r"<[^>]*>: ", "", "".join(broken[-1])), *found[-1:]]
-    text = " ".join(" ".join(found or printed.strip().splitlines()[-1:]).split()).replace(" cause: ", ": ")
-    return without_secrets(text)
+    return " ".join(" ".join(found or printed.strip().splitlines()[-1:]).split()).replace(" cause: ", ": ")
 
 
 def faults(answer: dict[str, Any], expected: dict[str, Any]) -> list[str]:

@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.venv import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,10 +82,8 @@ def refusal(name: str, file: str | None, line: str, found: Fault) -> Refusal:
     way = (
         f" Or leave the file as it is, and set in the environment replace: {{{line!r}: ...}}; null leaves the line out."
     )
-    advice = f"{found.advice}.{without_secrets(way) if file else ''}"
-    return refuse(
-        "E018", name=name, file=file or "the wish", detail=f"{without_secrets(line)} {found.why}", advice=advice
-    )
+    advice = f"{found.advice}.{way if file else ''}"
+    return refuse("E018", name=name, file=file or "the wish", detail=f"{line} {found.why}", advice=advice)
 
 
 def further(line: str) -> str | None:
@@ -102,7 +99,7 @@ def _of_option(line: str, indexes: Sequence[str]) -> Fault | None:
     if address:
         return Fault(
             "names a further place, of which pip may take any package",
-            f"Where you trust its owner with every package, name {without_secrets(address)} in conda_extra_index_urls;"
+            f"Where you trust its owner with every package, name {address} in conda_extra_index_urls;"
             " where the node's pip.conf names it already, leave the line out",
         )
     return next((found for pattern, found in OPTIONS if pattern.match(line)), ANOTHER_OPTION)
@@ -117,10 +114,9 @@ def _of_address(address: str, *, sources: bool) -> Fault | None:
     if re.match(r"git\+(?:https?|ssh)://", address):
         if _COMMIT.search(address):
             return None
-        repository = without_secrets(_repository(address))
         return Fault(
             "names no full commit, so its content could change",
-            f"Write @ and the commit's 40 digits behind the address; git ls-remote {repository} prints them",
+            f"Write @ and the commit's 40 digits behind the address; git ls-remote {_repository(address)} prints them",
         )
     if _ARCHIVE.search(path) and "+" not in address.partition("://")[0]:
         return None

@@ -67,6 +67,7 @@ def test_facts_are_plain_down_to_their_names():
         "https://conda.example/t/canary-canary/channel",
         "https://a.example/b?x=1&token=canary&y=2",
         "http://user:'\"canary\"'@host",
+        "ssh://git:canary@host/a",
     ],
 )
 def test_what_is_secret_in_an_address_is_masked_wherever_a_refusal_shows_it(address):
@@ -75,6 +76,15 @@ def test_what_is_secret_in_an_address_is_masked_wherever_a_refusal_shows_it(addr
     assert "\x1b" not in str(refuse("H061", name="a", url=address, detail="\x1b[31mno"))
 
 
-@pytest.mark.parametrize("address", ["https://a.example:8080/b@c", "user@host", "http://a/t/ab/c", "ssh://[::1]:22/"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://a.example:8080/b@c",
+        "user@host",
+        "http://a/t/ab/c",
+        "ssh://[::1]:22/",
+        "git+ssh://git@github.com/a/b@main",  # what a remedy repeats has to be what the file has
+    ],
+)
 def test_what_is_no_secret_stays(address):
     assert shown.masked(address) == address
