@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import tempfile
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,8 +198,8 @@ class Apt(PackageHost):
 
     def _logged(self) -> set[str] | None:
         logs = sorted(HISTORY.parent.glob(f"{HISTORY.name}*"), key=_age, reverse=True)
-        texts = [gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes() for log in logs]
-        return apt.parse_history("\n\n".join(text.decode("utf-8", "replace") for text in texts)) if texts else None
+        texts = list(filter(None, map(_history, logs)))
+        return apt.parse_history("\n\n".join(texts)) if texts else None
 
     def _explain(self, report: str) -> Refusal:
         failure = apt_failure.dkms_failure(report)
@@ -287,6 +288,15 @@ class Apt(PackageHost):
         if not apt.has_inner_wildcard(wish):
             return wish
         return apt.exact(wish, self._call(["apt-cache", "madison", apt.split(wish)[0]])[1])
+
+
+def _history(log: Path) -> str:
+    """Return a log of APT's, packed or not; empty where it is damaged: what damages records damages logs, too."""
+    try:
+        found = gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes()
+    except (OSError, EOFError, zlib.error):
+        return ""
+    return found.decode("utf-8", "replace")
 
 
 def _age(log: Path) -> int:

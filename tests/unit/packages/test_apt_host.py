@@ -407,6 +407,7 @@ def logs(tmp_path, monkeypatch):
 @pytest.mark.parametrize("damage", [damage_brought, damage_transaction])
 def test_a_damaged_record_of_packages_is_mended_from_apts_log(make, node, step, logs, damage):
     first, later = HISTORY.split("\n\n", 1)
+    (logs / "history.log.3.gz").write_bytes(gzip.compress(later.encode())[:-9])  # what damages records damages logs
     (logs / "history.log.2.gz").write_bytes(gzip.compress(first.encode()))
     (logs / "history.log").write_text(later)
     node.packages.update({"x": "installed", "lib": "installed", "theirs": "installed"})
