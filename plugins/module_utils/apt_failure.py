@@ -83,13 +83,16 @@ CAUSES = [
 _PATTERNS = [(code, re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)) for code, pattern in CAUSES]
 # What to do about a signature, by what GPG or sqv says of it
 SIGNATURES = [
-    (r"EXPKEYSIG|EXPSIG|[Ee]xpired on", "That key has expired: install the vendor's present one, or remove the source"),
-    (r"REVKEYSIG", "That key is revoked: install the vendor's present one, or remove the source"),
+    (r"EXPKEYSIG|EXPSIG|[Ee]xpired on", "That key has expired: install the vendor's new key, or remove the source"),
+    (r"REVKEYSIG", "That key is revoked: install the vendor's new key, or remove the source"),
     (
         r"BADSIG|Bad GPG signature",
-        "Old and new files are mixed: run again in a few minutes; if it stays, a proxy or mirror in between is stale",
+        "Old and new files are mixed: run again in a few minutes. If that does not help, a proxy or mirror is stale",
     ),
-    (r"not considered secure", "That key is signed in a way that is no longer trusted: take the vendor's newer key"),
+    (
+        r"not considered secure",
+        "That key has a kind of signature that is not trusted any more: install the vendor's newer key",
+    ),
     (r"", "Install the key that it names (Signed-By, gpgkey), or remove the source"),
 ]
 _UNMET = re.compile(r"^ \S+ : (?:Depends|Conflicts|Breaks|PreDepends): .*$", re.MULTILINE)
@@ -123,7 +126,7 @@ def classify(report: str, log: str) -> Refusal:
 
 
 def signature_way(line: str) -> str:
-    """Return what to do about a signature that is not good, by what is said of it."""
+    """Return the remedy for a bad signature, by what GPG or sqv says of it."""
     return next(way for pattern, way in SIGNATURES if re.search(pattern, line))
 
 

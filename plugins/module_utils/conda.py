@@ -27,7 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 EXPLICIT = "@EXPLICIT"
 PIP_LINE = "# pip "
 BY_PIP = "(pip)"
-UNKNOWN_OF_PIP = "(pip; its version is known once it is built)"
+UNKNOWN_OF_PIP = "(pip; its version is known after it is built)"
 FRAMEWORKS = {"pytorch": ("pytorch", "torch"), "tensorflow": ("tensorflow",), "jax": ("jax",)}
 BUILDS = {"jax": "jaxlib"}  # the package whose build is for a CUDA, where it is not the framework's: jax is for any
 

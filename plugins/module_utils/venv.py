@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 FORMER = "What was in use before stays in use."
 RECORD = "gpulab.json"
 RECORD_SHAPE = {"fingerprint": str, "names": [str], "content?": str, "sizes?": {str: int}, "expected?": {str: object}}
-NO_ANSWER = {"failure": "the trial left no answer"}
+NO_ANSWER = {"failure": "the trial wrote no result"}
 LOCK = "gpulab.lock"
 VARIABLES = "gpulab_variables.pth"
 
@@ -56,28 +56,28 @@ CAUSES = [
     ("E004", r"No solution found|ResolutionImpossible"),
     ("E002", r"Failed to establish|Max retries exceeded|timed out"),
 ]
-# Why an index, a channel or a server is out of reach, and what helps.
+# Why an index, a channel or a server cannot be reached, and the remedy.
 OBSTACLES = [
     (
         r"CERTIFICATE_VERIFY_FAILED|ssl-verification-failed|invalid peer certificate|SSL (?:peer )?certificate",
-        "Its certificate is not trusted: name who signed it, such as your proxy's authority, in base_ca_certificates.",
+        "Its certificate is not trusted: add its authority, such as that of your proxy, to base_ca_certificates.",
     ),
     (
         r"407|proxy authorization required",
-        "The proxy asks for a user and a password: give them in base_https_proxy, or as proxy in the node's pip.conf.",
+        "The proxy requires a user and a password: set them in base_https_proxy, or as proxy in the node's pip.conf.",
     ),
     (
         r"Tunnel connection failed|tunnel error|CONNECT (?:tunnel failed|aborted)|response 403 .*proxy",
-        "The proxy does not let it pass: have it allow this address, or name a mirror that it allows.",
+        "The proxy blocks this address: have the proxy allow it, or set a mirror that the proxy allows.",
     ),
     (
         r"Name or service not known|in name resolution|Failed to resolve|dns error|[Cc]ould(?: not|n't) resolve",
-        "Its name is not known: check the address and the node's DNS; behind a proxy, set base_https_proxy.",
+        "Its name cannot be resolved: check the address and the node's DNS. Behind a proxy, set base_https_proxy.",
     ),
-    (r"\b404\b", "There is no such file: check the address."),
+    (r"\b404\b", "That file does not exist: check the address."),
     (r"Content-Type", "Something else answers there, such as a proxy's login page: check the address and the proxy."),
-    (r"\b40[13]\b", "It does not let this node in: check the address, and the user and the password in it."),
-    (r"not a trusted or secure host", "Name its address by https, or name it as trusted-host in the node's pip.conf."),
+    (r"\b40[13]\b", "It denies this node access: check the address, and the user and password in it."),
+    (r"not a trusted or secure host", "Use its https address, or set it as trusted-host in the node's pip.conf."),
 ]
 
 
@@ -255,7 +255,7 @@ def pip_settings(texts: list[str]) -> dict[str, str]:
     if values.get("find-links"):
         settings["UV_FIND_LINKS"] = ",".join(values["find-links"].split())
     if "UV_INDEX" in settings:
-        # pip takes the best of all; uv by itself stops at the first that has the name
+        # pip takes the best version of all indexes; uv by default stops at the first index that has the name
         settings["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     if "HTTPS_PROXY" in settings:
         settings["HTTP_PROXY"] = settings["HTTPS_PROXY"]
@@ -273,12 +273,12 @@ def classify(printed: str, name: str, log: str) -> Refusal:
 
 
 def advice_on(told: str, otherwise: str) -> str:
-    """Return what helps where a server is out of reach, as far as it was told why."""
+    """Return the remedy for a server that cannot be reached, by the reason that was printed."""
     return next((advice for pattern, advice in OBSTACLES if re.search(pattern, told)), otherwise)
 
 
 def _essence(printed: str) -> str:
-    """Return what counts of what uv or pip printed: its errors, and of pip why it found nothing."""
+    """Return the essential part of what uv or pip printed: its errors, and why pip found nothing."""
     found = [
         *_ERROR.findall(printed),
         *re.findall(r"^(?:ERROR: (?!Exception:)|hint: An index|╰─> ).*", printed, re.MULTILINE),

@@ -24,7 +24,7 @@ ANACONDAS = (
 ANACONDAS_SERVER = re.compile(r"^https?://repo\.(?:anaconda\.com|continuum\.io)/")
 PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 FIRST_PIP = (22, 2)
-OLD_PIP = "before 22.2, pip cannot say what it installed, and gpulab makes the lock of that"
+OLD_PIP = "before 22.2, pip cannot report what it installed, and gpulab needs that for the lock"
 # A file of the index that everybody has; mirrors have it by its name, so the lock does not name the address.
 _COMMON_FILE = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+$")
 
@@ -55,7 +55,7 @@ def resolve(
     name, file, lock = wish["name"], wish.get("file"), wish.get("lock")
     given = {key: _listed(wish.get(key)) for key in ("packages", "channels", "pip")}
     if len([one for one in (given["packages"], file, lock) if one]) != 1:
-        raise _unusable(name, "the wish", "it has to have one of packages, file and lock")
+        raise _unusable(name, "the definition", "it needs exactly one of packages, file and lock")
     variables = wish.get("variables")
     if file:
         found = _of_file(name, file, wish.get("replace") or {})
@@ -137,7 +137,7 @@ def _of_file(name: str, path: str, replace: dict[str, str | None]) -> dict[str, 
         "variables": _variables(name, path, content.get("variables")),
     }
     if left:
-        raise _unusable(name, path, f"replace names {', '.join(left)}, and it has no such line")
+        raise _unusable(name, path, f"replace names {', '.join(left)}, but the file has no such line")
     return found
 
 
@@ -178,10 +178,10 @@ def _included(name: str, path: str, found: list[str], outer: tuple[Path, ...] = 
             continue
         inner = (file.parent / match[1].strip()).resolve()
         if "://" in match[1] or base not in inner.parents or inner in (*outer, file):
-            advice = f"Put it in {base}, or write its lines in the place of this one."
-            raise _unusable(name, path, f"{line} leads out of its directory, or to itself", advice)
+            advice = f"Put that file in {base}, or replace this line by the lines of that file."
+            raise _unusable(name, path, f"{line} leads out of the file's directory, or to itself", advice)
         if not inner.is_file():
-            raise _unusable(name, path, f"{line} names a file that is not there", f"Copy it to {inner}.")
+            raise _unusable(name, path, f"{line} names a file that does not exist", f"Copy it to {inner}.")
         result += _included(name, str(inner), _requirements(_text(name, str(inner))), (*outer, file))
     return result
 
@@ -197,9 +197,9 @@ def _requirements(text: str) -> list[str]:
 
 
 def _allowed(name: str, channels: list[str], defaults: str | None, *, in_file: bool = False) -> list[str]:
-    """Return channels with defaults in the place of Anaconda's. Raises Refusal E016 where that is not set.
+    """Return channels with defaults instead of Anaconda's. Raises Refusal E016 where defaults is not set.
 
-    Whole addresses of Anaconda's are a decision of whoever writes the wish, not of who wrote a file.
+    Whole addresses of Anaconda's count only in the inventory: its author decides that, not the author of a file.
     """
     found = []
     for one in channels:
@@ -226,9 +226,9 @@ def _check(options: dict[str, Any], file: str | None, indexes: Sequence[str]) ->
     for line in options["packages"]:
         found = None
         if re.match(r"[-./~]|file:", line):
-            found = lines.Fault("is an option or a path, and not a package of a channel", "Name the package")
+            found = lines.Fault("is an option or a path, not a package of a channel", "Name the package")
         elif options["pip"] and conda.name_of(line) == "pip" and _is_old(line):
-            found = lines.Fault(f"is too old: {OLD_PIP}", "Ask for pip>=22.2")
+            found = lines.Fault(f"is too old: {OLD_PIP}", "Request pip>=22.2")
         if found:
             raise lines.refusal(options["name"], file, line, found)
     options["pip"] = [line for line in options["pip"] if not lines.HARMLESS.match(line)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines for pip that a person wrote: which of them gpulab can install and lock, and what helps with the others."""
+"""Lines for pip that a person wrote: which of them gpulab can install and lock, and remedies for the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMIT = re.compile(r"@[0-9a-f]{40}(?:#\S*)?$")
 _ARCHIVE = re.compile(r"\.(?:zip|tar\.gz|tgz|tar\.bz2|tar\.xz)$", re.IGNORECASE)
 _OPTION_BEHIND = re.compile(r"\s--?(?!hash=)[A-Za-z]")
 
-WHEEL = "Name a wheel of it, by its address or on an index of yours"
+WHEEL = "Request a wheel of it, by its address or from your own index"
 
 
 class Fault(NamedTuple):
@@ -36,37 +36,37 @@ OPTIONS = (
     (
         re.compile(r"^(?:-e|--editable)[\s=]*\w+\+"),
         Fault(
-            "is an editable install, which others on the node could not use",
-            "Name it without -e, with its full commit: git+https://...@COMMIT",
+            "is an editable install, which other users of the node could not use",
+            "Write it without -e, with its full commit: git+https://...@COMMIT",
         ),
     ),
     (
         re.compile(r"^(?:-e|--editable)\b"),
-        Fault("is an editable install of a directory, which a node does not have", f"{WHEEL}, or leave it out"),
+        Fault("is an editable install of a directory, which does not exist on the node", f"{WHEEL}, or remove it"),
     ),
     (
         re.compile(r"^(?:-i|--index-url|--pypi-url)\b"),
-        Fault("names another index", "Name it by conda_index_url or in the node's pip.conf, and leave the line out"),
+        Fault("names another index", "Set it in conda_index_url or in the node's pip.conf, and remove the line"),
     ),
-    (INCLUDE, Fault("names a file that cannot be read from here", "Write that file's lines in its place")),
+    (INCLUDE, Fault("names a file that gpulab cannot read from here", "Write that file's lines in its place")),
 )
 OPTION_FOR_UV = Fault(
-    "is an option, and no package",
-    "Name an index by environments_index_url or in the node's pip.conf, and packages here",
+    "is an option, not a package",
+    "Set an index in environments_index_url or in the node's pip.conf, and name only packages here",
 )
-ANOTHER_OPTION = Fault("is an option of pip, and no package", "Leave it out")
+ANOTHER_OPTION = Fault("is an option of pip, not a package", "Remove it")
 
 
 def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fault | None:
-    """Return why pip cannot be given a line; None where it can.
+    """Return why gpulab does not give a line to pip; None where it does.
 
-    indexes are the addresses that lines may name beside the node's own index; sources tells whether what gpulab would
-    have to build is taken, where its address pins it.
+    indexes are the addresses that lines may name beside the node's own index. sources tells whether source code, which
+    gpulab has to build, is accepted if its address pins it.
     """
     if line.startswith("-"):
         return _of_option(line, indexes) if sources else OPTION_FOR_UV
     if _OPTION_BEHIND.search(line):
-        return Fault("has an option of pip behind the package", "Write the package alone")
+        return Fault("has an option of pip after the package", "Write only the package")
     address = _ADDRESS.match(line)
     if address and not address[1].startswith("file:"):
         return _of_address(address[1], sources=sources)
@@ -74,16 +74,14 @@ def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fa
         return None
     if not sources and re.search(r"(?:^|file://)/.*\.whl$", line):
         return None
-    return Fault("is a path, and a node has no such file", f"{WHEEL}, or leave it out")
+    return Fault("is a path, which does not exist on the node", f"{WHEEL}, or remove it")
 
 
 def refusal(name: str, file: str | None, line: str, found: Fault) -> Refusal:
-    """Return the refusal of a line of an environment; without a file, the wish has it."""
-    way = (
-        f" Or leave the file as it is, and set in the environment replace: {{{line!r}: ...}}; null leaves the line out."
-    )
+    """Return the refusal of a line of an environment, which is in its file or, without one, in the inventory."""
+    way = f" Or keep the file as it is, and set in the environment replace: {{{line!r}: ...}}; null removes the line."
     advice = f"{found.advice}.{way if file else ''}"
-    return refuse("E018", name=name, file=file or "the wish", detail=f"{line} {found.why}", advice=advice)
+    return refuse("E018", name=name, file=file or "the definition", detail=f"{line} {found.why}", advice=advice)
 
 
 def further(line: str) -> str | None:
@@ -98,9 +96,9 @@ def _of_option(line: str, indexes: Sequence[str]) -> Fault | None:
         return None
     if address:
         return Fault(
-            "names a further place, of which pip may take any package",
-            f"Where you trust its owner with every package, name {address} in conda_extra_index_urls;"
-            " where the node's pip.conf names it already, leave the line out",
+            "names another index, from which pip may take any package",
+            f"If you trust its owner with every package, add {address} to conda_extra_index_urls;"
+            " if the node's pip.conf already names it, remove the line",
         )
     return next((found for pattern, found in OPTIONS if pattern.match(line)), ANOTHER_OPTION)
 
@@ -110,17 +108,17 @@ def _of_address(address: str, *, sources: bool) -> Fault | None:
     if path.lower().endswith(".whl") and "+" not in address.partition("://")[0]:
         return None
     if not sources:
-        return Fault("leads to source code, and gpulab builds none for a virtual environment", WHEEL)
+        return Fault("leads to source code, which gpulab does not build for a virtual environment", WHEEL)
     if re.match(r"git\+(?:https?|ssh)://", address):
         if _COMMIT.search(address):
             return None
         return Fault(
-            "names no full commit, so its content could change",
-            f"Write @ and the commit's 40 digits behind the address; git ls-remote {_repository(address)} prints them",
+            "does not name a full commit, so its content could change",
+            f"Write @ and the 40 digits of the commit after the address; git ls-remote {_repository(address)} prints them",
         )
     if _ARCHIVE.search(path) and "+" not in address.partition("://")[0]:
         return None
-    return Fault("leads to nothing that can be locked", WHEEL)
+    return Fault("leads to something that gpulab cannot lock", WHEEL)
 
 
 def _repository(address: str) -> str:

@@ -21,7 +21,7 @@ SAID = Path(__file__).parent / "said"  # by other releases than those that run h
         ("pip-26.3-address.txt", "E002", "self-signed", "base_ca_certificates"),
         ("pip-24.0-again.txt", "E004", "conflicting dependencies", "Change its packages"),
         ("pip-23.2-no-wheel.txt", "E005", "flash-attn==2.7.4.post1", "a wheel"),
-        ("pip-24.0-no-git.txt", "E033", "Cannot find command 'git'", "git is among"),
+        ("pip-24.0-no-git.txt", "E033", "Cannot find command 'git'", "git is one of"),
         ("pip-23.2-clone.txt", "E033", "https://mirror.example/x.git", "address and commit"),
         ("pip-23.2-source.txt", "E032", "egg_info", "a compiler"),
         ("pip-24.0-full.txt", "E011", "/opt/a/RECORD", "Free space"),
@@ -102,7 +102,7 @@ def test_a_name_that_is_not_known_is_named(refused):
     assert (refusal.code, "DNS" in refusal.remedy) == ("E002", True), refusal
 
 
-@pytest.mark.parametrize(("status", "remedy"), [(407, "a user and a password"), (403, "have it allow")])
+@pytest.mark.parametrize(("status", "remedy"), [(407, "a user and a password"), (403, "have the proxy allow")])
 def test_a_proxy_that_lets_nothing_through_is_named(refused, status, remedy):
     refusal = refused("https://mirror.example/simple", https_proxy=wheels.answer(status).url)
     assert (refusal.code, remedy in refusal.remedy) == ("E002", True), refusal
