@@ -46,7 +46,7 @@ def test_a_known_error_is_explained_with_its_remedy_first(name):
 )
 def test_the_tool_that_is_missing_is_named(error, tool):
     told = explained(failed(error))
-    assert f"Known cause: {tool} is not on the node." in told.cause
+    assert f"Known cause: the node does not have the program {tool}." in told.cause
     assert told.remedy.startswith(f"Install {tool} ")
 
 
