@@ -54,7 +54,7 @@ molecule: test-setup ## every molecule scenario; one of them: make molecule SCEN
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
 	pytest tests/lab --ignore=tests/lab/test_killed.py
 
-kill-test: test-setup ## a node whose run is killed in one task after the other, each time as it was after remove.yml
+kill-test: test-setup ## kill site.yml in one task after the other; remove.yml has to restore the node each time
 	pytest tests/lab/test_killed.py
 
 test: test-setup ## everything that CI runs
@@ -78,7 +78,7 @@ bench-cold: test-setup ## site.yml on a bare node, as a ratio to apt-get install
 plan-matrix: setup ## what every GPU of the catalog gets on every system
 	python3 tests/plan_matrix.py
 
-catalog-check: setup ## what pip, APT and NVIDIA's repositories have and the catalog does not
+catalog-check: setup ## versions that pip, APT and NVIDIA's repositories have and the catalog does not
 	python3 tests/catalog_check.py
 
 fault-table: setup ## every injected fault, the check that finds it, the remedy
