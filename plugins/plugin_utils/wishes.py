@@ -135,7 +135,7 @@ WISHES = (
         "gpulab_trust_newer",
         "bool",
         "Accept driver branches, CUDA toolkits, libraries and patch releases that are newer than gpulab's catalog, and"
-        " take each as its predecessor.",
+        " treat each like its predecessor.",
         default=False,
     ),
     Wish(
