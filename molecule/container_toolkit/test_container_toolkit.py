@@ -447,7 +447,7 @@ def test_a_member_of_a_swarm_does_not_get_what_docker_would_not_start_with(host,
     docker_of_the_owners("")
     host.check_output("docker swarm init --advertise-addr 127.0.0.1")
     result = merge(host, preferred={"live-restore": True, "default-shm-size": "1g"})
-    assert result["kept"] == ["live-restore is not set, as the node is in a swarm"]
+    assert result["kept"] == ["live-restore is not set, because the node is in a swarm"]
     assert "live-restore" not in settings(host)
     host.check_output("systemctl restart docker")
     host.check_output("docker swarm leave --force")

@@ -1,10 +1,10 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpulab.node.gpu_facts: the first contact with a node, so whatever keeps a run from it shows here.
+"""gpulab.node.gpu_facts: the first contact with a node, so whatever keeps a run away from the node shows here.
 
-The cause goes into the result itself: every callback, AWX and ansible-runner then show code, cause and remedy.
-Where a role begins its work with it, its variables have to be known, and the node has to be free.
+The cause becomes part of the result, so every callback, AWX and ansible-runner show code, cause and remedy.
+A role that begins its work with this task is refused for unknown variables and on a node where another run works.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dea
 
 
 class ActionModule(NormalAction):
-    """Run the module, and say why where it does not run."""
+    """Run the module; if it cannot run, say why."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the module returns, or the failure with its refusal."""
@@ -57,7 +57,7 @@ class ActionModule(NormalAction):
         return result
 
     def _address(self, host: str) -> Address:
-        """Return where the connection goes; a plugin that knows no address goes by the host's name."""
+        """Return where the connection goes: the host's name where the plugin does not know an address."""
         try:
             told = [self._connection.get_option(name) for name in ("host", "remote_user", "port")]
         except KeyError:

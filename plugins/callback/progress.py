@@ -115,7 +115,7 @@ def message(result: Mapping[str, Any]) -> str:
 
 
 def _may_be_rescued(task: Task) -> bool:
-    """Tell whether a block around a task has a rescue section: then the recap may not show its failure."""
+    """Tell whether a block around a task has a rescue section, so that the recap may not show the failure."""
     parent = task._parent  # noqa: SLF001 - Ansible gives a callback no other way to it
     while parent is not None:
         if getattr(parent, "rescue", None):
@@ -272,7 +272,7 @@ class CallbackModule(CallbackBase):
     def _show_failure(self, result: CallbackTaskResult, word: str, *, ignored: bool, in_recap: bool = False) -> Failure:
         """Show a failure: cause and remedy where they are known, else all that is known.
 
-        Of a failure that is in_recap the codes will do: its cause and remedy stand there, below the host's line.
+        For a failure that is in_recap, only the codes are shown: cause and remedy follow in the recap, below the host.
         """
         of_loop = result.task.loop and "results" in result.result
         name = result.host.get_name()
@@ -333,7 +333,7 @@ class CallbackModule(CallbackBase):
             self._show(INDENT + line)
 
     def _show(self, text: str, color: str | None = None) -> None:
-        """Print a text as people may see it: nothing that a node says steers the terminal, no password is shown."""
+        """Print a text without passwords, and without control codes from a node that the terminal would obey."""
         self._print(for_people(text), color)
 
     def _handle_warnings(self, res: MutableMapping[str, Any]) -> None:

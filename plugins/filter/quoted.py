@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A value as a file of another program's format holds it, as a filter for templates."""
+"""Filter for templates: quote a value for the format of another program's file."""
 
 from __future__ import annotations
 

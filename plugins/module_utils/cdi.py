@@ -70,7 +70,7 @@ def generated(specifications: list[dict[str, Any]]) -> list[str]:
 
 def _why_stale(one: dict[str, Any], driver: str) -> str:
     if one["library"] not in (None, driver):
-        return f"{one['path']} is made for driver {one['library']}, and {driver} runs"
+        return f"{one['path']} is made for driver {one['library']}, but {driver} runs"
     if one["missing"]:
-        return f"{one['path']} names files that are not there: {', '.join(one['missing'][:3])}"
+        return f"{one['path']} names files that do not exist: {', '.join(one['missing'][:3])}"
     return ""

@@ -114,7 +114,7 @@ class Record:
 
 def read_record(path: Path) -> Record:
     """Read RECORD; empty where there is none. Raises Refusal H220."""
-    lost = "gpulab no longer knows then which keys and streams are its own, and leaves them."
+    lost = "Without it, gpulab does not know which keys and streams are its own, and leaves them."
     shape = {"keys": {str: [str]}, "streams": {str: {"stream": str, "before": str}}}
     return Record(**records.read(path, shape, {}, lost))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the command line of Docker's daemon fixes, in the words of daemon.json. No I/O happens here.
+"""The settings that the command line of Docker's daemon fixes, by their names in daemon.json. No I/O happens here.
 
 Docker neither starts nor reloads where a setting is in both. See findConfigurationConflicts in
 https://github.com/moby/moby/blob/master/daemon/config/config.go.
@@ -28,7 +28,7 @@ _SHORT = {
     "p": "pidfile",
     "s": "storage-driver",
 }
-# Flags that daemon.json knows by another name; those that take NAME=VALUE, or a list, are among them.
+# Flags with another name in daemon.json; among them are all flags that take NAME=VALUE or a list.
 _NAMES = {
     "add-runtime": "runtimes",
     "authorization-plugin": "authorization-plugins",

@@ -164,7 +164,7 @@ def _owners(name: str, before: dict[str, Any], elsewhere: dict[str, Any], made: 
 
 
 def _same(name: str, found: Any, wanted: Any) -> bool:
-    """Tell whether two values of a setting come to the same for Docker."""
+    """Tell whether two values of a setting mean the same for Docker."""
     if _key(name) == "runtimes" and isinstance(found, dict):
         arguments = found.get("args") or found.get("runtimeArgs")
         return not arguments and str(found.get("path")).rpartition("/")[2] == wanted.get("path")
@@ -174,7 +174,7 @@ def _same(name: str, found: Any, wanted: Any) -> bool:
 
 
 def _folded(value: Any) -> Any:
-    """Return a value with the keys of its objects in small letters, for Docker takes {"name": ...} as {"Name": ...}."""
+    """Return a value with the keys of its objects in lower case: Docker reads {"name": ...} like {"Name": ...}."""
     return {key.lower(): inner for key, inner in value.items()} if isinstance(value, dict) else value
 
 
@@ -188,11 +188,11 @@ def _refuse_conflicts(conflicts: dict[str, Any], wanted: dict[str, Any], flags: 
 
 
 def _refuse_clash(settings: dict[str, Any], flags: dict[str, Any]) -> None:
-    """Raise Refusal H110 where the owner has set something both in the file and on the command line."""
+    """Raise Refusal H110 where the owner has set a key both in the file and on the command line."""
     both = sorted(set(settings) & set(flags))
     if both:
         raise refuse(
-            "H110", path=PATH, detail=f"{', '.join(both)} is there and on {COMMAND_LINE}, and dockerd takes one"
+            "H110", path=PATH, detail=f"{', '.join(both)} is both there and on {COMMAND_LINE}, and dockerd refuses that"
         )
 
 
@@ -228,7 +228,7 @@ def check_data_root(old: str, new: str, held: list[str]) -> None:
 
 
 def outliving(text: str | None, planned: Plan) -> str | None:
-    """Return the former file for the way back: Docker went down while containers ran, and must not end them."""
+    """Return the former file to go back to: Docker stopped while containers ran, and its start must not kill them."""
     if parse(planned.text).get("live-restore") is not True:
         return text  # it is not there, or on the command line
     return json.dumps({**parse(text), "live-restore": True}) + "\n"
@@ -254,7 +254,7 @@ def keep_record(path: Path, record: Record) -> None:
 
 def read_record(path: Path) -> Record:
     """Return what was kept. Raises Refusal H220."""
-    lost = f"gpulab no longer knows then which settings in {PATH} are its own, and leaves them."
+    lost = f"Without it, gpulab does not know which settings in {PATH} are its own, and leaves them."
     shape = {"original": (str, None), "made": {str: object}, "pending": str}
     return Record(**records.read(path, shape, {}, lost))
 

@@ -30,7 +30,7 @@ def fetch(url: str, take: Callable[[Any], Taken], timeout: float, tries: int = T
             return take(answer)
     except (OSError, ValueError, HTTPException) as error:  # of which urllib's are
         if NOT_TRUSTED in str(error):  # and asking again would not change that
-            message = f"{error}; base_ca_certificates adds the authority of a proxy that makes certificates of its own"
+            message = f"{error}; if a proxy makes its own certificates, add its authority to base_ca_certificates"
             raise OSError(message) from error
         if tries == 1:
             raise OSError(str(error)) from error

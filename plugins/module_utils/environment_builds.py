@@ -31,7 +31,7 @@ NO_GPUS = ["CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"]  # JAX falls over a CUD
 MESSAGES = {"LANGUAGE": "", "LC_ALL": "C.UTF-8"}  # that we can read; LANGUAGE would go first
 GONE = "it shall not be there"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_NOT_ONE = "a character that no name of a directory here has"
+_NOT_ONE = "a character that a name of a directory cannot have here"
 EVERYBODY = "everybody"
 OPEN = "conda-meta"  # everybody's environments are looked for by what lies in it, and micromamba fails where it may not
 

@@ -222,7 +222,7 @@ def _of_person(uid: int) -> bool:
 
 
 def people(node: Node, own: int) -> list[dict[str, Any]]:
-    """List who is at work on the node: {user, since, desktop, logged_in, commands}, one for each user and kind.
+    """List who is at work on the node: {user, since, desktop, logged_in, commands}, one entry per user and kind.
 
     The connection that process ``own`` came by does not count. Another one of the same user from the same host is the
     operator's, and counts when more than a shell runs in it. A connection in which nothing runs is nobody's work.
@@ -288,7 +288,7 @@ def _by_user(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def at_work(person: dict[str, Any]) -> str:
-    """Say in a few words who is at work and how."""
+    """Describe in a few words who is at work and how."""
     names = person["commands"]
     more = f" and {len(names) - _MOST_COMMANDS} more" if len(names) > _MOST_COMMANDS else ""
     doing = ", ".join(names[:_MOST_COMMANDS]) + more

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROOT = STEPS.parent / "former"
 RECORD = "packages.json"
 _SHAPE = {"versions": {str: str}, "held": [str], "new": [str], "files?": {str: str}}
-_LOST = "gpulab no longer has a way back to the former packages then."
+_LOST = "Without it, gpulab cannot go back to the former packages."
 _DPKG = ("dpkg", "--force-hold", "--force-downgrade", "--force-confdef", "--force-confold")
 # Their own files are asked for wherever they are, and they are in no stream of a module that is enabled by now.
 _DNF = (

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A module whose parameters may have addresses with passwords: neither its answer nor the node's journal shows them."""
+"""A module whose parameters may hold addresses with passwords; neither its result nor the node's journal shows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.shown import secrets
 
 
 class Module(AnsibleModule):
-    """AnsibleModule, to which the secrets in addresses are what is declared with no_log."""
+    """AnsibleModule that treats the secrets in addresses like parameters with no_log."""
 
     def _log_invocation(self) -> None:
         """Note the secrets before the parameters are written to the journal."""

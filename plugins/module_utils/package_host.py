@@ -27,8 +27,8 @@ LOG_LIMIT = 2**20
 TRANSACTION = "transaction.json"
 BROUGHT = Path("/var/lib/gpulab/packages.json")  # the packages that gpulab's transactions brought
 HELD = Path("/var/lib/gpulab/holds.json")  # the packages that gpulab's transactions put on hold
-LOST_HOLDS = "gpulab no longer knows then which holds are its own, and takes them for somebody else's."
-LOST = "gpulab no longer knows then which packages it brought, and leaves them."
+LOST_HOLDS = "Without it, gpulab does not know which holds are its own, and treats them as somebody else's."
+LOST = "Without it, gpulab does not know which packages it installed, and leaves them."
 _NO_TRANSACTION: dict[str, Any] = {"wishes": None, "argv": [], "new": [], "residual": [], "retired": []}
 TRANSACTION_SHAPE = {
     "wishes": {str: [str]},
@@ -169,7 +169,9 @@ class PackageHost:
             logged = self._logged()
             if logged is None:
                 raise damage[0]
-            self.warnings += [f"{refusal} Its content is taken from the package manager's log." for refusal in damage]
+            self.warnings += [
+                f"{refusal} gpulab takes its content from the package manager's log." for refusal in damage
+            ]
             brought |= logged
         for transaction in self._unsettled().values():
             brought |= self._came(transaction)

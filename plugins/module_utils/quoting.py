@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One value in a file of another program's format: for each format one function that quotes it.
+"""Values in files of other programs: for each format, one function that quotes a value.
 
 What a format cannot hold is refused (GPULAB-I032), so that a value is never more than one value. No message shows the
 value: it may be a secret. No I/O happens here.
@@ -84,15 +84,15 @@ def _quote(text: str) -> str | None:
 
 
 def _blank_end(text: str) -> str | None:
-    return "a blank at its start or end" if text != text.strip() else None
+    return "a space at its start or end" if text != text.strip() else None
 
 
 def _no_parameter(text: str) -> str | None:
-    return None if re.fullmatch(r"[A-Za-z0-9_.-]+", text) else "a name that no parameter of a module has"
+    return None if re.fullmatch(r"[A-Za-z0-9_.-]+", text) else "a character that no module parameter's name has"
 
 
 def _no_word(text: str) -> str | None:
-    return None if _WORD.fullmatch(text) else "a blank, or is empty"
+    return None if _WORD.fullmatch(text) else "a space, or no text at all"
 
 
 FORMATS: dict[str, Callable[[str], str]] = {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The JSON files in which gpulab remembers on a node what it did there: each is read with a shape, and replaced whole.
+"""The JSON files in which gpulab records on a node what it did there. Each has a shape, and is replaced as a whole.
 
 A shape is
     str, int, float, bool       a value of this type (a float may be an int; a bool is no int)
@@ -33,7 +33,7 @@ _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false"
 def read(path: Path, shape: Any, default: Any, lost: str = "") -> Any:
     """Return what a record holds; the default where there is none, or where the reader may not read it.
 
-    lost says what gpulab no longer knows without it. Raises Refusal H220 where the record is damaged.
+    lost says what gpulab does not know without it. Raises Refusal H220 where the record is damaged.
     """
     try:
         value = json.loads(path.read_bytes().decode("utf-8"))
@@ -51,9 +51,9 @@ def read(path: Path, shape: Any, default: Any, lost: str = "") -> Any:
 
 
 def write(path: Path, value: Any, mode: int = 0o644) -> None:
-    """Replace a record whole, so that no power cut leaves half of it. Raises Refusal H221 where that does not succeed.
+    """Replace a record as a whole, so that no power cut leaves half of it. Raises Refusal H221 where that fails.
 
-    A directory that is missing is made, for root only where the record is. A record that holds this already stays.
+    A missing directory is made, for root only if the record is. A record that already has this value is left.
     """
     new, text = path.with_name(f".{path.name}.new"), json.dumps(value, indent=1, sort_keys=True) + "\n"
     try:
@@ -90,7 +90,7 @@ def remove(path: Path) -> None:
 
 
 def set_aside(path: Path) -> None:
-    """Move a damaged record out of the way, beside itself, for people to look at."""
+    """Rename a damaged record, so that people can look at it."""
     if path.exists():
         path.replace(path.with_name(f"{path.name}.damaged"))
         _sync(path.parent)
@@ -138,7 +138,7 @@ def _name(shape: Any) -> str:
 
 
 def _sync(directory: Path) -> None:
-    """Have the names in a directory on the disk."""
+    """Sync the names in a directory to the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run works on a node at a time: who it is, is noted on the node until the run lets go, or gives no sign of life.
+"""Only one run works on a node at a time. A note on the node names it, until it ends or gives no sign of life.
 
-Nothing of a run lives on the node from task to task, so each task of gpulab renews the note. The time is that since the
-boot, which nobody sets, and the note goes with the boot.
+No process of a run stays on the node between tasks, so each task of gpulab renews the note. Times count from the boot,
+because nobody can set that clock; a boot removes the note.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ LOCK = Path("/run/gpulab/run.json")
 SILENCE = 300.0  # seconds without a sign of life after which a run counts as dead
 RUN = {"user": str, "machine": str, "boot": str, "pid": int, "started": int}  # a run as the controller names it
 _SHAPE = {**RUN, "since": str, "seen": float, "over": [RUN]}
-KEPT = 10  # of the runs that the node was taken from
+KEPT = 10  # of the runs that lost the node to another one
 BEGIN, GO_ON, END = "begin", "go on", "end"
 
 
 def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, lock: Path = LOCK) -> None:
-    """Have a run BEGIN its work on this node, GO_ON with it, or END it; dead is one that is known to be over.
+    """Let a run BEGIN its work on this node, GO_ON with it, or END it. dead is a run that is known to have ended.
 
-    One that never began may go on: it only reads. Raises Refusal S010 where another run works here, and S011 where
-    another one took the node from this one.
+    A run that did not begin may go on: it only reads. Raises Refusal S010 where another run works here, and S011 where
+    another run took over the node from this one.
     """
     if what != BEGIN and not lock.exists():
         return
@@ -57,12 +57,12 @@ def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, loc
 
 
 def holder(lock: Path = LOCK) -> dict[str, Any] | None:
-    """Return the run that holds the node; None where none does."""
+    """Return the run that works on the node; None where none does."""
     return _read(lock)
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Tell whether two notes are of one run."""
+    """Tell whether two notes are of the same run."""
     return all(one[key] == other[key] for key in RUN)
 
 
@@ -84,7 +84,7 @@ def _now() -> float:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Keep others from the note while this process reads and writes it."""
+    """Lock the note while this process reads and writes it."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

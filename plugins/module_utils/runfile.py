@@ -27,7 +27,7 @@ RECORD_SHAPE = {  # of both
     "argv?": [str],
     "former?": (str, None),
 }
-LOST = "gpulab no longer takes the driver of the .run file for its own then: nvidia-uninstall removes it."
+LOST = "Without it, gpulab does not know that it installed the driver of the .run file; nvidia-uninstall removes it."
 UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
 LOG = "/var/log/nvidia-installer.log"  # of the last attempt, which may have failed
 UNINSTALL_LOG = "/var/log/nvidia-uninstall.log"

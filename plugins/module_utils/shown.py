@@ -1,9 +1,9 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text as people may see it: without the secrets in addresses, and without what would steer a terminal.
+"""Text as people may see it: without the secrets in addresses, and without control codes for a terminal.
 
-A node's own words (its os-release, a package's message, the kernel's log) may hold escape codes. No I/O happens here.
+Texts from a node (its os-release, a package's message, the kernel's log) may hold escape codes. No I/O happens here.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _TAIL_BYTES = 16384
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b-\x1f\x7f]")
 _STATE = {"fingerprint": str, "argv": [str], "started": float, "boot_id": str, "acknowledged": bool}
 _RESULT = {"rc": int, "ended": int}
-_LOST = "gpulab no longer knows then how this step ended, and runs it again."
+_LOST = "Without it, gpulab does not know how this step ended, and runs it again."
 _ALIVE = ("active", "activating", "deactivating", "reloading")
 
 

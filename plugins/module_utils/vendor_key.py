@@ -47,6 +47,6 @@ def fetch(module: Any, name: str, fingerprint: str) -> str:
     except OSError as error:
         raise refuse("H061", name=name, url=url, detail=error) from error
     if _WEB_PAGE.match(key):
-        raise refuse("H214", line=f"{url} answers with a web page and not with the key of the repository {name}")
+        raise refuse("H214", line=f"{url} answers with a web page instead of the key of the repository {name}")
     check(key, f"the repository {name}, from {url},", fingerprint)
     return key.rstrip() + "\n"

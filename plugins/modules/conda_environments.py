@@ -54,8 +54,8 @@ options:
         type: path
       replace:
         description: >-
-          Lines of the file's dependencies, and what is read in their place; null leaves a line out. So the file stays
-          as its project published it.
+          Lines of the file's dependencies, each with the line that replaces it; null removes a line. So the file can
+          stay as its project published it.
         type: dict
         default: {}
       lock:
@@ -99,14 +99,14 @@ options:
     choices: [present, absent]
     default: present
   channels:
-    description: Channels of environments that name none, and of files behind those that they name.
+    description: Channels of environments that name none. They follow the channels that a file names.
     type: list
     elements: str
     default: [conda-forge]
   defaults_channel:
     description: >-
-      The channel in the place of Anaconda's, such as C(defaults), which are free for some only. Unset refuses them by
-      their short names.
+      The channel to use instead of Anaconda's, such as C(defaults), which are not free for everybody. Unset refuses
+      these by their short names.
     type: str
   extra_index_urls:
     description: Addresses that a file may name by C(--extra-index-url) and C(--find-links).

@@ -21,12 +21,12 @@ options:
     type: str
     required: true
   version:
-    description: Its version. Without it and O(package), the newest that DKMS has.
+    description: The version of the module. Without it and O(package), the newest that DKMS has.
     type: str
   package:
     description:
-      - The package that brings the module; the version is then that of the package.
-      - DKMS may have other versions, too, such as those that a driver from a .run file left behind.
+      - The package that brings the module. The version is then that of the package.
+      - DKMS may also have other versions, such as those that a driver from a .run file left behind.
     type: str
   kernels:
     description: The kernels, as C(uname -r) names them.
@@ -91,7 +91,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 
 def wanted_version(module: AnsibleModule, added: list[str]) -> str | None:
-    """Return the version to build: the given one, else that of the package, else the newest; None for none."""
+    """Return the version to build: the given one, else that of the package, else the newest, else None."""
     version, package = module.params["version"], module.params["package"]
     if version or not package:
         return version or (added[-1] if added else None)

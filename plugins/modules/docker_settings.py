@@ -16,7 +16,7 @@ description:
   - Remembers what it added, in C(/var/lib/gpulab/docker-settings.json). What is no longer wanted goes; with no settings
     wanted, the file is as it was before the first.
   - The new file is validated by Docker itself where it can (since Docker 23). A daemon that runs takes it over by a
-    reload where that is enough, by a restart otherwise; one that does not run is left alone.
+    reload where that is enough, by a restart otherwise. A Docker that does not run is left alone.
   - Docker reloads before it is restarted. Where it refuses to, the former file is put back, and Docker is not stopped
     (GPULAB-H190). Where it was stopped and does not come up, it is started with the former file (GPULAB-H115).
   - Docker is not restarted while containers run that would notice (GPULAB-H112). The setting C(live-restore), which
@@ -154,9 +154,9 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
         docker.validate(plan)
     if not module.check_mode:
         apply(module, docker, plan, action, before=(text, record))
-    kept = [*plan.kept, *(["live-restore is not set, as the node is in a swarm"] if in_swarm else [])]
+    kept = [*plan.kept, *(["live-restore is not set, because the node is in a swarm"] if in_swarm else [])]
     for line in kept:
-        module.warn(f"Docker keeps a setting of its owner's: {line}")
+        module.warn(f"Docker keeps a setting that its owner made: {line}")
     return {
         "changed": bool(plan.changes or action),
         "action": action,
@@ -185,7 +185,7 @@ def apply(module: AnsibleModule, docker: Docker, plan: Plan, action: str, before
         stopped, state = docker.was_stopped(), ""
         if stopped:
             files.put(module, file, docker_settings.outliving(text, plan))
-            state = "runs with them" if docker.revive() else "does not come up with those either"
+            state = "runs with them" if docker.revive() else "does not start with those either"
         files.put(module, file, text)
         docker_settings.keep_record(RECORD, record)
         if not stopped:
@@ -218,7 +218,7 @@ class Docker:
         return self._run("systemctl", "is-active", "--quiet", "docker.service")[0] == 0
 
     def was_stopped(self) -> bool:
-        """Tell whether the daemon of before is gone, so that one has to be started on the way back."""
+        """Tell whether the daemon stopped or was restarted, so that going back has to start one."""
         return not self.is_running() or self._pid() != self._process
 
     def flags(self) -> dict[str, Any]:
@@ -284,7 +284,7 @@ class Docker:
         return self._restart(*UNITS) and self._answers()
 
     def _reload(self) -> str:
-        """Let the daemon read its file again; return why it did not take it over, "" where it did."""
+        """Let the daemon read its file again; return why it did not apply it, "" where it did."""
         since = time.time()
         if not self._systemctl("reload", "docker.service"):
             return "systemctl reload docker.service failed"

@@ -24,19 +24,19 @@ options:
     default: 5
   work:
     description:
-      - V(begin) says that the run is about to work on the node. It is refused where another run does
-        (GPULAB-S010), and where a variable that is meant for gpulab is unknown (GPULAB-I001).
-      - A run lets go of the node by V(end). One that is over without that holds the node until its process is seen to
-        be gone, by a run of the same machine, or until it has given no sign of life for five minutes.
-      - In check mode no node is held.
+      - V(begin) says that the run starts to work on the node. It is refused where another run works (GPULAB-S010),
+        and where a variable with the prefix of a gpulab role is unknown (GPULAB-I001).
+      - V(end) releases the node. A run that ended without V(end) holds the node until another run of the same machine
+        finds that its process has ended, or until it has given no sign of life for five minutes.
+      - In check mode, a run does not hold the node.
     type: str
     choices: [begin, go on, end]
     default: go on
   run:
-    description: Which run it is. The action plugin says so. Leave it out.
+    description: The run that this task belongs to. The action plugin sets it. Leave it out.
     type: dict
   dead:
-    description: A run that is known to be over. The action plugin says so. Leave it out.
+    description: A run that is known to have ended. The action plugin sets it. Leave it out.
     type: dict
 attributes:
   check_mode:
@@ -96,15 +96,15 @@ ansible_facts:
         reboot: {reasons: [], loadable: false}
     gpulab_check_mode:
       description:
-        - Whether this task ran in check mode, by C(--check) or by a play's own C(check_mode), of which Ansible's
-          C(ansible_check_mode) says nothing.
+        - Whether this task ran in check mode, by C(--check) or by a play's own C(check_mode). Ansible's
+          C(ansible_check_mode) does not show the latter.
       returned: always
       type: bool
       sample: false
 refusal:
   description: >-
-    Code, cause and remedy where another run works on the node, or where a file in which gpulab remembers something
-    there is damaged.
+    Code, cause and remedy where another run works on the node, or where one of gpulab's records on the node is
+    damaged.
   returned: on failure
   type: dict
 holder:
@@ -144,7 +144,7 @@ def main() -> None:
         if params["run"] and not module.check_mode and os.geteuid() == 0:
             run_lock.hold(params["run"], params["work"], params["dead"])
         facts = plain_values(collect(Node(), params["timeout"]))
-    except Refusal as refusal:  # another run holds the node, or what gpulab itself remembers there is damaged
+    except Refusal as refusal:  # another run works on the node, or a record of gpulab there is damaged
         holder = run_lock.holder() if refusal.code == "S010" else None
         module.fail_json(msg=str(refusal), refusal=asdict(refusal), holder=holder)
     module.exit_json(changed=False, ansible_facts={"gpulab": facts, "gpulab_check_mode": module.check_mode})

@@ -138,7 +138,7 @@ MEMORY = Path("/var/lib/gpulab/gpu-settings.json")
 
 def remembered() -> dict[str, dict[str, Any]]:
     """Return what GPUs had before gpulab set it, by key and name."""
-    lost = "gpulab no longer knows then what the GPUs had before; nvidia-smi -q shows what they have now."
+    lost = "Without it, gpulab does not know the former settings of the GPUs; nvidia-smi -q shows those of now."
     found: dict[str, dict[str, Any]] = records.read(MEMORY, {str: {str: object}}, {}, lost)
     return found
 

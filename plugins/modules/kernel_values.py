@@ -74,7 +74,7 @@ MEMORY = Path("/var/lib/gpulab/kernel-values.json")
 
 def remembered() -> dict[str, dict[str, str]]:
     """Return what the kernel's files held before gpulab, by name and path."""
-    lost = "gpulab no longer knows then what these values were before it, and they come back with the next boot."
+    lost = "Without it, gpulab does not know the former values; the next boot restores them."
     found: dict[str, dict[str, str]] = records.read(MEMORY, {str: {str: str}}, {}, lost)
     return found
 

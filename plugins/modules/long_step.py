@@ -47,7 +47,7 @@ options:
     type: float
     default: 5
   run:
-    description: Which run it is. Set by the action plugin. Leave it out.
+    description: The run that this task belongs to. The action plugin sets it. Leave it out.
     type: dict
 attributes:
   check_mode:

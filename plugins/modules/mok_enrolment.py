@@ -138,7 +138,7 @@ class Work:
         return steps
 
     def _record(self) -> dict[str, Any]:
-        lost = "gpulab no longer knows then whether it made the key, and leaves it."
+        lost = "Without it, gpulab does not know whether it made the key, and leaves it."
         found: dict[str, Any] = records.read(self._record_file, {"fingerprint": str, "made": bool}, {}, lost)
         return found
 

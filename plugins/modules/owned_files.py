@@ -37,8 +37,8 @@ options:
     required: true
   private:
     description:
-      - Paths among them that hold a secret; their mode is 0600, and that of the others is not. Unset leaves the mode of
-        a file that is there.
+      - Those of the paths that hold a secret. Their mode becomes 0600, and no other file keeps that mode. Unset leaves
+        the modes of existing files alone.
     type: list
     elements: path
 """
@@ -103,13 +103,13 @@ def main() -> None:
 
 
 def write(module: Module, step: owned_files.Step, closed: list[str]) -> None:
-    """Carry out a step; a secret is never in a file that others may read, not for a moment."""
+    """Carry out a step; at no moment is a secret in a file that others may read."""
     path = Path(step.path)
     if step.mode == owned_files.PRIVATE and path.exists():
         path.chmod(step.mode)
     files.put(module, path, step.after, step.mode)
     if step.path in closed and step.after:
-        path.chmod(step.mode)  # it is no secret any more
+        path.chmod(step.mode)  # its content is not secret any more
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ _WRAPPING = (
 
 @dataclass(frozen=True)
 class Address:
-    """Where SSH goes: what the remedies name, for an inventory's alias is nothing that ssh knows."""
+    """Where SSH goes. Remedies name this address, because ssh does not know the inventory's alias."""
 
     host: str
     user: str | None = None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a node notes a run of ansible-playbook (see module_utils/run_lock.py), and whether one still lives."""
+"""What identifies a run of ansible-playbook (see module_utils/run_lock.py), and whether a run still lives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def this_run(pid: int) -> dict[str, Any]:
 
 
 def is_dead(run: dict[str, Any]) -> bool:
-    """Tell whether a run was of this machine, and its process is gone; of others nobody here knows."""
+    """Tell whether a run of this machine has ended. False for runs of other machines, which nobody can check here."""
     here = this_run(run["pid"])
     of_here = bool(_boot()) and (run["machine"], run["boot"]) == (here["machine"], here["boot"])
     return of_here and not same({**run, "user": here["user"]}, here)

@@ -299,7 +299,7 @@ def test_what_the_owner_set_in_both_places_is_refused_before_docker_fails_over_i
     with pytest.raises(Refusal) as refused:
         docker_settings.plan('{"debug": true}', Record(), CDI, {}, {"debug": True})
     assert refused.value.code == "H110"
-    assert "debug is there and on the command line" in refused.value.cause
+    assert "debug is both there and on the command line" in refused.value.cause
 
 
 RUNTIME = {"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}

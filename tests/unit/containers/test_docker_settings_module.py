@@ -161,7 +161,7 @@ def test_a_member_of_a_swarm_does_not_get_live_restore(play, tmp_path):
     before = node.file.read_text()
     (tmp_path / "swarm").mkdir()
     (tmp_path / "swarm/docker-state.json").touch()
-    assert node.merge(live_restore=True)["kept"] == ["live-restore is not set, as the node is in a swarm"]
+    assert node.merge(live_restore=True)["kept"] == ["live-restore is not set, because the node is in a swarm"]
     assert node.file.read_text() == before
 
 
