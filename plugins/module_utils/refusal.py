@@ -4,8 +4,8 @@
 """Every way in which gpulab says no: a stable code, one line of cause, one line of remedy.
 
 The codes live in this file and nowhere else. A code is never given another meaning.
-Families: H host and connection, I inventory and input, P plan, D driver, C CUDA, E Python environment, S long step,
-V proof.
+Families: H host and connection, I inventory and input, P plan, D driver, C CUDA, E Python environment, S long steps and
+runs, V proof. They stand in this order, and each in the order of its numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.shown import for_peopl
 
 # code: (cause, remedy), both str.format templates over the values given to refuse()
 CODES = {
+    # H001 to H016: how a node is reached
     "H001": ("{host} is unreachable: {detail}", "Check its address, power and SSH: ssh {login}; then run again."),
     "H002": ("{host} has no Python that Ansible can run: {detail}", "Install Python 3.9 or later there: python3."),
     "H003": ("sudo on {host} asks for a password: {detail}", "Run with --ask-become-pass, or allow it without one."),
@@ -53,11 +54,22 @@ CODES = {
             " python3-libs), or set ansible_python_interpreter to an intact one."
         ),
     ),
-    # H040 to H059: packages; line is the essential line of what the package manager printed
-    "H055": (
-        "this node has none of the package managers that gpulab knows: apt, dnf",
-        "Use a system of the README's table.",
+    # H020: files that gpulab did not write
+    "H020": (
+        "{path} exists and gpulab did not write it",
+        "Move what you need of it into your inventory, then move the file away.",
     ),
+    # H030 to H032: reboots
+    "H030": (
+        "{host} needs a reboot, and is in use ({who}): {reasons}",
+        "Wait until it is idle and run again, or reboot it all the same: -e reboot_force={host}",
+    ),
+    "H031": ("{host} needs a reboot: {reasons}", "Reboot it, or let gpulab do it: -e reboot_policy=if_idle"),
+    "H032": (
+        "{host} was rebooted and still needs a reboot: {reasons}",
+        "Look at its kernel log (journalctl -k -b); gpulab does not reboot a node twice in one run.",
+    ),
+    # H040 to H059: packages, with H211 to H217; line is the essential line of what the package manager printed
     "H040": ("the package system is in use: {line}", "Let that process end, or stop it, and run again."),
     "H041": (
         "a package server cannot be reached: {line}",
@@ -118,6 +130,10 @@ CODES = {
         "the package system is in use since {seconds} s: {holder}",
         "Let that process end, or stop it, and run again.",
     ),
+    "H055": (
+        "this node has none of the package managers that gpulab knows: apt, dnf",
+        "Use a system of the README's table.",
+    ),
     "H056": (
         "the installation would change packages that are on hold: {names}",
         (
@@ -130,7 +146,7 @@ CODES = {
         "To let it change, release the hold on the node: apt-mark unhold NAME. apt-mark showhold lists all holds.",
     ),
     "H059": ("the package manager failed: {line}", "Read {log} on the node."),
-    # H060 to H064: a vendor's package repository
+    # H060 to H064: a vendor's package repository, with H210
     "H060": (
         "the key of {origin} {found}; pinned is {pinned}",
         "Nothing was written. Find out from the vendor which key is right before you change the pinned fingerprint.",
@@ -143,13 +159,6 @@ CODES = {
         "{file} declares {url} already, signed by {found} and not by the pinned key {pinned}",
         "Remove that file, or what installed it, if nothing else needs it; gpulab then declares the repository itself.",
     ),
-    "H064": (
-        "nobody has told the fingerprint of the key that signs {url}",
-        (
-            "Compare it ({key_url}) with what the vendor says elsewhere, and set gpulab_nvidia_repository_fingerprint."
-            " Nothing was changed."
-        ),
-    ),
     "H063": (
         (
             "{host} serves the repository {name} and also the distribution's archive ({other} in {file}), so that APT"
@@ -157,7 +166,14 @@ CODES = {
         ),
         "Give the mirror of {name} a host name of its own; an alias in DNS is enough.",
     ),
-    # H070 to H085: the node before the first change
+    "H064": (
+        "nobody has told the fingerprint of the key that signs {url}",
+        (
+            "Compare it ({key_url}) with what the vendor says elsewhere, and set gpulab_nvidia_repository_fingerprint."
+            " Nothing was changed."
+        ),
+    ),
+    # H070 to H086: the node before the first change
     "H070": (
         "{gib} GiB of memory on {gpus}; {wanted} GiB are advised",
         "Use it for small models, or another GPU; preflight_vram_min_gib and _advised_gib set the bounds.",
@@ -205,7 +221,7 @@ CODES = {
         "a desktop runs here ({who}), and gpulab's driver is for computing only: no display on an NVIDIA GPU after it",
         "Connect the monitor to another adapter, or install the driver's display packages of the same version by hand.",
     ),
-    # H110 to H118: container engines
+    # H110 to H118: container engines, with H190 and H191
     "H110": ("{path} is not valid: {detail}", "Correct it there; nothing was changed."),
     "H111": (
         "{path} has {settings}, and {wanted} is needed",
@@ -236,7 +252,7 @@ CODES = {
         "{user} is no user of this node, so {group} cannot take it in",
         "Correct the name, or make the user first.",
     ),
-    # H120 to H129: settings of GPUs
+    # H120 to H129: settings of GPUs; before the driver is installed, P093 to P095
     "H120": (
         "gpu_settings_per_gpu names {name}, and this node has no such GPU",
         "Name its UUID, bus id or index: {known}. Nothing was changed.",
@@ -368,92 +384,51 @@ CODES = {
         "{path} is to be exported to {client} no longer, and files there are held by {holders}",
         "Unmount it there, and run again. Nothing was changed.",
     ),
-    # D001 to D003: kernel modules that DKMS builds
-    "D001": (
-        "DKMS could not build {module} {version} for kernel {kernel}: {error}",
-        "See {log} on the node; {advice}.",
+    # H170 to H172: the key of Secure Boot, with P046 and P047
+    "H170": (
+        "{present} is there without {missing}, and DKMS would overwrite it with a new pair",
+        "Bring the other half back, or move this one away. Nothing was changed.",
     ),
-    "D002": (
-        "kernel {kernel} has no headers, so {module} cannot be built for it",
-        "Install linux-headers-{kernel} or kernel-devel-{kernel}; if no server has it, boot a newer kernel first.",
+    "H171": (
+        "the key that DKMS signs with could not be made: {line}",
+        "Correct what it says, or make the pair by hand: {private}, {certificate}.",
     ),
-    "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
-    # a driver from a .run file; D011 was given up and is not given again
-    "D030": (
-        "the .run file cannot be had from {url}: {detail}",
-        "Set nvidia_driver_runfile to a mirror, or to a path on the controller. Nothing was changed.",
+    "H172": (
+        "{what} failed: {line}",
+        "Correct what it says; mokutil --list-new shows which keys wait.",
     ),
-    "D031": (
-        "{url} has SHA-256 {found}, and {wanted} is asked for",
-        "Look up who is right: the file may be another version, or altered on its way. Nothing was changed.",
-    ),
-    "D032": (
-        "{url} is not the .run file of driver {version}: {detail}",
-        "Make nvidia_driver_version, nvidia_driver_runfile and _sha256 name the same driver. Nothing was changed.",
-    ),
-    "D033": (
-        "the {kernel_modules} modules of driver {version} do not build for kernel {kernel}: {error}",
-        "See {log} on the node; {advice}. The driver that was there, if any, is untouched.",
-    ),
-    "D034": (
-        "the installer of driver {version} failed: {error}",
-        "See {log} on the node. {left}",
-    ),
-    "D035": (
-        "the .run file of driver {version} cannot install {kernel_modules} kernel modules",
-        "Set nvidia_driver_kernel_modules, or take another version. Nothing was changed.",
-    ),
-    "D036": (
-        "the driver {version} could not be taken off by its own uninstaller: {error}",
-        "See {log} on the node, and run {uninstaller} there by hand.",
-    ),
-    "D037": (
-        "gpulab does not have the .run file of driver {version}, so there would be no way back to it",
-        "Do without a way back: nvidia_driver_keep_former: false. Nothing was changed.",
-    ),
-    # what nvcc says of a node
-    "C001": (
-        "nvcc of CUDA {version} does not compile for compute capability {capabilities}: {error}",
-        "Choose a CUDA that knows the GPU and the host compiler, or repair what the message names.",
-    ),
-    # D020 to D023: another driver in place of one that works
-    "D020": (
-        "a package cannot be kept as it is, so there would be no way back: {line}",
+    # H173 and H174: arguments of the kernel in the boot loader's entries
+    "H173": (
+        "{path} has {found}, which gpulab did not put there, and every kernel is to be given {argument}",
         (
-            "See {log} on the node; make its former version available, and run again, or do without a way back:"
-            " nvidia_driver_keep_former: false."
+            "Take it out (grubby --update-kernel=ALL --remove-args={name}), or give it to every kernel yourself, or"
+            " leave it alone: tuning_overrides: {{{name}: null}}. Nothing was changed."
         ),
     ),
-    "D021": (
-        "{host} is to change its driver ({change}), and is in use ({who})",
+    "H174": (
+        "grubby made other arguments of the kernel than it was asked for, in {path}: {found}",
+        "All its files are as they were. Say so to the makers of grubby, and set them by hand: {wanted}.",
+    ),
+    # H190 and H191: how Docker is started
+    "H190": (
         (
-            "Wait until it is idle and run again, or set nvidia_driver_change: wait; to change it all the same:"
-            " -e nvidia_driver_change_force={host}"
+            "Docker refused its new settings at a reload: {detail}. The former file is restored, and Docker was not"
+            " stopped"
         ),
+        "Correct /etc/docker/daemon.json, or Docker's flags (see systemctl cat docker.service), and run again.",
     ),
-    "D022": (
-        "the new driver of {host} did not prove itself, and the former one is back: {cause}",
-        "Read the findings above; keep the former driver by its version: nvidia_driver_version.",
+    "H191": (
+        "Docker's flag --config-file makes it read {file}, but gpulab manages {path} only",
+        "Move its settings to {path} and remove the flag, or leave Docker out of container_toolkit_engines.",
     ),
-    "D023": (
-        "the former packages {names} could not be put back",
-        "See {log} on the node; their files are in {directory}.",
+    # H200 to H209: what keeps the driver's modules from being loaded
+    "H200": (
+        "the module {module} of the NVIDIA driver cannot be loaded on this node: {by} has {line}",
+        "{way}; run again. Nothing was changed.",
     ),
-    # D040 to D049: a driver that does not work on the node
-    "D040": (
-        "{names} cannot be configured: DKMS could not build {module} {version} for kernel {kernel}: {error}",
-        "Remove these packages (apt-get remove {remove}) and run again: gpulab then plans a driver that builds.",
-    ),
-    "D041": (
-        "DKMS could not build {module} {version} for kernel {kernel}; this module is not of gpulab's driver: {error}",
-        (
-            "Update or remove the package of {module} (apt list --installed '*dkms*' lists such packages), or remove"
-            " the module from DKMS (dkms remove {module}/{version} --all). Then run again. See {log} on the node."
-        ),
-    ),
-    "H020": (
-        "{path} exists and gpulab did not write it",
-        "Move what you need of it into your inventory, then move the file away.",
+    "H201": (
+        "{by} has {line}, so this node loads the NVIDIA driver at boot only if something loads its module by name",
+        "{way}.",
     ),
     # H210 to H219: package sources and what package managers say, with H040 to H064
     "H210": (
@@ -507,52 +482,6 @@ CODES = {
             " status, restore it from /var/lib/dpkg/status-old. On RPM systems, run rpm --rebuilddb. Then run again."
         ),
     ),
-    # H170 to H172: the key of Secure Boot, with P046 and P047
-    "H170": (
-        "{present} is there without {missing}, and DKMS would overwrite it with a new pair",
-        "Bring the other half back, or move this one away. Nothing was changed.",
-    ),
-    "H171": (
-        "the key that DKMS signs with could not be made: {line}",
-        "Correct what it says, or make the pair by hand: {private}, {certificate}.",
-    ),
-    "H172": (
-        "{what} failed: {line}",
-        "Correct what it says; mokutil --list-new shows which keys wait.",
-    ),
-    # H173 and H174: arguments of the kernel in the boot loader's entries
-    "H173": (
-        "{path} has {found}, which gpulab did not put there, and every kernel is to be given {argument}",
-        (
-            "Take it out (grubby --update-kernel=ALL --remove-args={name}), or give it to every kernel yourself, or"
-            " leave it alone: tuning_overrides: {{{name}: null}}. Nothing was changed."
-        ),
-    ),
-    "H174": (
-        "grubby made other arguments of the kernel than it was asked for, in {path}: {found}",
-        "All its files are as they were. Say so to the makers of grubby, and set them by hand: {wanted}.",
-    ),
-    # H190 and H191: how Docker is started
-    "H190": (
-        (
-            "Docker refused its new settings at a reload: {detail}. The former file is restored, and Docker was not"
-            " stopped"
-        ),
-        "Correct /etc/docker/daemon.json, or Docker's flags (see systemctl cat docker.service), and run again.",
-    ),
-    "H191": (
-        "Docker's flag --config-file makes it read {file}, but gpulab manages {path} only",
-        "Move its settings to {path} and remove the flag, or leave Docker out of container_toolkit_engines.",
-    ),
-    # H200 to H209: what keeps the driver's modules from being loaded
-    "H200": (
-        "the module {module} of the NVIDIA driver cannot be loaded on this node: {by} has {line}",
-        "{way}; run again. Nothing was changed.",
-    ),
-    "H201": (
-        "{by} has {line}, so this node loads the NVIDIA driver at boot only if something loads its module by name",
-        "{way}.",
-    ),
     # H220 to H229: gpulab's records on a node
     "H220": (
         "{path}, gpulab's record of what it did on this node, is damaged: {detail}",
@@ -562,7 +491,46 @@ CODES = {
         "{path}, gpulab's record of what it did on this node, cannot be written: {detail}",
         "Free space there (df -h, df -i), or make that file system writable; then run again.",
     ),
-    # P: the plan
+    # I: the inventory and what is given on the command line; I001 to I014: variables
+    "I001": ("there is no variable {variable}", "{advice}"),
+    "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),
+    "I003": (
+        "{variable} is the number {value}, and it takes text: of a number, YAML drops the last zero of 580.10",
+        'Quote it, with every digit: "{value}"; on a host line of an INI inventory, which loses quotes, \'"{value}"\'.',
+    ),
+    "I004": (
+        "{variable} is the text {value}, but it takes true or false",
+        "Write true or false without quotes, in YAML or JSON: inside a mapping or a list, a text stays a text.",
+    ),
+    "I005": ("{variable} is {value}, and it takes {expected}", "{advice}"),
+    "I006": ("{variable} is {value}, which is none of {choices}", "{advice}"),
+    "I007": ("{variable} is {value}, which has not the form it takes", "It takes: {description}"),
+    "I008": ("{variable} is {value}, {bound}", "It takes: {description}"),
+    "I009": ("{variable} has no {field}", "Add {field}: {description}"),
+    "I010": ("{variable} has a field {field}, which there is not", "{advice}"),
+    "I011": ("{variable} holds {value} twice", "Give each a name of its own."),
+    "I012": ("{one} and {other} exclude each other: {reason}", "{way}."),
+    "I013": ("{variable} cannot be worked out: {detail}", "Define what it refers to, or correct its template."),
+    "I014": ("{variable} names {value}, which is no host of this run", "{advice}"),
+    # I020 to I024: hosts and groups
+    "I020": ("there is no host to work on: {detail}", "{advice}"),
+    "I021": ("no host type claims {hosts}", "Put each under one of {types}, and that under gpu-nodes."),
+    "I022": ("{types} both claim {host}", "Leave it under one of them."),
+    "I023": ("the group {group} of {hosts} is no host type", "Did you mean {near}?"),
+    "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove all but one."),
+    # I030 to I032: values and the files that they are written to; none of these shows the value, which may be secret
+    "I030": ("{variable} has {problem}", "It takes {form}."),
+    "I031": (
+        "{variable} contains a password, which the plan, reports and files that everybody reads would show",
+        "{way}.",
+    ),
+    "I032": ("{option} has {problem}, which a file of the format {format} cannot hold", "Remove it from the value."),
+    # I040: options of ansible-playbook
+    "I040": (
+        "--start-at-task {task} skips the tasks that read and plan the node, but all later tasks need them",
+        "Use --tags with the name of a role, such as --tags cuda. A full run, too, does only what is missing.",
+    ),
+    # P: the plan; P001 to P049: GPUs, kernels, driver, CUDA and environments
     "P001": ("there is no plan for {system}", "Use one of: {supported}, on x86_64 or aarch64."),
     "P002": (
         "no NVIDIA GPU is on the PCI bus of this node",
@@ -643,19 +611,6 @@ CODES = {
         "a driver from a .run file ({version}) is installed, and packages do not replace its files",
         "Run nvidia-uninstall on the node first; to keep it, set nvidia_driver_source: runfile.",
     ),
-    "P043": (
-        "the driver is to come from {url}, and nobody has said which SHA-256 that file has to have",
-        "Set nvidia_driver_runfile_sha256, from whom you trust about that file, and nvidia_driver_version with it.",
-    ),
-    "H030": (
-        "{host} needs a reboot, and is in use ({who}): {reasons}",
-        "Wait until it is idle and run again, or reboot it all the same: -e reboot_force={host}",
-    ),
-    "H031": ("{host} needs a reboot: {reasons}", "Reboot it, or let gpulab do it: -e reboot_policy=if_idle"),
-    "H032": (
-        "{host} was rebooted and still needs a reboot: {reasons}",
-        "Look at its kernel log (journalctl -k -b); gpulab does not reboot a node twice in one run.",
-    ),
     "P021": ("{variable} holds an outdated recipe, '{text}': {wrong}", "Instead: {right}."),
     "P022": ("the catalog knows no CUDA toolkit {version}", "Use one of: {known}."),
     "P023": (
@@ -717,11 +672,14 @@ CODES = {
         "{what} is wished for on {system}, and this version installs it by APT only",
         "Use Debian or Ubuntu, or wish for none of it there. Nothing was changed.",
     ),
+    "P043": (
+        "the driver is to come from {url}, and nobody has said which SHA-256 that file has to have",
+        "Set nvidia_driver_runfile_sha256, from whom you trust about that file, and nvidia_driver_version with it.",
+    ),
     "P044": (
         "nvcc of CUDA {version} compiles with GCC up to {newest}, and {system} has GCC {has} and no other",
         "{way}. Without it, compile in a container or a conda environment. Nothing was changed.",
     ),
-    # P050 to P059: the host around the GPUs
     "P046": (
         "{variable} cannot be typed at the console of every node",
         "Use 8 to 256 letters, digits and punctuation marks of ASCII, without spaces; as one password for one use.",
@@ -738,16 +696,12 @@ CODES = {
         "driver {version} is wished for, and {source} gives the version of branch {branch} that it has",
         "Leave nvidia_driver_version out, or set nvidia_driver_source to another one. Nothing was changed.",
     ),
+    # P050 to P056: settings of kernel, NCCL and GPUs, with P075 and P076
     "P050": (
         "tuning_overrides has {name}, which gpulab does not tune",
         "Name a sysctl, as vm.swappiness, or one of: {known}.",
     ),
     "P051": ("{variable} has {value} for {name}", "Give a number or one line of text, or null to leave it alone."),
-    "P076": (
-        "nccl_tests_url asks for nccl-tests, and {reason}",
-        "Give nccl_tests_sha256, and nccl_version beside the CUDA toolkit to build with; or leave it out.",
-    ),
-    "P075": ("tuning_overrides has {value} for the service {name}", "Give {allowed}, or null to leave it alone."),
     "P052": (
         "nccl_interface is {name}, and this node has no such interface",
         "Leave it unset, or name one of: {known}.",
@@ -762,7 +716,7 @@ CODES = {
         "{variable} turns MIG off and names the MIG instances {instances}",
         "Leave one of them out: instances turn MIG on by themselves.",
     ),
-    # P057 to P060: nvidia_driver_imex_nodes
+    # P057 to P060: nvidia_driver_imex_nodes, with P096
     "P057": (
         "nvidia_driver_imex_nodes has {address}, which is no address that other nodes reach",
         "Give IP addresses, one of each node of the NVLink domain.",
@@ -782,7 +736,7 @@ CODES = {
         "{boards}: the driver source {source} of {system} has no nvidia-imex of its version, as far as is known",
         "Leave nvidia_driver_imex_nodes out{way}.",
     ),
-    # P070 to P079: monitoring
+    # P070 to P079: monitoring, sets of packages, cuda-compat and Docker
     "P070": (
         "/etc/default/prometheus-node-exporter says {settings}, and monitoring_state: present says otherwise",
         "Take it out of the file, or leave monitoring_state out; gpulab does not overwrite what it did not write.",
@@ -799,6 +753,11 @@ CODES = {
     "P074": (
         "environment {name}: the set {set} is for {needed}, and its framework is {framework}",
         "Leave the set out, or name its packages under packages.",
+    ),
+    "P075": ("tuning_overrides has {value} for the service {name}", "Give {allowed}, or null to leave it alone."),
+    "P076": (
+        "nccl_tests_url asks for nccl-tests, and {reason}",
+        "Give nccl_tests_sha256, and nccl_version beside the CUDA toolkit to build with; or leave it out.",
     ),
     "P077": (
         "cuda_compat asks for cuda-compat of CUDA {version}, which driver {driver} does not run in full, and {reason}",
@@ -876,6 +835,89 @@ CODES = {
         "nvidia_driver_imex_nodes is set, but no GPU of this node is in an NVLink domain of several nodes: {gpus}",
         "Set it only for the nodes of a GB200 or GB300 rack. Nothing was changed.",
     ),
+    # D001 to D003: kernel modules that DKMS builds
+    "D001": (
+        "DKMS could not build {module} {version} for kernel {kernel}: {error}",
+        "See {log} on the node; {advice}.",
+    ),
+    "D002": (
+        "kernel {kernel} has no headers, so {module} cannot be built for it",
+        "Install linux-headers-{kernel} or kernel-devel-{kernel}; if no server has it, boot a newer kernel first.",
+    ),
+    "D003": ("DKMS has no source of {module} {version}", "Install the package that brings it; DKMS has: {added}."),
+    # D020 to D023: another driver in place of one that works
+    "D020": (
+        "a package cannot be kept as it is, so there would be no way back: {line}",
+        (
+            "See {log} on the node; make its former version available, and run again, or do without a way back:"
+            " nvidia_driver_keep_former: false."
+        ),
+    ),
+    "D021": (
+        "{host} is to change its driver ({change}), and is in use ({who})",
+        (
+            "Wait until it is idle and run again, or set nvidia_driver_change: wait; to change it all the same:"
+            " -e nvidia_driver_change_force={host}"
+        ),
+    ),
+    "D022": (
+        "the new driver of {host} did not prove itself, and the former one is back: {cause}",
+        "Read the findings above; keep the former driver by its version: nvidia_driver_version.",
+    ),
+    "D023": (
+        "the former packages {names} could not be put back",
+        "See {log} on the node; their files are in {directory}.",
+    ),
+    # D030 to D037: a driver from a .run file; D011 was given up and is not given again
+    "D030": (
+        "the .run file cannot be had from {url}: {detail}",
+        "Set nvidia_driver_runfile to a mirror, or to a path on the controller. Nothing was changed.",
+    ),
+    "D031": (
+        "{url} has SHA-256 {found}, and {wanted} is asked for",
+        "Look up who is right: the file may be another version, or altered on its way. Nothing was changed.",
+    ),
+    "D032": (
+        "{url} is not the .run file of driver {version}: {detail}",
+        "Make nvidia_driver_version, nvidia_driver_runfile and _sha256 name the same driver. Nothing was changed.",
+    ),
+    "D033": (
+        "the {kernel_modules} modules of driver {version} do not build for kernel {kernel}: {error}",
+        "See {log} on the node; {advice}. The driver that was there, if any, is untouched.",
+    ),
+    "D034": (
+        "the installer of driver {version} failed: {error}",
+        "See {log} on the node. {left}",
+    ),
+    "D035": (
+        "the .run file of driver {version} cannot install {kernel_modules} kernel modules",
+        "Set nvidia_driver_kernel_modules, or take another version. Nothing was changed.",
+    ),
+    "D036": (
+        "the driver {version} could not be taken off by its own uninstaller: {error}",
+        "See {log} on the node, and run {uninstaller} there by hand.",
+    ),
+    "D037": (
+        "gpulab does not have the .run file of driver {version}, so there would be no way back to it",
+        "Do without a way back: nvidia_driver_keep_former: false. Nothing was changed.",
+    ),
+    # D040 to D049: a driver that does not work on the node
+    "D040": (
+        "{names} cannot be configured: DKMS could not build {module} {version} for kernel {kernel}: {error}",
+        "Remove these packages (apt-get remove {remove}) and run again: gpulab then plans a driver that builds.",
+    ),
+    "D041": (
+        "DKMS could not build {module} {version} for kernel {kernel}; this module is not of gpulab's driver: {error}",
+        (
+            "Update or remove the package of {module} (apt list --installed '*dkms*' lists such packages), or remove"
+            " the module from DKMS (dkms remove {module}/{version} --all). Then run again. See {log} on the node."
+        ),
+    ),
+    # C: what nvcc says of a node
+    "C001": (
+        "nvcc of CUDA {version} does not compile for compute capability {capabilities}: {error}",
+        "Choose a CUDA that knows the GPU and the host compiler, or repair what the message names.",
+    ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
         "{path} exists and gpulab did not make it",
@@ -949,6 +991,7 @@ CODES = {
         "Give gpulab's a place of its own: conda_directory. Nothing was changed.",
     ),
     "E018": ("{file} of the environment {name} cannot be used: {detail}", "{advice} Nothing was changed."),
+    # E019 to E022: groups, locks and kernels of Jupyter
     "E019": (
         "{name} is for the group {group}, which this node has not",
         "Create the group, or name another one. Nothing was changed.",
@@ -965,6 +1008,7 @@ CODES = {
         "{package} cannot be locked: the index told no SHA-256 of it, and pip before 23.1 works none out itself",
         "Wish for pip >=23.1 in the environment, or use an index that tells it. The environment is as it was.",
     ),
+    # E030 to E039: what cannot be fetched, built or locked
     "E030": (
         "{package} cannot be locked: pip installed it from {source}, whose content can change",
         (
@@ -994,44 +1038,7 @@ CODES = {
         "pip's configuration on the node cannot be read: {path}: {detail}",
         "Correct the file; pip config debug on the node shows what pip reads. Nothing was changed.",
     ),
-    # I: the inventory and what is given on the command line
-    "I001": ("there is no variable {variable}", "{advice}"),
-    "I002": ("{variable} is internal to gpulab", "Remove it: what may be set carries no underscores in front."),
-    "I003": (
-        "{variable} is the number {value}, and it takes text: of a number, YAML drops the last zero of 580.10",
-        'Quote it, with every digit: "{value}"; on a host line of an INI inventory, which loses quotes, \'"{value}"\'.',
-    ),
-    "I004": (
-        "{variable} is the text {value}, but it takes true or false",
-        "Write true or false without quotes, in YAML or JSON: inside a mapping or a list, a text stays a text.",
-    ),
-    "I005": ("{variable} is {value}, and it takes {expected}", "{advice}"),
-    "I006": ("{variable} is {value}, which is none of {choices}", "{advice}"),
-    "I007": ("{variable} is {value}, which has not the form it takes", "It takes: {description}"),
-    "I008": ("{variable} is {value}, {bound}", "It takes: {description}"),
-    "I009": ("{variable} has no {field}", "Add {field}: {description}"),
-    "I010": ("{variable} has a field {field}, which there is not", "{advice}"),
-    "I011": ("{variable} holds {value} twice", "Give each a name of its own."),
-    "I012": ("{one} and {other} exclude each other: {reason}", "{way}."),
-    "I013": ("{variable} cannot be worked out: {detail}", "Define what it refers to, or correct its template."),
-    "I014": ("{variable} names {value}, which is no host of this run", "{advice}"),
-    "I020": ("there is no host to work on: {detail}", "{advice}"),
-    "I021": ("no host type claims {hosts}", "Put each under one of {types}, and that under gpu-nodes."),
-    "I022": ("{types} both claim {host}", "Leave it under one of them."),
-    "I023": ("the group {group} of {hosts} is no host type", "Did you mean {near}?"),
-    "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove all but one."),
-    # I030 to I032: values and the files that they are written to; none of these shows the value, which may be secret
-    "I030": ("{variable} has {problem}", "It takes {form}."),
-    "I031": (
-        "{variable} contains a password, which the plan, reports and files that everybody reads would show",
-        "{way}.",
-    ),
-    "I032": ("{option} has {problem}, which a file of the format {format} cannot hold", "Remove it from the value."),
-    "I040": (
-        "--start-at-task {task} skips the tasks that read and plan the node, but all later tasks need them",
-        "Use --tags with the name of a role, such as --tags cuda. A full run, too, does only what is missing.",
-    ),
-    # S: long steps
+    # S001 to S008: long steps
     "S001": ("{name} is no name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (
         "systemd is not the first process of this node, so no step can outlive the connection",
@@ -1055,6 +1062,7 @@ CODES = {
         "Run again once it is reachable: a step that still runs, or has ended, is picked up.",
     ),
     "S008": ("the long step {name} failed with status {rc}, its last line: {line}", "Read {log} on the node."),
+    # S010 to S012: several runs on one node
     "S010": (
         (
             "another run is working on this node: process {pid} of {user} on {machine}, since {since}; its last sign of"
