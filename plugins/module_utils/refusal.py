@@ -578,7 +578,7 @@ CODES = {
     ),
     "P013": (
         "{source} carries no driver branch {branch}",
-        "It carries {carried}. Set {way}.",
+        "It carries {carried}. {way}.",
     ),
     "P014": (
         "no driver branch of {source} serves {gpu}, which takes {demand}",

@@ -97,7 +97,7 @@ def _gone(values: Values) -> Iterator[Refusal]:
                     "I012",
                     one="cuda_state: absent",
                     other=variable,
-                    reason="the library comes and goes with CUDA",
+                    reason="it is installed and removed with CUDA",
                     way=f"Leave {variable} out, or set it to null for this host",
                 )
     if values.get("nvidia_driver_state") == "absent":

@@ -132,9 +132,8 @@ def _not_carried(case: Case, source: Source, branch: str, flavours: tuple[str, .
     trusted = newer.with_sources(case.platform, [branch])["driver_sources"].get(source.name)
     if trusted and branch in trusted["branches"]:
         ways.append(f"{newer.TRUST}: true if it has that branch by now")
-    return refuse(
-        "P013", source=source.label, branch=branch, carried=", ".join(source.branches), way="; or ".join(ways)
-    )
+    way = f"Set {'; or '.join(ways)}" if ways else "Leave nvidia_driver_branch unset"
+    return refuse("P013", source=source.label, branch=branch, carried=", ".join(source.branches), way=way)
 
 
 def _another(case: Case, flavours: tuple[str, ...]) -> str:

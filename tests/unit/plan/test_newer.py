@@ -84,6 +84,15 @@ def test_debian_has_one_release_of_one_branch_whatever_is_trusted():
     assert "gpulab_trust_newer" not in refused.remedy
 
 
+def test_a_branch_that_no_source_of_the_node_has_is_refused_with_a_remedy():
+    node = facts("debian-13")
+    node["driver"]["packages"] = [{"name": "nvidia-driver", "version": "550.163.01-2", "source": "distribution"}]
+    wished = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "570", "gpulab_allow_branches": ["570"]}
+    refused = refusal(node, **wished)
+    assert refused.code == "P013"
+    assert refused.remedy == "It carries 550. Leave nvidia_driver_branch unset."
+
+
 def test_trust_does_not_make_a_driver_serve_a_gpu_that_it_dropped():
     assert refusal(facts(gpus=[V100]), nvidia_driver_version="650.20.01", **TRUST).code == "P010"
     assert plan(running("650.20.01", gpus=[V100]), **TRUST)["driver"]["branch"] == "580"
