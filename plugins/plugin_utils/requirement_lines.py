@@ -114,7 +114,7 @@ def _of_address(address: str, *, sources: bool) -> Fault | None:
             return None
         return Fault(
             "does not name a full commit, so its content could change",
-            f"Write @ and the 40 digits of the commit after the address; git ls-remote {_repository(address)} prints them",
+            f"Write @ and the commit's 40 digits after the address; git ls-remote {_repository(address)} prints them",
         )
     if _ARCHIVE.search(path) and "+" not in address.partition("://")[0]:
         return None
