@@ -13,7 +13,7 @@ CASES = {
     "fresh": ([specification()], "580.178.04", ""),
     "none": ([], "580.178.04", "there is none"),
     "no driver runs": ([], None, ""),
-    "another driver": ([specification()], "595.91.07", "is made for driver 580.178.04, and 595.91.07 runs"),
+    "another driver": ([specification()], "595.91.07", "is made for driver 580.178.04, but 595.91.07 runs"),
     "files are gone": ([specification(missing=["/usr/bin/nvidia-smi"])], "580.178.04", "/usr/bin/nvidia-smi"),
     "names no library": ([specification(library=None)], "580.178.04", ""),
     "of another kind": ([specification(kind="nvidia.com/gds")], "580.178.04", "there is none"),
