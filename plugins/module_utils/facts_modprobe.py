@@ -71,7 +71,7 @@ def blacklisted_by_kernel(cmdline: str) -> set[str]:
 
 
 def forbidden(node: Node, files: dict[str, str], following: list[str] | None) -> dict[str, list[dict[str, str]]]:
-    """Return the facts ``forbidden``: {now, next_boot}, what keeps the driver's modules from being loaded.
+    """Return the facts ``forbidden``: {now, next_boot}, what prevents the driver's modules from being loaded.
 
     Each is {module, by, line, how}. A blacklist is obeyed where a device asks for its driver, and not where somebody
     names the module, as nvidia-modprobe does; an install line, an alias to off and module_blacklist hold for that, too.
@@ -88,7 +88,7 @@ def _forbidden_by_files(files: dict[str, str], module: str) -> list[dict[str, st
     loaded_as = stand_in(files.values(), NEEDED[module])
     names = {module, module_key(loaded_as or module)}
     found, installed = [], False
-    for path in sorted(files, key=posixpath.basename):  # of several install lines, the first is obeyed
+    for path in sorted(files, key=posixpath.basename):  # of several install lines, the first counts
         for line in "" if path.endswith(_DRACUT) else files[path].splitlines():
             words = line.split("#", 1)[0].split()
             command, name, *rest = [*words, "", ""]

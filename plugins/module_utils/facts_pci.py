@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs on the PCI bus, from sysfs: what is plugged in, whatever a driver says, and which virtual machines have."""
+"""GPUs on the PCI bus, from sysfs: those that are plugged in, whatever a driver says, and those of virtual machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
-OTHER_MAKERS = {0x1002: "AMD", 0x8086: "Intel"}  # of GPUs; a board's management controller draws, too, and is none
+OTHER_MAKERS = {0x1002: "AMD", 0x8086: "Intel"}  # of GPUs; a management controller is a display device, too, but no GPU
 GPU_CLASSES = frozenset({"0300", "0302", "0380", "1200"})  # VGA, 3D, display, processing accelerator
 NVSWITCH_CLASS = "0680"  # "other bridge"; NVIDIA's only ones are NVSwitches
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
@@ -113,7 +113,7 @@ def bound_driver(node: Node, device: str) -> str | None:
 
 
 def is_vgpu(config: bytes) -> bool | None:
-    """Tell whether a hypervisor cut this GPU, from its configuration space; None where only its head may be read."""
+    """Tell from its configuration space whether a GPU is a vGPU; None where only the start of that may be read."""
     if len(config) <= _HEAD:
         return None
     place, seen = config[_CAPABILITIES], set()
@@ -126,7 +126,7 @@ def is_vgpu(config: bytes) -> bool | None:
 
 
 def lender(node: Node, device: str, reserved: set[str]) -> str | None:
-    """Name the driver that has a GPU for virtual machines, or is to get it; None where the node itself may use it.
+    """Name the driver that holds, or will hold, a GPU for virtual machines; None where the node itself may use it.
 
     reserved are the ids that vfio-pci takes where no other driver was there before it.
     """
@@ -140,7 +140,7 @@ def lender(node: Node, device: str, reserved: set[str]) -> str | None:
 
 
 def reserved_ids(texts: Iterable[str], cmdline: str) -> set[str]:
-    """Return the ids of devices that vfio-pci is told to take, by modprobe's files and the kernel's command line."""
+    """Return the ids of devices that modprobe's files and the kernel's command line assign to vfio-pci."""
     lists = [found for text in texts for found in _RESERVED.findall(text)]
     lists += [word.partition("=")[2] for word in cmdline.split() if word.startswith(("vfio-pci.ids=", "vfio_pci.ids="))]
     return {":".join(one.lower().split(":")[:2]) for found in lists for one in found.strip("\"'").split(",")}
@@ -149,7 +149,7 @@ def reserved_ids(texts: Iterable[str], cmdline: str) -> set[str]:
 def vfio_files(node: Node) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return which of VFIO's files are of GPUs: of those that virtual machines have whole, and of parts of a GPU.
 
-    Where the group of a GPU that is lent cannot be read, every group may be its.
+    If the group of a lent GPU cannot be read, it may be any group.
     """
     whole: set[str] = set()
     parts: set[str] = set()

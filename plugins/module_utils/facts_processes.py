@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The processes of a node, and which of them are the work of people: what a reboot would end without anybody's word.
+"""The processes of a node, and which of them are people's work, which a reboot would end without anybody's consent.
 
 People's work is what runs in a login session, what somebody left running after it (tmux, nohup, a service of a user who
 lingers), jobs of cron and at, units that somebody started with systemd-run, and virtual machines of libvirt.
@@ -96,7 +96,7 @@ def process_fields(stat: str) -> tuple[int, int]:
 
 
 def utmp_sessions(data: bytes) -> dict[str, Login]:
-    """Parse the logins in /run/utmp, by their places in it; it does not tell desktops."""
+    """Parse the logins in /run/utmp, by their places in it; it does not show desktops."""
     found = {}
     for offset in range(0, len(data) - _UTMP.size + 1, _UTMP.size):
         record = _UTMP.unpack_from(data, offset)
@@ -107,7 +107,7 @@ def utmp_sessions(data: bytes) -> dict[str, Login]:
 
 
 def logind_session(text: str) -> Login | None:
-    """Parse one file of /run/systemd/sessions; None where nobody's work is behind it."""
+    """Parse one file of /run/systemd/sessions; None for a session without people's work."""
     fields = dict(line.partition("=")[::2] for line in text.splitlines())
     kind = fields.get("CLASS", "user")
     uid = _number(fields.get("UID", ""))
@@ -266,7 +266,7 @@ def people(node: Node, own: int) -> list[dict[str, Any]]:
 
 
 def _commands(processes: Iterable[Process], idle: frozenset[str]) -> list[str]:
-    """Name what does work, shells last."""
+    """Name the programs that do work, shells last."""
     names = {process.command for process in processes} - idle - {""}
     return sorted(names, key=lambda name: (name in _SHELLS, name))
 
@@ -276,7 +276,7 @@ def _entry(user: str, since: str | None, commands: list[str], *, desktop: bool, 
 
 
 def _by_user(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make one of all entries of a user and kind, since the first of them."""
+    """Merge all entries of a user and kind; since is that of the first."""
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for entry in entries:
         key = entry["user"], entry["desktop"], entry["logged_in"]

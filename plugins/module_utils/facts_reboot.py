@@ -45,7 +45,7 @@ def _never(facts: dict[str, Any], when: str) -> list[dict[str, str]]:
 
 
 def _forbidden_until_then(facts: dict[str, Any]) -> list[str]:
-    """Tell of arguments that the running kernel was given, and the next one will not be."""
+    """Return reasons for arguments that forbid the driver on the running kernel, but not on the next one."""
     lines = [one["line"] for one in _never(facts, "now") if not _never(facts, "next_boot")]
     return [f"{line} of the kernel that runs forbids the NVIDIA driver" for line in dict.fromkeys(lines)]
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who uses the GPUs now or may at any time, and who is at work on the node: those whose work a reboot would end."""
+"""Who uses the GPUs, or may at any time, and who works on the node: the people whose work a reboot would end."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def named(user: dict[str, Any]) -> str:
 def in_use(users: dict[str, Any], *, people: bool = True) -> str:
     """Say who would lose work by a reboot, or that not all could be looked into; nothing where nobody would.
 
-    Without ``people``, only those who use the GPUs are told. This is the one list of what counts.
+    Without ``people``, only users of the GPUs are named. What counts as use is decided only here.
     """
     said = [named(user) for user in workers(users)]
     said += [at_work(person) for person in users["sessions"]] if people else []

@@ -24,7 +24,7 @@ _SEQUENCES = re.compile(
 # A tab and a line break are text; so is what lies between the C0 and C1 codes. Bidirectional marks reorder a line.
 _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # What may be secret in an address: all before its last @, conda's token in the path, and fields that say so. A password
-# may hold every character but a blank; a "/" in it ends the host, and is written %2F. The user of SSH alone is none.
+# may hold every character but a space; a "/" in it ends the host, and is written %2F. The user of SSH alone is none.
 _SECRETS = re.compile(
     r"(?<=://)(?!(?<=ssh://)[^\s/@:]+@)(?P<user>[^\s/@]+(?:@[^\s/@]+)*)(?=@)"
     r"|(?<=/t/)(?P<token>[^\s/]{8,})(?=/)"
