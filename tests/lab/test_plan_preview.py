@@ -5,6 +5,8 @@ import re
 
 import jsonschema
 import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils import forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import load
 from laboratory import ROOT
 
 pytestmark = pytest.mark.story
@@ -103,3 +105,40 @@ def test_what_only_a_run_could_start_or_wait_for_keeps_no_preview(lab):
     run, hosts = preview(lab, "-e", json.dumps(wishes))
     assert run.rc == 0, run.output[-3000:]
     assert {host["state"] for host in hosts.values()} == {"changes"}
+
+
+CANARY = "canary-in-a-secret"
+
+
+def secrets():
+    """Return a value with the canary for every option that may hold a secret, by what its form takes."""
+    known, found = load().options, {}
+    for place, form in forms.OPTIONS.items():
+        option, _dot, field = place.partition(".")
+        inner = next((one for _name, one in form.entries if one.secret), None)
+        if not (form.secret or inner) or form.elsewhere:  # elsewhere: a password is refused there
+            continue
+        texts = (f"http://user:{CANARY}@192.0.2.1:3128", CANARY)
+        text = next(one for one in texts if (inner or form).fits(one))
+        if not field:
+            found[option] = [text] if known[option].type == "list" else text
+        elif field != "replace":  # it holds lines of a file, not values of its own
+            (environment,) = found.setdefault(option, [{"name": "secret", "packages": ["python=3.12"]}])
+            environment[field] = {"API_KEY": text} if inner else [text]
+    return found
+
+
+def test_no_secret_is_shown_or_kept_by_a_whole_run(lab):
+    held = secrets()
+    assert {"base_https_proxy", "secure_boot_mok_password", "conda_environments", "environments_uv_url"} <= held.keys()
+    path = lab.directory / "secrets.json"
+    beside = {"conda_micromamba_sha256": "0" * 64}
+    beside["gpulab_environments"] = [{"name": "vision", "pytorch": "2.9", "index": "cpu"}]
+    path.write_text(json.dumps({**held, **beside}), encoding="utf-8")
+    for playbook, callback in (("site.yml", "ansible.builtin.default"), ("playbooks/plan.yml", "gpulab.node.progress")):
+        arguments = ("-l", "node12", "--check", "--diff", "-vvv", "-e", f"@{path}")
+        run = lab.play(playbook, *arguments, ANSIBLE_STDOUT_CALLBACK=callback)
+        assert run.rc == 0, run.output[-3000:]
+        assert "192.0.2.1" in run.output
+        assert CANARY not in run.output
+    assert not lab.node("node12").holds(f"grep -rqsF {CANARY} /var/log || journalctl --no-pager | grep -qF {CANARY}")
