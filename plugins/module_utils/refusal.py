@@ -638,7 +638,7 @@ CODES = {
     ),
     "P031": (
         "the node has NVSwitches, and the driver source {source} of {system} has no Fabric Manager of its version",
-        "Set nvidia_driver_source: nvidia.",
+        "Set {way}.",
     ),
     "P032": (
         "environment {name} names {named} of pytorch, tensorflow and jax",

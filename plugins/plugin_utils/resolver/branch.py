@@ -152,6 +152,8 @@ def settings_of(case: Case, name: str) -> str:
     branches = case.platform["driver_sources"][name]["branches"]
     newest_one = newest(list(branches))
     settings = {"nvidia_driver_source": name}
+    if case.wishes["nvidia_driver_branch"] not in (None, *branches):
+        settings["nvidia_driver_branch"] = "null"
     if all(has_ended(case.catalog.branches[branch], case.today) for branch in branches):
         settings["gpulab_allow_branches"] = f'["{newest_one}"]'
     return _settings(case, **settings)

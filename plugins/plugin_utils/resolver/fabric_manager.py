@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import packages
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import branch, packages
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
@@ -34,7 +34,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         return {**none, "because": [_of_rack(case) or "The node has no NVSwitch."]}
     names = packages.beside_driver(case, driver, "fabric_manager")
     if not names:
-        raise refuse("P031", source=driver["source"], system=case.platform["name"])
+        way = branch.settings_of(case, "nvidia")
+        raise refuse("P031", source=driver["source"], system=case.platform["name"], way=way)
     if boards and case.architecture == "x86_64" and driver["source"] == "nvidia":
         names.append(NVLINK_5_LIBRARY + (f"={driver['version']}*" if driver["version"] else ""))
     if boards and driver["source"] != "nvidia":

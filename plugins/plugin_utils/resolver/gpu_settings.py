@@ -67,7 +67,7 @@ def _check_boards(case: Case, values: dict[str, Any], single: dict[Any, dict[str
 def _check_board(record: dict[str, Any], wanted: dict[str, Any], board: dict[str, Any]) -> None:
     told = f"GPU {board['index']} ({record['name']})"
     for name in (gpu_settings.MIG, gpu_settings.ECC):
-        if wanted.get(name) is not None and record[name] is False:
+        if wanted.get(name) and record[name] is False:
             raise refuse("P093", gpu=told, name=name.upper(), index=board["index"], setting=name)
     profiles: list[str] = record.get("mig_profiles") or []
     strange = [one for one in wanted.get(gpu_settings.INSTANCES) or () if profiles and mig.base(one) not in profiles]

@@ -114,3 +114,10 @@ def test_a_driver_that_runs_knows_its_profiles_and_uuids_best():
     assert planned(made, gpu_settings_values={"mig_instances": ["3g.40gb"]})["settings"]
     assert refused(made, gpu_settings_per_gpu={"GPU-7": {"ecc": True}}).code == "H120"
     assert planned(made, gpu_settings_per_gpu={"GPU-0": {"ecc": True}})["settings"]
+
+
+@pytest.mark.parametrize("name", ["mig", "ecc"])
+def test_what_a_board_does_not_have_may_be_switched_off(name):
+    assert planned(facts(gpus=[RTX_3090]), gpu_settings_values={name: False})["settings"]
+    with pytest.raises(Refusal, match="P093"):
+        planned(facts(gpus=[RTX_3090]), gpu_settings_values={name: True})

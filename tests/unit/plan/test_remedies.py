@@ -62,20 +62,20 @@ def outcome(node, given):
 
 
 def circles(node, given, path=()):
-    """Return the refusals of every way that comes back to a code it has been at."""
+    """Return the refusals of every way that comes back to a cause it has been at."""
     refusal = outcome(node, given)
     if refusal is None:
         return []
-    if refusal.code in [code for code, _ in path]:
-        return [[*path, (refusal.code, str(refusal))]]
+    if refusal.cause in [cause for cause, _ in path]:
+        return [[*path, (refusal.cause, str(refusal))]]
     if len(path) == DEEPEST:
         return []
-    here = (*path, (refusal.code, str(refusal)))
+    here = (*path, (refusal.cause, str(refusal)))
     return [circle for after in advised(refusal, given) for circle in circles(node, after, here)]
 
 
 def told(found):
-    return "\n\n".join("\n".join(line for _code, line in circle) for circle in found[:3])
+    return "\n\n".join("\n".join(line for _cause, line in circle) for circle in found[:3])
 
 
 @pytest.mark.parametrize(("node", "given"), [case[:2] for case in REFUSALS.values()], ids=REFUSALS)

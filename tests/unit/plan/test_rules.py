@@ -1825,6 +1825,12 @@ REFUSALS = {
     "TensorRT that dropped volta": (facts(gpus=[V100]), {"tensorrt_version": "10.16.1"}, "P029", "10.0.0 to 10.4.0"),
     "container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}, "P030", "CVE-2026-24260"),
     "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
+    "NVSwitch with a branch that NVIDIA's source lacks": (
+        SWITCHED,
+        {"nvidia_driver_branch": "535", **ALLOWED},
+        "P031",
+        "nvidia_driver_source: nvidia, nvidia_driver_branch: null",
+    ),
     "MIG of a board without": (facts(gpus=[RTX_5090]), {"gpu_settings_values": {"mig": True}}, "P093", "5090"),
     "another board's MIG profile": (
         facts(),

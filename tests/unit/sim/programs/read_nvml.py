@@ -169,6 +169,7 @@ READERS = {
     "nvlink_mbps": lambda h: field(h, nvml.NVML_FI_DEV_NVLINK_GET_SPEED, 0),
     "nvlink_errors": lambda h: nvml.nvmlDeviceGetNvLinkErrorCounter(h, 0, nvml.NVML_NVLINK_ERROR_DL_REPLAY),
     "nvlink_remote": lambda h: nvml.nvmlDeviceGetNvLinkRemoteDeviceType(h, 0),
+    "c2c": lambda h: nvml.nvmlDeviceGetC2cModeInfoV(h).isC2cEnabled,
     "fabric_state": lambda h: fabric(h).state,
     "fabric_status": lambda h: fabric(h).status,
     "fabric_clique": lambda h: fabric(h).cliqueId,
