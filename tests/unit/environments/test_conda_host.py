@@ -231,7 +231,7 @@ def test_a_change_is_foreseen_with_its_versions_and_leaves_nothing(lab, tmp_path
     steps = venv.steps(before, after)
     assert steps["changed"] == {"six": ["1.16.0 0", "1.17.0 0"]}
     assert steps["added"]["hello"] == "1.1 0"
-    assert "once it is built" in steps["added"]["alpha"]
+    assert "after it is built" in steps["added"]["alpha"]
     assert sorted(lab.root.rglob("*")) == files
 
 
