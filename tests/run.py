@@ -37,8 +37,8 @@ SLOW_SCENARIOS = {
     "secure_boot",
 }
 LONGEST_SCENARIO = "nvidia_repository"  # begun early, it does not run on alone at the end
-# Its other node is left to make test-full, for the same reason: what it shows hardly depends on Debian's release.
-ONE_NODE = {LONGEST_SCENARIO: ("LAB_NODES=debian13",)}
+# Their other node is left to make test-full, for the same reason.
+ONE_NODE = {LONGEST_SCENARIO: ("LAB_NODES=debian13",), "container_toolkit": ("LAB_NODES=debian13",)}
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
