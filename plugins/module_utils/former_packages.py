@@ -75,6 +75,12 @@ def _brought(former: Former, installed: dict[str, set[str]]) -> list[str]:
     return [name for name in former.new if name in installed]
 
 
+def held() -> set[str]:
+    """Return what is held of all former packages that are kept. Raises Refusal H220."""
+    kept = (records.read(path, _SHAPE, {"held": []}, _LOST) for path in ROOT.glob(f"*/{RECORD}"))
+    return {hold for record in kept for hold in record["held"]}
+
+
 class FormerPackages:
     """The former packages under one name, in a directory of the node that only root reads.
 

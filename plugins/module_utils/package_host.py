@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import records
+from ansible_collections.gpulab.node.plugins.module_utils import former_packages, records
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
@@ -105,9 +105,12 @@ class PackageHost:
         return set(records.read(HELD, [str], [], LOST_HOLDS)) | self._brought()
 
     def _remember_holds(self, new: Iterable[str], left: set[str]) -> None:
-        """Record, before, which packages a transaction puts on hold; of all others, those that are left are kept."""
+        """Record, before, which packages a transaction puts on hold; of all others, those that are left are kept.
+
+        So are those of former packages: the way back puts these on hold again.
+        """
         before = set(records.read(HELD, [str], [], LOST_HOLDS))
-        records.keep(HELD, sorted((before & left) | {*new}))
+        records.keep(HELD, sorted((before & (left | former_packages.held())) | {*new}))
 
     def _check_asked(self, plan: Plan, absent: Iterable[str], foreign_holds: list[str]) -> None:
         """Raise Refusal H051 where a plan removes, and H056 where it changes of what is held, more than was asked."""

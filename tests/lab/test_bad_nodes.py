@@ -78,7 +78,7 @@ SITE_HOSTS = {
     "gone": ("H001", "gone is unreachable: ", "Check its address"),
     "noname": ("H007", "node.invalid", "ansible_host"),
     "stranger": ("H005", "Permission denied", "ssh-copy-id"),
-    "newkey": ("H006", "verification failed", "ssh-keygen -R newkey"),
+    "newkey": ("H006", "verification failed", "ssh-keygen -R 172."),
     "nopassword": ("H003", "asks for a password", "--ask-become-pass"),
     "wrongpassword": ("H004", "Incorrect sudo password", "Check the password"),
     "norights": ("H004", "guest is not in the sudoers file", "may run sudo"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt_host, package_host
+from ansible_collections.gpulab.node.plugins.module_utils import apt_host, former_packages, package_host, records
 from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerDebs
@@ -227,6 +227,15 @@ def test_what_is_no_longer_there_is_no_hold_of_gpulabs(make, node):
     node.holds = {"free"}
     make(unhold=("free",)).finish()
     assert not package_host.HELD.exists()
+
+
+def test_the_hold_of_a_former_package_stays_gpulabs_for_the_way_back(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(former_packages, "ROOT", tmp_path / "former")
+    records.write(tmp_path / "holds.json", ["gone", "pinning-1"])
+    former = {"versions": {"pinning-1": "1"}, "held": ["pinning-1"], "new": []}
+    records.write(tmp_path / "former/nvidia-driver/packages.json", former)
+    make(hold=("dpkg",)).finish()
+    assert json.loads((tmp_path / "holds.json").read_text()) == ["dpkg", "pinning-1"]
 
 
 def test_holds_are_set_when_the_packages_are_there(make, node):
