@@ -187,7 +187,7 @@ class PackageHost:
         """Return by their files the transactions that have run, and whose packages no record reflects yet."""
         found = {}
         for path in self._transactions():
-            transaction = _NO_TRANSACTION if _damage(path) else records.read(path, TRANSACTION_SHAPE, _NO_TRANSACTION)
+            transaction = _transaction(path)
             step = self._step.beside(path.parent.name)
             ran = not transaction.get("settled") and step.ran(transaction["argv"])
             if ran and step.status().state != "running":
@@ -200,11 +200,13 @@ class PackageHost:
         records.remove(self._step.directory / TRANSACTION)
 
     def _read_transaction(self) -> dict[str, Any]:
-        path = self._step.directory / TRANSACTION
-        found: dict[str, Any] = (
-            _NO_TRANSACTION if _damage(path) else records.read(path, TRANSACTION_SHAPE, _NO_TRANSACTION)
-        )
-        return found
+        return _transaction(self._step.directory / TRANSACTION)
+
+
+def _transaction(path: Path) -> dict[str, Any]:
+    """Return a recorded transaction; none where its record is damaged."""
+    found: dict[str, Any] = _NO_TRANSACTION if _damage(path) else records.read(path, TRANSACTION_SHAPE, _NO_TRANSACTION)
+    return found
 
 
 def _damage(path: Path) -> Refusal | None:
