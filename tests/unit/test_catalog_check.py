@@ -13,9 +13,9 @@ import catalog_check
 PIP = """torch (2.15.0)
 Available versions: 2.15.0, 2.14.1, 2.13.0+cpu, 2.13.0, 2.13.0rc1
 """
-MADISON = """ docker.io | 20.10.24+dfsg1-1+deb12u1 | http://deb.debian.org/debian bookworm/main amd64 Packages
-nvidia-kernel-dkms | 535.309.01-0+deb12u1 | http://security.debian.org bookworm-security/non-free amd64 Packages
-    podman | 1:4.3.1+ds1-8 | http://deb.debian.org/debian bookworm/main amd64 Packages
+MADISON = """ docker.io | 20.10.24+dfsg1-1+deb12u1 | http://mirror.example/debian bookworm/main amd64 Packages
+nvidia-kernel-dkms | 535.309.01-0+deb12u1 | http://mirror.example/security bookworm-security/non-free amd64 Packages
+    podman | 1:4.3.1+ds1-8 | http://mirror.example/debian bookworm/main amd64 Packages
 """
 INDEX = """Package: cuda-toolkit-13-5
 Version: 13.5.0-1

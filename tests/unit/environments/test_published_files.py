@@ -15,7 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Cond
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
 
-NVIDIAS_INDEX = "https://pypi.nvidia.com"
+NVIDIAS_INDEX = "https://nvidia-index.example"
 COMMIT = "@4061b2ebca6938274d4db05b161ca519eb7c1eed"
 OLD_PIP = {"pip=20.3": "pip>=22.2"}
 CLIP = "-e git+https://github.com/openai/CLIP.git@main#egg=clip"

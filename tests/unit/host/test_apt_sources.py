@@ -132,7 +132,7 @@ def test_a_mirror_beside_the_archives_own_host_is_left_to_it():
 @pytest.mark.parametrize(
     ("uri", "name"),
     [
-        ("http://deb.debian.org/debian/", "deb.debian.org_debian_dists_bookworm_InRelease"),
+        ("http://mirror.example/debian/", "mirror.example_debian_dists_bookworm_InRelease"),
         ("https://user:pw@mirror.example:8080/a_b", "mirror.example:8080_a%5fb_dists_bookworm_InRelease"),
     ],
 )
