@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
@@ -123,6 +124,5 @@ def _of_address(address: str, *, sources: bool) -> Fault | None:
 
 def _repository(address: str) -> str:
     """Return the address of a git repository without commit or branch: an @ before the path belongs to a user."""
-    scheme, _, rest = address[len("git+") :].partition("#")[0].partition("://")
-    host, _, path = rest.partition("/")
-    return f"{scheme}://{host}/{path.partition('@')[0]}"
+    parts = urlsplit(address[len("git+") :])
+    return f"{parts.scheme}://{parts.netloc}{parts.path.partition('@')[0]}"
