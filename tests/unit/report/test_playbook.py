@@ -53,7 +53,7 @@ def made_facts(tmp_path):
     (playbook,) = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
     block = playbook["tasks"][0]["block"]
     block[0] = {
-        "name": "Read the node",
+        "name": "Read the facts of the node",
         "ansible.builtin.set_fact": {"gpulab": "{{ made_facts }}", "cacheable": True},
         "register": "gpulab_reading",
     }
@@ -168,7 +168,7 @@ def test_report_is_written_where_every_host_fails_before_the_proof(play):
     assert status != 0
     found = {host["name"]: (host["state"], host["detail"].split()[0]) for host in report["hosts"]}
     assert found == {"away": ("unreachable", "GPULAB-H001"), "broken": ("failed", "GPULAB-H002")}
-    assert "Judge the node" not in output
+    assert "Verify the node" not in output
     assert "report.html" in output
 
 
