@@ -638,7 +638,7 @@ CODES = {
     ),
     "P031": (
         "the node has NVSwitches, and the driver source {source} of {system} has no Fabric Manager of its version",
-        "Set {way}.",
+        "{way}.",
     ),
     "P032": (
         "environment {name} names {named} of pytorch, tensorflow and jax",

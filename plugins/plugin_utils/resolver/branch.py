@@ -147,6 +147,11 @@ def _another(case: Case, flavours: tuple[str, ...]) -> str:
     return f"; or take another branch ({'; or '.join(packaged)})" if packaged else ""
 
 
+def can_serve(case: Case, name: str) -> bool:
+    """Tell whether a source has packages for the node, and a branch that serves all its GPUs."""
+    return any(all(gpu.served_by(branch) for gpu in case.gpus) for branch in _carried(case).get(name, ()))
+
+
 def settings_of(case: Case, name: str) -> str:
     """Return the settings that take the driver from a source, with the permission that an old branch needs."""
     branches = case.platform["driver_sources"][name]["branches"]

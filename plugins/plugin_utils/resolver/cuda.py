@@ -137,8 +137,9 @@ def fitting_toolkits(case: Case) -> list[str]:
 
 def _use(case: Case, fitting: list[str]) -> str:
     """Return the remedy where a toolkit cannot be installed."""
-    none = "leave the toolkit out (cuda_toolkits: []): the Python environments bring their own CUDA"
-    libraries = any(case.wishes[f"{library}_version"] for library in newer.LIBRARIES)
+    libraries = [f"{library}_version" for library in newer.LIBRARIES if case.wishes[f"{library}_version"]]
+    settings = ", ".join(["cuda_toolkits: []", *(f"{name}: null" for name in libraries)])
+    none = f"leave the toolkit out ({settings}): the Python environments bring their own CUDA"
     if not fitting:
         return f"L{none[1:]}"
     return f"Use CUDA {', '.join(fitting)}" + ("" if libraries else f"; or {none}")

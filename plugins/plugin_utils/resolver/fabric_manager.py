@@ -34,7 +34,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         return {**none, "because": [_of_rack(case) or "The node has no NVSwitch."]}
     names = packages.beside_driver(case, driver, "fabric_manager")
     if not names:
-        way = branch.settings_of(case, "nvidia")
+        served = branch.can_serve(case, "nvidia")
+        way = f"Set {branch.settings_of(case, 'nvidia')}" if served else "Move the GPUs to a node with another system"
         raise refuse("P031", source=driver["source"], system=case.platform["name"], way=way)
     if boards and case.architecture == "x86_64" and driver["source"] == "nvidia":
         names.append(NVLINK_5_LIBRARY + (f"={driver['version']}*" if driver["version"] else ""))

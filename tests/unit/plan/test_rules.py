@@ -1428,7 +1428,8 @@ FEDORA = {**facts(), "system": {**facts()["system"], "id": "fedora", "name": "Fe
 RUNFILE = with_runfile("535.104.05")
 NVIDIA_SMI = {"name": "nvidia-smi", "version": "535.309.01-1", "source": "distribution"}
 PACKAGED = {**facts(), "driver": {"packages": [NVIDIA_SMI], "runfile": None}}
-SWITCHED = {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}}
+SWITCHES = {"nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}
+SWITCHED = {**facts(), "pci": {**facts()["pci"], **SWITCHES}}
 
 
 def with_dcgm_exporter():
@@ -1676,6 +1677,12 @@ REFUSALS = {
     "apt-key": (facts(), {"container_toolkit_engines": ["apt-key add -"]}, "P021", "Signed-By"),
     "nvidia-docker": (facts(), {"container_toolkit_engines": ["nvidia-docker2"]}, "P021", "container_toolkit_engines"),
     "package cuda": (facts(), {"cuda_toolkits": ["cuda"]}, "P021", "cuda-toolkit-12-9"),
+    "a library's CUDA that no repository carries": (
+        facts("debian-13", [GH200], architecture="aarch64"),
+        {**ALLOWED, "cuda_toolkits": ["12.9"], "cudnn_version": "9.5.1"},
+        "P025",
+        "cuda_toolkits: [], cudnn_version: null",
+    ),
     "unknown CUDA": (facts(), {"cuda_toolkits": ["12.7"]}, "P022", "12.7"),
     "CUDA 13 below 580": (facts(), {**ALLOWED, "cuda_toolkits": ["13.0"]}, "P023", "580.65.06"),
     "cuda-compat on a board for games": (
@@ -1825,6 +1832,15 @@ REFUSALS = {
     "TensorRT that dropped volta": (facts(gpus=[V100]), {"tensorrt_version": "10.16.1"}, "P029", "10.0.0 to 10.4.0"),
     "container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}, "P030", "CVE-2026-24260"),
     "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
+    "NVSwitch where NVIDIA's repository serves no such node": (
+        {
+            **facts("debian-13", [GH200], architecture="aarch64"),
+            "pci": {**facts("debian-13", [GH200], architecture="aarch64")["pci"], **SWITCHES},
+        },
+        ALLOWED,
+        "P031",
+        "Move the GPUs to a node",
+    ),
     "NVSwitch with a branch that NVIDIA's source lacks": (
         SWITCHED,
         {"nvidia_driver_branch": "535", **ALLOWED},
