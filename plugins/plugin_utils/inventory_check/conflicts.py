@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import venv
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import compat, newer, recipes
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import CPU, FRAMEWORKS, check_packages
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, same_or_newer
-from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import boolean
+from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
+    branch,
+    cuda,
+    kernel_modules,
+    libraries,
+    newer,
+    recipes,
+)
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Request
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import (
+    CPU,
+    FRAMEWORKS,
+    check_packages,
+    framework_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
@@ -25,11 +36,12 @@ Values = dict[str, Any]
 
 
 def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
-    """Yield every pair that excludes each other, with the code by which the plan would refuse it."""
-    trusted = {newer.TRUST: boolean(values.get(newer.TRUST))}  # the command line gives words
+    """Yield every pair that excludes each other: by the decisions of the plan, on what is known without the node."""
+    trusted = {newer.TRUST: wishes.boolean(values.get(newer.TRUST))}  # the command line gives words
     catalog, _warnings = newer.extended(catalog, {**values, **trusted})
-    yield from _driver(values, catalog)
-    yield from _cuda(values, catalog)
+    request = Request(wishes.complete({name: values[name] for name in wishes.NAMES if name in values}), catalog, None)
+    yield from _driver(request)
+    yield from _cuda(request)
     yield from _environments(values)
     yield from _conda(values)
     yield from _gone(values)
@@ -52,40 +64,46 @@ def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
         )
 
 
-def _driver(values: Values, catalog: Catalog) -> Iterator[Refusal]:
-    version, branch = values.get("nvidia_driver_version"), values.get("nvidia_driver_branch")
-    if version and branch and branch_of(version) != branch:
-        yield refuse("P015", version=version, branch=branch)
+def _driver(request: Request) -> Iterator[Refusal]:
+    if request.wishes["nvidia_driver_state"] == "absent":
         return
-    branch = branch or (version and branch_of(version))
-    if not branch:
+    try:
+        requested = branch.requested(request)
+        record = newer.branch_record(request.catalog, requested) if requested else None
+    except Refusal as refusal:
+        yield refusal
         return
-    if branch not in catalog.branches:
-        yield newer.no_branch(catalog, branch)
+    if record is None:
         return
-    flavour, has = values.get("nvidia_driver_kernel_modules") or "auto", catalog.branches[branch]["kernel_modules"]
-    if flavour not in ("auto", *has):
-        yield refuse("P012", branch=branch, flavour=flavour, has=" and ".join(has))
-    driver = version or catalog.branches[branch]["latest"]
-    for toolkit in values.get("cuda_toolkits") or ():
-        record = catalog.toolkits.get(toolkit)
-        fits = driver is None or (record and same_or_newer(driver, record["min_driver"]))
-        if record is None or boolean(values.get("cuda_compat")) or fits:
-            continue
-        way = compat.way(record, branch)
-        yield refuse("P023", version=toolkit, floor=record["min_driver"], driver=driver, way=way)
+    yield from _refused(kernel_modules.of_branch, record, kernel_modules.requested(request))
+    driver = {"branch": requested, "newest_known": request.wishes["nvidia_driver_version"] or record["latest"]}
+    for toolkit in _toolkits(request) if driver["newest_known"] else ():
+        if toolkit in request.catalog.toolkits:
+            yield from _refused(cuda.check_driver, request, driver, toolkit)
 
 
-def _cuda(values: Values, catalog: Catalog) -> Iterator[Refusal]:
-    toolkits, default = values.get("cuda_toolkits"), values.get("cuda_default")
-    for version in toolkits or ():
-        if version not in catalog.toolkits:
-            yield newer.no_toolkit(catalog, version)
-    if toolkits is not None and default and default not in toolkits:
-        yield refuse("P026", default=default, toolkits=", ".join(toolkits) or "none")
-    for library, variable in (("cuDNN", "cudnn_version"), ("NCCL", "nccl_version"), ("TensorRT", "tensorrt_version")):
-        if values.get(variable) and toolkits == []:
-            yield refuse("P027", library=library, version=values[variable], example="12.9")
+def _cuda(request: Request) -> Iterator[Refusal]:
+    for version in _toolkits(request):
+        yield from _refused(newer.toolkit_record, request.catalog, version)
+    toolkits = request.wishes["cuda_toolkits"]
+    if toolkits is None:  # the plan of the node chooses
+        return
+    yield from _refused(cuda.default_of, request, toolkits)
+    for library in libraries.LIBRARIES:
+        yield from _refused(libraries.requested, request, library, toolkits)
+
+
+def _toolkits(request: Request) -> list[str]:
+    """Return the toolkits that are requested by name."""
+    return [] if request.wishes["cuda_state"] == "absent" else request.wishes["cuda_toolkits"] or []
+
+
+def _refused(decide: Callable[..., Any], *given: Any) -> Iterator[Refusal]:
+    """Yield the refusal of a decision of the plan, where it refuses."""
+    try:
+        decide(*given)
+    except Refusal as refusal:
+        yield refusal
 
 
 def _gone(values: Values) -> Iterator[Refusal]:
@@ -114,11 +132,9 @@ def _gone(values: Values) -> Iterator[Refusal]:
 
 def _environments(values: Values) -> Iterator[Refusal]:
     for environment in values.get("gpulab_environments") or ():
-        named = [framework for framework in FRAMEWORKS if environment.get(framework)]
-        if len(named) != 1:
-            yield refuse("P032", name=environment["name"], named=" and ".join(named) or "none")
+        yield from _refused(framework_of, environment)
+        yield from _refused(check_packages, environment)
         try:
-            check_packages(environment)
             lock = Path(environment.get("lock") or "/dev/null").expanduser()
             if lock.is_file():  # one that is not there may come from another host in this run
                 venv.locked(lock.read_text(encoding="utf-8", errors="replace"))
@@ -136,15 +152,9 @@ def _conda(values: Values) -> Iterator[Refusal]:
     channels = values.get("conda_channels") or ["conda-forge"]
     for environment in values.get("conda_environments") or () if values.get("conda_state") != "absent" else ():
         if not environment.get("lock"):
-            try:
-                conda_files.resolve(environment, channels, "x86_64", places)
-            except Refusal as refusal:
-                yield refusal
+            yield from _refused(conda_files.resolve, environment, channels, "x86_64", places)
 
 
 def _outdated_recipes(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     for name, value in values.items():
-        try:
-            recipes.check({name: value}, catalog)
-        except Refusal as refusal:  # noqa: PERF203 - each wish is to be heard
-            yield refusal
+        yield from _refused(recipes.check, {name: value}, catalog)

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case, Request
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.source import Source
 
 LONG_LIVED = ("long-term-support", "production")
@@ -24,7 +24,7 @@ LONG_LIVED = ("long-term-support", "production")
 
 def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tuple[str, list[str]]:
     """Return the branch and why this one. Raises Refusal where the wished one, or every one, cannot be taken."""
-    wished = _wished(case)
+    wished = requested(case)
     if wished:
         _check(case, source, wished, flavours)
         return wished, [f"Branch {wished} is wished for."]
@@ -76,8 +76,9 @@ def names(case: Case) -> str:
     return ", ".join(gpu.name for gpu in case.gpus) or "a node without a GPU"
 
 
-def _wished(case: Case) -> str | None:
-    branch, version = case.wishes["nvidia_driver_branch"], case.wishes["nvidia_driver_version"]
+def requested(request: Request) -> str | None:
+    """Return the branch that is requested, also by a version. Raises Refusal P015 where the two differ."""
+    branch, version = request.wishes["nvidia_driver_branch"], request.wishes["nvidia_driver_version"]
     if branch and version and branch_of(version) != branch:
         raise refuse("P015", version=version, branch=branch)
     return branch or (branch_of(version) if version else None)
@@ -85,9 +86,7 @@ def _wished(case: Case) -> str | None:
 
 def _check(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -> None:
     """Refuse a wished branch that is unknown, does not serve a GPU, gets no fixes or is not carried."""
-    record = case.catalog.branches.get(branch)
-    if record is None:
-        raise newer.no_branch(case.catalog, branch)
+    record = newer.branch_record(case.catalog, branch)
     for gpu in case.gpus:
         if not gpu.served_by(branch):
             raise refuse("P010", branch=branch, gpu=gpu.name, demand=gpu.demand())

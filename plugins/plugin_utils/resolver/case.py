@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Case:
-    """A node, what is wished for it, and what is known."""
+class Request:
+    """What is requested and what is known: without the GPUs, all that there is before a node is read."""
 
-    facts: dict[str, Any]
     wishes: dict[str, Any]
     catalog: Catalog
+    gpus: list[gpus.Gpu] | None  # None: unknown
+
+
+@dataclass
+class Case(Request):
+    """A node, what is requested for it, and what is known."""
+
+    facts: dict[str, Any]
     today: date
     platform: dict[str, Any]
     gpus: list[gpus.Gpu]
@@ -68,7 +75,7 @@ class Case:
             raise _no_gpu(facts["pci"])
         if drives:
             warnings += virtual.check(facts, catalog)
-        return cls(facts, wishes, known, today, platform, found, host_type, alone, newer_driver, warnings)
+        return cls(wishes, known, found, facts, today, platform, host_type, alone, newer_driver, warnings)
 
     @property
     def container(self) -> bool:

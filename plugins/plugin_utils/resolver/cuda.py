@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import branch, compat, newer, packages, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case, Request
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.gpus import Gpu
 
 LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
@@ -36,14 +36,12 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     if versions and own and driver["source"] != "distribution":
         way = branch.settings_of(case, "distribution")
         raise refuse("P039", system=case.platform["name"], source=driver["source"], way=way)
-    default = case.wishes["cuda_default"] or (newest(versions) if versions else None)
-    if default and default not in versions and case.wishes["cuda_state"] == "present":
-        raise refuse("P026", default=default, toolkits=", ".join(versions) or "none")
+    default = default_of(case, versions)
     toolkits = [(_of_distribution if own else _of_nvidia)(case, driver, version) for version in versions]
     return {
         "source": case.wishes["cuda_source"],
         "toolkits": toolkits,
-        "default": default if versions else None,
+        "default": default,
         "home": (DISTRIBUTION_PREFIX if own else LINK) if versions else None,
         "compute_capabilities": _compute_capabilities(case),
         "apt_components": case.platform["cuda_toolkit"]["components"] if versions and own else [],
@@ -51,6 +49,25 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         "retire_packages": _retired(case, {name for toolkit in toolkits for name in toolkit["packages"]}),
         "because": because + _forward(case, driver, toolkits),
     }
+
+
+def default_of(request: Request, toolkits: list[str]) -> str | None:
+    """Return the default one of the toolkits. Raises Refusal P026 where the requested one is not among them."""
+    default: str | None = request.wishes["cuda_default"]
+    if default and default not in toolkits and request.wishes["cuda_state"] == "present":
+        raise refuse("P026", default=default, toolkits=", ".join(toolkits) or "none")
+    return (default or newest(toolkits)) if toolkits else None
+
+
+def check_driver(request: Request, driver: dict[str, Any], version: str) -> None:
+    """Refuse a toolkit that a driver does not run, not even with cuda-compat. Raises Refusal P023 or P077.
+
+    driver has at least the keys branch and newest_known of the driver part of a plan.
+    """
+    floor = request.catalog.toolkits[version]["min_driver"]
+    if not same_or_newer(driver["newest_known"], floor) and not compat.wanted(request, driver, version):
+        way = compat.way(request, driver, version)
+        raise refuse("P023", version=version, floor=floor, driver=driver["newest_known"], way=way)
 
 
 def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
@@ -106,16 +123,12 @@ def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]])
 
 
 def _check(case: Case, driver: dict[str, Any], version: str) -> None:
-    toolkit = case.catalog.toolkits.get(version)
-    if toolkit is None:
-        raise newer.no_toolkit(case.catalog, version)
+    toolkit = newer.toolkit_record(case.catalog, version)
     for gpu in case.gpus:
         if not compiles_for(toolkit, gpu):
             fitting = fitting_toolkits(case)
             raise refuse("P024", version=version, gpu=gpu.name, way=_use(case, fitting))
-    if not same_or_newer(driver["newest_known"], toolkit["min_driver"]) and not compat.wanted(case, driver, version):
-        way = " Or set cuda_compat: true, which runs it on this driver." if compat.helps(case, driver, version) else ""
-        raise refuse("P023", version=version, floor=toolkit["min_driver"], driver=driver["newest_known"], way=way)
+    check_driver(case, driver, version)
     if not _carried(case, version):
         system = f"{case.platform['name']} on {case.architecture}"
         own = case.wishes["cuda_source"] == "distribution"
@@ -133,6 +146,14 @@ def fitting_toolkits(case: Case) -> list[str]:
         and _serves_all(case, toolkit)
         and (deb or case.platform["gcc"] <= toolkit["gcc"]["max"])
     ]
+
+
+def usable_toolkits(request: Request) -> list[str]:
+    """Return the toolkits that a remedy may name, the best last: before a node is read, that for the most GPUs."""
+    if isinstance(request, Case):
+        return fitting_toolkits(request)
+    known = request.catalog.toolkits
+    return sorted(known, key=lambda version: len(known[version]["nvcc_targets"]))
 
 
 def _use(case: Case, fitting: list[str]) -> str:

@@ -38,10 +38,7 @@ def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
     name = wish["name"]
-    named = [framework for framework in FRAMEWORKS if wish.get(framework)]
-    if len(named) != 1:
-        raise refuse("P032", name=name, named=" and ".join(named) or "none")
-    framework = named[0]
+    framework = framework_of(wish)
     check_packages(wish)
     release = _release(case, name, framework, wish[framework])
     on_cpu = wish.get("index") == CPU
@@ -80,6 +77,14 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
         "variables": {**VARIABLES[framework], **_workers(case)},
         "because": [why],
     }
+
+
+def framework_of(wish: dict[str, Any]) -> str:
+    """Return the one framework of an environment. Raises Refusal P032 where it names none, or several."""
+    named = [framework for framework in FRAMEWORKS if wish.get(framework)]
+    if len(named) != 1:
+        raise refuse("P032", name=wish["name"], named=" and ".join(named) or "none")
+    return named[0]
 
 
 def check_packages(wish: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import known_
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case, Request
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.source import Source
 
 Met = tuple[str, dict[str, Any], str]  # driver, known issue, kernel
@@ -39,15 +39,26 @@ def allowed_by_gpus(case: Case) -> tuple[str, ...]:
             if not set(one.kernel_modules) & set(other.kernel_modules):
                 why = f"{one.kernel_modules[0]} against {other.kernel_modules[0]} kernel modules"
                 raise refuse("P004", one=one.name, other=other.name, why=why)
-    wished = case.wishes["nvidia_driver_kernel_modules"]
+    flavours = requested(case)
     for gpu in case.gpus:
-        if wished != "auto" and wished not in gpu.kernel_modules:
-            raise refuse("P011", wished=wished, gpu=gpu.name, right=" or ".join(gpu.kernel_modules))
-    return tuple(
-        flavour
-        for flavour in PREFERRED
-        if wished in ("auto", flavour) and all(flavour in gpu.kernel_modules for gpu in case.gpus)
-    )
+        if not set(flavours) & set(gpu.kernel_modules):
+            raise refuse("P011", wished=flavours[0], gpu=gpu.name, right=" or ".join(gpu.kernel_modules))
+    return tuple(flavour for flavour in flavours if all(flavour in gpu.kernel_modules for gpu in case.gpus))
+
+
+def requested(request: Request) -> tuple[str, ...]:
+    """Return the flavours that the request allows, the preferred one first."""
+    wished = request.wishes["nvidia_driver_kernel_modules"]
+    return PREFERRED if wished == "auto" else (wished,)
+
+
+def of_branch(record: dict[str, Any], flavours: tuple[str, ...]) -> list[str]:
+    """Return which of the flavours a branch has. Raises Refusal P012 where it has none of them."""
+    had = record["kernel_modules"]
+    found = [flavour for flavour in flavours if flavour in had]
+    if not found:
+        raise refuse("P012", branch=record["branch"], flavour=flavours[0], has=" and ".join(had))
+    return found
 
 
 def choose_kernel_modules(
@@ -57,10 +68,7 @@ def choose_kernel_modules(
 
     Raises Refusal where the branch has none of them, or each is known to fail on a kernel.
     """
-    record = case.catalog.branches[branch]
-    had = [flavour for flavour in flavours if flavour in record["kernel_modules"]]
-    if not had:
-        raise refuse("P012", branch=branch, flavour=flavours[0], has=" and ".join(record["kernel_modules"]))
+    had = of_branch(case.catalog.branches[branch], flavours)
     because: list[str] = []
     candidates = _by_fixes(had, {flavour: source.version(case, branch, flavour) for flavour in had}, because)
     refused: list[Met] = []

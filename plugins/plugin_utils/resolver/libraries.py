@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import cuda, 
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer, version_key
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case, Request
     from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.gpus import Gpu
 
 LIBRARIES = ("cudnn", "nccl", "tensorrt")
@@ -37,11 +37,10 @@ def plan(case: Case, toolkits: dict[str, Any]) -> dict[str, Any]:
 
 
 def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, Any] | None:
-    version, default = case.wishes[f"{library}_version"], toolkits["default"]
-    if version is None or case.wishes["cuda_state"] == "absent":
+    default = toolkits["default"]
+    version = requested(case, library, [toolkit["version"] for toolkit in toolkits["toolkits"]])
+    if version is None:
         return None
-    if default is None:
-        raise refuse("P027", library=library, version=version, example=_example(case, library, version))
     if toolkits["source"] == "distribution":
         raise refuse("P040", library=library, version=version, system=case.platform["name"])
     record = case.catalog.libraries[library]
@@ -64,12 +63,26 @@ def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, An
     return {"version": version, "cuda": default, "packages": [f"{name}={pin}" for name in names]}
 
 
-def _example(case: Case, library: str, version: str) -> str:
-    """Return a toolkit of the source that a library's version can be tied to, for a remedy."""
-    releases = case.catalog.libraries[library]["releases"]
+def requested(request: Request, library: str, toolkits: list[str]) -> str | None:
+    """Return the version of a library that is requested, None for none.
+
+    Raises Refusal P027 where none of the toolkits is there that it could be tied to.
+    """
+    version: str | None = request.wishes[f"{library}_version"]
+    if version is None or request.wishes["cuda_state"] == "absent":
+        return None
+    if not toolkits:
+        label, example = newer.LIBRARIES[library], _example(request, library, version)
+        raise refuse("P027", library=label, version=version, example=example)
+    return version
+
+
+def _example(request: Request, library: str, version: str) -> str:
+    """Return a toolkit that a library's version can be tied to, for a remedy."""
+    releases = request.catalog.libraries[library]["releases"]
     majors = next((one.get("cuda_majors") for one in releases if newer.within(version, one)), None)
-    known = [one for one in cuda.fitting_toolkits(case) if majors is None or int(_major(one)) in majors]
-    return known[-1] if known else list(case.catalog.toolkits)[-1]
+    known = [one for one in cuda.usable_toolkits(request) if majors is None or int(_major(one)) in majors]
+    return known[-1] if known else list(request.catalog.toolkits)[-1]
 
 
 def _names(case: Case, record: dict[str, Any], major: str, library_major: str) -> list[str]:

@@ -84,23 +84,27 @@ def within(version: str, release: Record) -> bool:
     return same_or_newer(version, release["from"]) and version_key(version)[: len(last)] <= last
 
 
-def no_branch(catalog: Catalog, branch: str) -> Refusal:
-    """Return the refusal of a branch that the catalog does not have."""
+def branch_record(catalog: Catalog, branch: str) -> Record:
+    """Return what the catalog has of a branch. Raises Refusal P007 or P090 where that is nothing."""
+    if branch in catalog.branches:
+        return catalog.branches[branch]
     fixed = ", ".join(name for name, record in catalog.branches.items() if not record["ended"])
     if is_newer(branch, catalog.branches):
         lasting = [name for name, record in catalog.branches.items() if record["latest"] and record["eol"]]
         other = [name for name in lasting if not catalog.branches[name]["ended"]][-1]
-        return refuse("P090", branch=branch, newest=list(catalog.branches)[-1], other=other)
-    return refuse("P007", branch=branch, known=fixed)
+        raise refuse("P090", branch=branch, newest=list(catalog.branches)[-1], other=other)
+    raise refuse("P007", branch=branch, known=fixed)
 
 
-def no_toolkit(catalog: Catalog, version: str) -> Refusal:
-    """Return the refusal of a toolkit that the catalog does not have."""
+def toolkit_record(catalog: Catalog, version: str) -> Record:
+    """Return what the catalog has of a CUDA toolkit. Raises Refusal P022 or P091 where that is nothing."""
+    if version in catalog.toolkits:
+        return catalog.toolkits[version]
     last = _last_of_major(version, catalog.toolkits)
     known = ", ".join(catalog.toolkits)
     if last and is_newer(version, [last]):
-        return refuse("P091", what="CUDA", version=version, newest=last, way=f"use one of: {known}")
-    return refuse("P022", version=version, known=known)
+        raise refuse("P091", what="CUDA", version=version, newest=last, way=f"use one of: {known}")
+    raise refuse("P022", version=version, known=known)
 
 
 def no_library(record: Record, library: str, version: str) -> Refusal:

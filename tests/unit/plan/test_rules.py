@@ -1801,7 +1801,7 @@ REFUSALS = {
     ),
     "no CUDA of red hat": (facts("rhel-9"), {"cuda_source": "distribution"}, "P041", "cuda_source: nvidia"),
     "default not installed": (facts(), {"cuda_toolkits": ["12.9"], "cuda_default": "13.0"}, "P026", "13.0"),
-    "library without toolkit": (facts(), {"cuda_toolkits": [], "nccl_version": "2.27.5"}, "P027", "nccl 2.27.5"),
+    "library without toolkit": (facts(), {"cuda_toolkits": [], "nccl_version": "2.27.5"}, "P027", "NCCL 2.27.5"),
     "unknown library": (facts(), {"cudnn_version": "8.9.7"}, "P028", "9.0.0 to 9.28.1"),
     "library of another CUDA": (facts(), {"nccl_version": "2.27.5"}, "P029", "2.27.7 to 2.32.3"),
     "cuDNN of CUDA 13 alone": (
