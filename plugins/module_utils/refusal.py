@@ -913,10 +913,18 @@ CODES = {
             " the module from DKMS (dkms remove {module}/{version} --all). Then run again. See {log} on the node."
         ),
     ),
-    # C: what nvcc says of a node
+    # C: what nvcc says of a node, and the source of nccl-tests
     "C001": (
         "nvcc of CUDA {version} does not compile for compute capability {capabilities}: {error}",
         "Choose a CUDA that knows the GPU and the host compiler, or repair what the message names.",
+    ),
+    "C002": (
+        "the source of nccl-tests cannot be fetched from {url}: {detail}",
+        "Check the node's network and proxy, or set nccl_tests_url to a mirror. Nothing was built.",
+    ),
+    "C003": (
+        "{url} has SHA-256 {found}, and nccl_tests_sha256 is {wanted}",
+        "Check which of the two is right: the file may be another version, or altered on its way. Nothing was built.",
     ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (

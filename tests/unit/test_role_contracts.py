@@ -7,6 +7,7 @@ import pytest
 import role_readmes
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.gpulab.node.plugins.plugin_utils import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import NAMES_A_HOST
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import load as options_of_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import WISHES
@@ -91,6 +92,17 @@ def test_a_boolean_that_is_decided_on_may_be_a_word():
     assigned = rf"^ *(?:{booleans}):"
     text = re.sub(f"{converted}|{whole}|{assigned}", "", text, flags=re.MULTILINE)
     assert re.findall(rf"^.*\b(?:{booleans})\b.*$", text, re.MULTILINE) == []
+
+
+def test_no_secret_goes_through_a_tasks_environment_which_ansible_shows():
+    """At -vvv, in the line that starts the task; a module's argument with no_log is shown nowhere."""
+    secrets = {place.partition(".")[0] for place, form in forms.OPTIONS.items() if form.secret and not form.elsewhere}
+    found = []
+    for path in [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("playbooks/*.yml")]:
+        given = re.findall(r"^( *)environment:(.*\n(?:\1 +.*\n)*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        used = {name for _indent, text in given for name in re.findall(r"\w+", text)}
+        found += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(used & secrets)]
+    assert found == []
 
 
 def test_wishes_are_declared_alike(role, options):
