@@ -14,7 +14,7 @@ OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test kill-test test test-full test-vm test-gpu \
-        bench bench-cold plan-matrix catalog-check fault-table role-readmes build
+        bench bench-cold plan-matrix catalog-check fault-table docs build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,8 +84,8 @@ catalog-check: setup ## versions that pip, APT and NVIDIA's repositories have an
 fault-table: setup ## every injected fault, the check that finds it, the remedy
 	python3 tests/fault_table.py
 
-role-readmes: setup ## write the roles' READMEs from their argument specs
-	python3 tests/role_readmes.py
+docs: setup ## write docs/settings.md, docs/errors.md and the roles' READMEs from the code
+	python3 tests/documents.py
 
 build: setup ## build the collection's artefact
 	ansible-galaxy collection build --force

@@ -1,18 +1,26 @@
-"""Write each role's README.md from what it says of itself in meta/argument_specs.yml."""
+"""Write the documents that are made from the code: the roles' READMEs, docs/settings.md and docs/errors.md."""
 
 from __future__ import annotations
 
 import re
+import string
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parent))
+import conftest  # noqa: F401  it makes this checkout importable as a collection
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
+from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROLES = Path(__file__).parents[1] / "roles"
-PAGE = """<!-- Written by `make role-readmes` from meta/argument_specs.yml. -->
+ROOT = Path(__file__).parents[1]
+README = """<!-- Written by `make docs` from meta/argument_specs.yml. -->
 # gpulab.node.{name}
 
 {title}.
@@ -30,18 +38,136 @@ PAGE = """<!-- Written by `make role-readmes` from meta/argument_specs.yml. -->
 TABLE = """| Variable | Type | Default | Meaning |
 | --- | --- | --- | --- |
 """
+SETTINGS = """<!-- Written by `make docs` from roles/*/meta/argument_specs.yml. -->
+# Settings
+
+Every variable, by role. Set them in `inventory/group_vars/`, in `inventory/host_vars/` or with `-e`. Without any of
+them gpulab chooses. [recipes.md](recipes.md) shows what to set for what; `ansible-doc -t role gpulab.node.<role>` shows
+the same text in a terminal. An unknown or misspelled variable is refused before any node is touched
+([GPULAB-I001](errors.md#gpulab-i001)).
+
+{roles}"""
+ERRORS = """<!-- Written by `make docs` from plugins/module_utils/refusal.py and plugins/module_utils/checks. -->
+# Errors and findings
+
+A **refusal** stops the run on a node. It has a code `GPULAB-Xnnn`, a cause and a remedy. A code never changes its
+meaning. Most refusals come before anything has changed, and then say so. A **finding** is what the proof found on a
+node. It has the id of its check, a severity and a remedy. Words in *italics* stand for what the message fills in.
+
+{contents}
+- [Checks of the proof](#checks-of-the-proof)
+- [Remedies of findings](#remedies-of-findings)
+
+{families}## Checks of the proof
+
+Each answers with a severity: {severities}. The run fails on `fail`, or from the severity in `verify_fail_on` on.
+
+{checks}## Remedies of findings
+
+The report names one of these words (`remediation` in `report.json`) and shows the sentence.
+
+| Remedy | What to do |
+| --- | --- |
+{remedies}"""
+FAMILIES = {
+    "H": "Host and connection",
+    "I": "Inventory and input",
+    "P": "Plan",
+    "D": "Driver",
+    "C": "CUDA",
+    "E": "Environments",
+    "S": "Long steps and runs",
+    "V": "Proof",
+}
 
 
-def text(role: Path) -> str:
-    """Return the README of a role; role is its directory."""
-    main = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]["main"]
-    rows = "".join(f"| {' | '.join(row)} |\n" for row in _rows(main.get("options", {})))
-    return PAGE.format(
-        name=role.name,
+def documents() -> dict[Path, str]:
+    """Return the text of every document that is written, by its path."""
+    specs = {
+        path.parents[1]: yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]
+        for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml"))
+    }
+    return {
+        **{role / "README.md": readme(role.name, main) for role, main in specs.items()},
+        ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
+        ROOT / "docs/errors.md": errors(),
+    }
+
+
+def readme(name: str, main: dict[str, Any]) -> str:
+    """Return the README of a role; main is its specification."""
+    return README.format(
+        name=name,
         title=main["short_description"],
-        description=_markdown(main.get("description", []), "\n\n"),
-        options=TABLE + rows if rows else "It has no variables.\n",
+        description=_markdown(main["description"], "\n\n"),
+        options=_table(main.get("options", {})) or "It has no variables.\n",
     )
+
+
+def settings(specs: dict[str, dict[str, Any]]) -> str:
+    """Return the page of all variables; specs has the specification of each role."""
+    roles = (
+        f"## {name}\n\n{main['short_description']} ([the role](../roles/{name}/README.md)).\n\n{table}"
+        for name, main in specs.items()
+        if (table := _table(main.get("options", {})))
+    )
+    return SETTINGS.format(roles="\n".join(roles))
+
+
+def errors() -> str:
+    """Return the page of all refusals, checks and remedies."""
+    return ERRORS.format(
+        contents="\n".join(f"- [{title}](#{_anchor(title)})" for title in FAMILIES.values()),
+        families="".join(f"## {title}\n\n{_refusals(letter)}" for letter, title in FAMILIES.items()),
+        severities=", ".join(f"`{word}`" for word in SEVERITIES),
+        checks="".join(_checks(name) for name in SUBJECT_NAMES),
+        remedies="".join(f"| `{word}` | {_escaped(sentence)} |\n" for word, sentence in REMEDIES.items()),
+    )
+
+
+def _refusals(family: str) -> str:
+    """Return the refusals of one family, each under a heading that a link can lead to."""
+    return "".join(
+        f"### GPULAB-{code}\n\n{filled(cause)}\n\n**Remedy:** {filled(remedy)}\n\n"
+        for code, (cause, remedy) in CODES.items()
+        if code.startswith(family)
+    )
+
+
+def _checks(name: str) -> str:
+    """Return the checks about one subject."""
+    rows = "".join(
+        f"| `{check.id}` | {_escaped(check.proves)} | {_link(check.source)} |\n"
+        for check in checks()
+        if subject(check) == name
+    )
+    return (
+        f"### {name.replace('_', ' ').capitalize()}\n\n| Check | Proves that | Source |\n| --- | --- | --- |\n{rows}\n"
+    )
+
+
+def filled(template: str) -> str:
+    """Return a template of str.format as Markdown, the names of its fields in italics."""
+    parts = string.Formatter().parse(template)
+    return "".join(_escaped(text) + (f"*{name}*" if name else "") for text, name, _form, _conversion in parts)
+
+
+def _escaped(text: str) -> str:
+    """Return text as Markdown shows it unchanged."""
+    return re.sub(r"([*_|\[\]`])", r"\\\1", text).replace("<", "&lt;")
+
+
+def _link(source: str) -> str:
+    return f"[source]({source})" if source.startswith("http") else _escaped(source)
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def _table(options: dict[str, Any]) -> str:
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in _rows(options))
+    return TABLE + rows if rows else ""
 
 
 def _rows(options: dict[str, Any], parent: str = "") -> Iterator[tuple[str, str, str, str]]:
@@ -68,8 +194,8 @@ def _code(value: Any) -> str:
 
 def main() -> None:
     """Write all of them."""
-    for role in sorted(path.parent.parent for path in ROLES.glob("*/meta/argument_specs.yml")):
-        (role / "README.md").write_text(text(role), encoding="utf-8")
+    for path, text in documents().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
+import documents
 import pytest
-import role_readmes
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpulab.node.plugins.plugin_utils import forms
@@ -143,16 +143,18 @@ def test_a_scenario_shows_the_role(role):
 
 
 def test_the_readme_of_the_role_says_what_its_specs_say(role):
-    assert (role / "README.md").read_text(encoding="utf-8") == role_readmes.text(role), "run `make role-readmes`"
+    text = documents.documents()[role / "README.md"]
+    assert (role / "README.md").read_text(encoding="utf-8") == text, "run `make docs`"
 
 
 def test_the_example_in_the_readme_of_a_role_can_be_run_by_whoever_may_become_root(role):
-    (play,) = yaml.safe_load(role_readmes.text(role).partition("```yaml\n")[2].partition("```")[0])
+    text = (role / "README.md").read_text(encoding="utf-8")
+    (play,) = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
     assert play == {"hosts": "gpu-nodes", "become": True, "roles": [f"gpulab.node.{role.name}"]}
 
 
 def test_a_list_of_choices_is_shown_as_a_list():
-    assert "| list of str: `clock` \\| " in role_readmes.text(ROOT / "roles/preflight")
+    assert "| list of str: `clock` \\| " in (ROOT / "roles/preflight/README.md").read_text(encoding="utf-8")
 
 
 def test_the_role_is_named_in_the_readme(role):

@@ -1,0 +1,52 @@
+"""The documents: links lead to files and headings that exist, and what is made from the code is up to date."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import documents
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "roles/*/README.md", "tests/**/*.md")
+    for path in ROOT.glob(pattern)
+    if path.name != "CHANGELOG.md"  # antsibull-changelog writes it
+)
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors(page):
+    """Return what a link to a page may end in: its headings as GitHub writes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in HEADING.findall(text)}
+
+
+def broken(page):
+    """Yield the relative links of a page that lead nowhere."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page):
+    assert list(broken(page)) == []
+
+
+def test_a_link_to_a_missing_file_or_heading_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One, two\n[a](#one-two) [b](page.md#three) [c](gone.md) [d](https://x.example/)\n", encoding="utf-8"
+    )
+    assert list(broken(page)) == ["page.md#three", "gone.md"]
+
+
+def test_a_refusal_shows_its_template_as_text():
+    assert documents.filled("{a} has *_{{b}}") == r"*a* has \*\_{b}"
