@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import re
+import ssl
 
-PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+?)-----END CERTIFICATE-----")
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----")
 
 
 def split(text: str) -> dict[str, str]:
@@ -19,17 +18,13 @@ def split(text: str) -> dict[str, str]:
     Raises ValueError when a block between the markers is not base64.
     """
     certificates: dict[str, str] = {}
-    for match in PEM.finditer(text):
+    for block in PEM.findall(text):
         try:
-            der = base64.b64decode("".join(match.group(1).split()), validate=True)
-        except binascii.Error as error:
+            der = ssl.PEM_cert_to_DER_cert(block)
+        except ValueError as error:
             message = f"certificate block {len(certificates) + 1} is not base64: {error}"
             raise ValueError(message) from error
-        body = base64.b64encode(der).decode()
-        lines = "\n".join(body[i : i + 64] for i in range(0, len(body), 64))
-        certificates[hashlib.sha256(der).hexdigest()] = (
-            f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
-        )
+        certificates[hashlib.sha256(der).hexdigest()] = ssl.DER_cert_to_PEM_cert(der)
     return certificates
 
 
