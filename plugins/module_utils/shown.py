@@ -19,7 +19,7 @@ HIDDEN = "***"
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
     r"|[\x1b\x90\x98\x9d-\x9f][\]PX^_]?[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # strings: a window's title, a link
-    r"|\x1b."
+    r"|\x1b[ -/]*."  # such as ESC ( B, which asks for ASCII
 )
 # A tab and a line break are text; so is what lies between the C0 and C1 codes. Bidirectional marks reorder a line.
 _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

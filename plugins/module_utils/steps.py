@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import records
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.shown import plain
 
 if TYPE_CHECKING:
     from typing import Callable, Optional
@@ -41,7 +42,6 @@ ROOT = Path("/var/lib/gpulab/steps")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 TAIL_LINES = 30
 _TAIL_BYTES = 16384
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b-\x1f\x7f]")
 _STATE = {"fingerprint": str, "argv": [str], "started": float, "boot_id": str, "acknowledged": bool}
 _RESULT = {"rc": int, "ended": int}
 _LOST = "Without it, gpulab does not know how this step ended, and runs it again."
@@ -102,7 +102,7 @@ def script(command: Command, directory: Path) -> str:
 
 def clean_lines(text: str) -> list[str]:
     """Return the lines of a log as a terminal would have left them: no escapes, no overwritten text, none empty."""
-    lines = (_ANSI.sub("", line.rstrip("\r").rsplit("\r", 1)[-1]).rstrip() for line in text.split("\n"))
+    lines = (plain(line.rstrip("\r").rsplit("\r", 1)[-1]).rstrip() for line in text.split("\n"))
     return [line for line in lines if line.strip()]
 
 

@@ -253,6 +253,7 @@ def test_fingerprints_differ_in_everything_that_is_run():
         ("10%\r50%\r100%\n", ["100%"]),
         ("50%\r", ["50%"]),
         ("\x1b[1mbold\x1b[0m\r\n\n  \n", ["bold"]),
+        ("\x1b(B\x1b]0;apt\x07Setting up\x1b[?25h", ["Setting up"]),
         ("", []),
     ],
 )
