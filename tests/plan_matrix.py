@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "unit")]
 import conftest  # noqa: F401  it makes this checkout importable as a collection
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 from plan.make import SYSTEMS, facts
 from rich.console import Console
@@ -27,7 +27,7 @@ def main() -> None:
         for platform in SYSTEMS:
             node = facts(platform, gpu["pci_ids"][:1], architecture=gpu.get("cpu", "x86_64"))
             try:
-                plan = resolve(node, wishes.complete({}), known, today)
+                plan = resolve(node, options.complete({}), known, today)
                 driver = plan["driver"]
                 cells.append(f"{driver['branch']} {driver['kernel_modules'][:4]} {plan['cuda']['default'] or '-'}")
             except Refusal as refusal:

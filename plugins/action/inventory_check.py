@@ -9,9 +9,8 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, inventory_check
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
 
 # What is known only after the node was read; a variable made of it cannot be judged before.
 OF_THE_NODE = ("ansible_facts", "ansible_local")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the resolver on the controller, with the facts and the wishes of one host."""
+"""Run the resolver on the controller, with the facts and the options of one host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
 
@@ -32,14 +32,14 @@ class ActionModule(ActionBase):
         if facts is None:
             msg = "the facts of this node are missing: run gpulab.node.gpu_facts before gpulab.node.plan"
             raise AnsibleActionFail(msg)
-        given = {name: self._templar.template(variables[name]) for name in wishes.NAMES if name in variables}
+        values = options.Values(lambda name: self._templar.template(variables.get(name)))
         today = datetime.now(tz=timezone.utc).date()
         groups = variables.get("group_names", ())
         host_type = next((group for group in structure.HOST_TYPES if group in groups), None)
         members = variables.get("groups", {})
         alone = len(members[host_type] if host_type else structure.nodes(members)) == 1
         try:
-            plan = resolve(facts, wishes.complete(given), catalog.load(), today, host_type, alone=alone)
+            plan = resolve(facts, values, catalog.load(), today, host_type, alone=alone)
         except Refusal as refusal:
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
         return {**result, "plan": plan, "because": reasons(plan), "ansible_facts": {"gpulab_plan": plan}}

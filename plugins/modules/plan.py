@@ -13,10 +13,10 @@ version_added: 0.1.0
 author:
   - The gpulab founders (@gpulab)
 description:
-  - Computes the plan of a node on the controller, from the facts of the node, the wishes in its inventory, and the
-    catalog of what works with what.
-  - The wishes are inventory variables such as C(nvidia_driver_branch) or C(cuda_toolkits); all of them are listed in
-    C(plugins/plugin_utils/wishes.py), and each may be left out.
+  - Computes the plan of a node on the controller, from the facts of the node, the options of the roles, and the catalog
+    of what works with what.
+  - The options are inventory variables such as C(nvidia_driver_branch) or C(cuda_toolkits). Each may be left out; the
+    documentation of each role describes its own, and that of the role C(plan) the others.
   - Where no plan can work, the task fails with the code, the cause and the remedy. Nothing is changed in either case.
 notes:
   - Run M(gpulab.node.gpu_facts) first.

@@ -133,6 +133,11 @@ class Catalog:
         ]
 
     @cached_property
+    def recipe_options(self) -> tuple[str, ...]:
+        """The options in which a wrong recipe may stand."""
+        return tuple(dict.fromkeys(place.partition(".")[0] for recipe in self.recipes for place in recipe["in"]))
+
+    @cached_property
     def disk(self) -> list[Record]:
         """How much space what takes, and where."""
         return self.read("disk")["needs"]

@@ -11,7 +11,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "unit")]
 import conftest  # noqa: F401  it makes this checkout importable as a collection
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 from plan.make import SYSTEMS, facts
 
@@ -27,7 +27,7 @@ def main() -> None:
     start = time.process_time()
     known = catalog.Catalog()
     for node in nodes:
-        resolve(node, wishes.complete(WISHES), known, date(2026, 11, 20))
+        resolve(node, options.complete(WISHES), known, date(2026, 11, 20))
     seconds = time.process_time() - start
     print(json.dumps({"hosts": HOSTS, "seconds of CPU": seconds, "promised": BUDGET_S}))
 

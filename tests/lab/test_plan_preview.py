@@ -5,8 +5,7 @@ import re
 
 import jsonschema
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils import forms
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import load
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms, load
 from laboratory import ROOT
 
 pytestmark = pytest.mark.story

@@ -7,16 +7,13 @@ import documents
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpulab.node.plugins.plugin_utils import forms
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import NAMES_A_HOST
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import load as options_of_all
-from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import WISHES
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import load as options_of_all
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
 # Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
 WITHOUT_SCENARIO = {"plan", "preflight", "reboot"}
-UNOWNED = {wish.name for wish in WISHES if not any(wish.name.startswith(f"{role.name}_") for role in ROLES)}
 
 
 def load(path):
@@ -65,10 +62,10 @@ def test_messages_name_no_file_that_the_collection_does_not_ship():
 
 
 def test_variables_carry_the_role_name(role, options):
-    """But for the wishes that are no role's own, which only the role plan names, without defaults of its own."""
+    """But for the options that are no single role's own, which the role plan documents, without defaults in a file."""
     foreign = options.keys() - own(role, options).keys()
-    assert foreign <= (UNOWNED if role.name == "plan" else set())
-    assert not any("default" in options[name] for name in foreign)
+    assert role.name == "plan" or not foreign
+    assert not [name for name in foreign if any(name.startswith(f"{other.name}_") for other in ROLES)]
     assert all(name.startswith(f"__{role.name}_") for name in load(role / "vars/main.yml"))
 
 
@@ -105,34 +102,7 @@ def test_no_secret_goes_through_a_tasks_environment_which_ansible_shows():
     assert found == []
 
 
-def test_wishes_are_declared_alike(role, options):
-    """A wish that carries a role's name is an option of that role, with the same type, choices and default."""
-    for wish in WISHES:
-        if wish.name.startswith(f"{role.name}_"):
-            option = options[wish.name]
-            assert option["type"] == wish.type
-            # Ansible takes the null of an unset list for a choice that is not among them.
-            unset_list = wish.type == "list" and wish.default is None
-            assert tuple(option.get("choices", ())) == (() if unset_list else wish.choices)
-            assert (option.get("default") or None) == (wish.default or None)
-
-
-def test_who_forces_something_is_held_to_a_host_of_the_run(options):
-    assert {name for name in options if name.endswith("_force")} <= set(NAMES_A_HOST)
-
-
-def test_the_wishes_of_no_role_are_documented_with_the_plan():
-    documented = load(ROOT / "roles/plan/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    assert set(documented) == UNOWNED
-    for wish in WISHES:
-        if wish.name in UNOWNED:
-            option = documented[wish.name]
-            assert (option["type"], option.get("elements")) == (wish.type, wish.elements)
-            fields = {name: (field["type"], field.get("elements")) for name, field in option.get("options", {}).items()}
-            assert fields == {field.name: (field.type, field.elements) for field in wish.fields}
-
-
-def test_the_plan_takes_wishes_that_are_null():
+def test_the_plan_takes_options_that_are_null():
     documented = load(ROOT / "roles/plan/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     result = ArgumentSpecValidator(documented).validate(dict.fromkeys(documented))
     assert result.error_messages == []

@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     storage,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import tuning_files
 from jinja2 import Environment, nodes
 

@@ -20,14 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-    from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import Options
+    from ansible_collections.gpulab.node.plugins.plugin_utils.options import Options
 
-NAMES_A_HOST = (
-    "reboot_force",
-    "nvidia_driver_change_force",
-    "container_toolkit_restart_force",
-    "monitoring_restart_force",
-)
+NAMES_A_HOST = "_force"  # what forces something on one host, by how its name ends
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection", "ansible_ssh_common_args")
 
 
@@ -98,7 +93,7 @@ def _of_variable(name: str, value: Any, hosts: list[str], options: Options) -> I
         yield refuse("I013", variable=name, detail=value.detail)
     else:
         yield from values.faults(option, value)
-        if name in NAMES_A_HOST and isinstance(value, str) and value and value not in hosts:
+        if name.endswith(NAMES_A_HOST) and isinstance(value, str) and value and value not in hosts:
             otherwise = f"Name one of: {structure.listed(hosts)}."
             yield refuse("I014", variable=name, value=value, advice=values.did_you_mean(value, hosts, otherwise))
 
@@ -108,5 +103,4 @@ def _of_unknown(name: str, options: Options) -> str:
     near, role = options.nearest(name), options.role_of(name)
     if near:
         return f"Did you mean {near}?"
-    listing = f"ansible-doc -t role gpulab.node.{role}" if role else "plugins/plugin_utils/wishes.py"
-    return f"Remove it; all there are: {listing}."
+    return f"Remove it; all there are: ansible-doc -t role gpulab.node.{role or 'plan'}."

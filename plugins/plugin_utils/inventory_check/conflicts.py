@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import venv
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     branch,
     cuda,
@@ -37,9 +37,9 @@ Values = dict[str, Any]
 
 def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     """Yield every pair that excludes each other: by the decisions of the plan, on what is known without the node."""
-    trusted = {newer.TRUST: wishes.boolean(values.get(newer.TRUST))}  # the command line gives words
-    catalog, _warnings = newer.extended(catalog, {**values, **trusted})
-    request = Request(wishes.complete({name: values[name] for name in wishes.NAMES if name in values}), catalog, None)
+    of_all = options.Values(values.get)
+    catalog, _warnings = newer.extended(catalog, of_all)
+    request = Request(of_all, catalog, None)
     yield from _driver(request)
     yield from _cuda(request)
     yield from _environments(values)

@@ -1,7 +1,10 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether one variable holds what it takes: its type, choices, form and range, and so for all that is in it."""
+"""Whether one variable holds what it takes: its type, choices, form and range, and so for all that is in it.
+
+Ansible's own validator converts what it can: the number 580.10 becomes the text 580.1, and the text "12.9" a list.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import forms
-from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import BOOLEANS
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import BOOLEANS, forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import Wish
+    from ansible_collections.gpulab.node.plugins.plugin_utils.options import Option
 
 EXPECTED = {
     "str": "text",
@@ -46,7 +48,7 @@ def did_you_mean(value: str, known: list[str], otherwise: str) -> str:
     return f"Did you mean {near[0]}?" if near else otherwise
 
 
-def faults(option: Wish, value: Any, name: str | None = None) -> Iterator[Refusal]:
+def faults(option: Option, value: Any, name: str | None = None) -> Iterator[Refusal]:
     """Yield what is wrong with the value of a variable; null leaves it unset and is never wrong.
 
     name is what the messages call it, when it is a part of a variable: cuda_toolkits[0].
@@ -66,7 +68,7 @@ def faults(option: Wish, value: Any, name: str | None = None) -> Iterator[Refusa
         yield from _text_faults(option, value, name)
 
 
-def _wrong_type(option: Wish, value: Any, name: str, advice: str | None = None) -> Refusal:
+def _wrong_type(option: Option, value: Any, name: str, advice: str | None = None) -> Refusal:
     expected = EXPECTED[option.type]
     return refuse(
         "I005",
@@ -77,7 +79,7 @@ def _wrong_type(option: Wish, value: Any, name: str, advice: str | None = None) 
     )
 
 
-def _text_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+def _text_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     form = option.form or forms.LINE
     if form.secret and not isinstance(value, str):
         yield refuse("I005", variable=name, value="no text", expected="text", advice="Quote it.")
@@ -131,7 +133,7 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, f"{place}[{index}]")
 
 
-def _boolean_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+def _boolean_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     """Judge a boolean; a variable, but not a field of one, may also be a word: the command line gives words."""
     if isinstance(value, str) and value.lower() in BOOLEANS:
         if name != option.name:
@@ -140,7 +142,7 @@ def _boolean_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
         yield _wrong_type(option, value, name)
 
 
-def _number_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+def _number_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     """Judge a number; text of digits is one, for the command line gives nothing else."""
     form = r"-?\d+" if option.type == "int" else r"-?\d+(\.\d+)?"
     good_type = isinstance(value, int) or (option.type == "float" and isinstance(value, float))
@@ -158,7 +160,7 @@ def _number_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
         yield refuse("I008", variable=name, value=value, bound=bound, description=option.description)
 
 
-def _list_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+def _list_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     if not isinstance(value, (list, tuple)):
         yield _wrong_type(option, value, name, f"Write a list: {name}: [{shown(value)}].")
         return
@@ -173,7 +175,7 @@ def _list_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
         yield refuse("I011", variable=name, value=twice)
 
 
-def _dict_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
+def _dict_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     if not isinstance(value, Mapping):
         yield _wrong_type(option, value, name)
         return
@@ -187,5 +189,6 @@ def _dict_faults(option: Wish, value: Any, name: str) -> Iterator[Refusal]:
         else:
             advice = did_you_mean(str(key), list(fields), f"It takes: {', '.join(fields)}.")
             yield refuse("I010", variable=name, field=key, advice=advice)
-    if "name" in fields and value.get("name") is None:
-        yield refuse("I009", variable=name, field="name", description=fields["name"].description)
+    for field in option.fields:
+        if field.required and value.get(field.name) is None:
+            yield refuse("I009", variable=name, field=field.name, description=field.description)

@@ -33,6 +33,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
@@ -42,7 +43,7 @@ SCHEMA = 1
 
 def resolve(  # noqa: PLR0913
     facts: dict[str, Any],
-    wishes: dict[str, Any],
+    wishes: Mapping[str, Any],
     catalog: Catalog,
     today: date,
     host_type: str | None = None,
@@ -51,9 +52,9 @@ def resolve(  # noqa: PLR0913
 ) -> dict[str, Any]:
     """Return the plan for one node.
 
-    facts are those of the module gpu_facts, wishes a complete set (wishes.complete), today decides what has reached its
-    end of life, host_type is the node's group below gpu-nodes, and alone tells that no other node is in it. Raises
-    Refusal where no plan can work.
+    facts are those of the module gpu_facts, wishes the values of all options (options.Values), today decides what has
+    reached its end of life, host_type is the node's group below gpu-nodes, and alone tells that no other node is in it.
+    Raises Refusal where no plan can work.
     """
     recipes.check(wishes, catalog)
     case = Case.of(facts, wishes, catalog, today, host_type, alone=alone)

@@ -58,7 +58,7 @@ def accepted_for_life(case: Case, record: dict[str, Any]) -> bool:
 
 def allowed(case: Case, branch: str) -> bool:
     """Tell whether the operator accepts a branch with its known holes."""
-    return branch in case.wishes["gpulab_allow_branches"]
+    return branch in (case.wishes["gpulab_allow_branches"] or ())
 
 
 def has_ended(record: dict[str, Any], today: date) -> bool:

@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import gpus, 
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Request:
     """What is requested and what is known: without the GPUs, all that there is before a node is read."""
 
-    wishes: dict[str, Any]
+    wishes: Mapping[str, Any]
     catalog: Catalog
     gpus: list[gpus.Gpu] | None  # None: unknown
 
@@ -44,7 +45,7 @@ class Case(Request):
     def of(  # noqa: PLR0913
         cls,
         facts: dict[str, Any],
-        wishes: dict[str, Any],
+        wishes: Mapping[str, Any],
         catalog: Catalog,
         today: date,
         host_type: str | None = None,

@@ -33,7 +33,7 @@ VARIABLES = {
 
 def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one part per wished environment. Raises Refusal for one that cannot work on the node."""
-    return [_environment(case, driver, wish) for wish in case.wishes["gpulab_environments"]]
+    return [_environment(case, driver, wish) for wish in case.wishes["gpulab_environments"] or ()]
 
 
 def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog, Record
 
@@ -41,7 +41,7 @@ def on_node(facts: Record) -> str | None:
     return version or (newest(found) if found else None)
 
 
-def extended(catalog: Catalog, wishes: Record, present: str | None = None) -> tuple[Catalog, list[str]]:
+def extended(catalog: Catalog, wishes: Mapping[str, Any], present: str | None = None) -> tuple[Catalog, list[str]]:
     """Return the catalog with the newer versions that are trusted, and a warning for each.
 
     present is the version of the driver on the node. A branch of which the catalog knows no release gets the release
@@ -141,7 +141,7 @@ def _with_branch(catalog: Catalog, version: str, *, trusted: bool) -> Iterator[s
     _override(catalog, "branches", {**catalog.branches, branch: record})
 
 
-def _with_toolkits(catalog: Catalog, wishes: Record) -> Iterator[str]:
+def _with_toolkits(catalog: Catalog, wishes: Mapping[str, Any]) -> Iterator[str]:
     for version in wishes.get("cuda_toolkits") or ():
         last = _last_of_major(version, catalog.toolkits)
         if last is None or not is_newer(version, [last]):
@@ -152,7 +152,7 @@ def _with_toolkits(catalog: Catalog, wishes: Record) -> Iterator[str]:
         _override(catalog, "toolkits", {name: toolkits[name] for name in sorted(toolkits, key=version_key)})
 
 
-def _with_libraries(catalog: Catalog, wishes: Record) -> Iterator[str]:
+def _with_libraries(catalog: Catalog, wishes: Mapping[str, Any]) -> Iterator[str]:
     for library, label in LIBRARIES.items():
         version, record = wishes.get(f"{library}_version"), catalog.libraries[library]
         last = record["releases"][-1]
@@ -164,7 +164,7 @@ def _with_libraries(catalog: Catalog, wishes: Record) -> Iterator[str]:
             _override(catalog, "libraries", {**catalog.libraries, library: added})
 
 
-def _with_frameworks(catalog: Catalog, wishes: Record) -> Iterator[str]:
+def _with_frameworks(catalog: Catalog, wishes: Mapping[str, Any]) -> Iterator[str]:
     for environment in wishes.get("gpulab_environments") or ():
         for framework, label in FRAMEWORKS.items():
             version = environment.get(framework)

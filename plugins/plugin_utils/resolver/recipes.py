@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
 
-def check(wishes: dict[str, Any], catalog: Catalog) -> None:
+def check(wishes: Mapping[str, Any], catalog: Catalog) -> None:
     """Raise Refusal for the first wrong recipe in a wish that it may stand in."""
-    for name, value in wishes.items():
-        for place, text in _texts(name, value):
+    for name in catalog.recipe_options:
+        for place, text in _texts(name, wishes.get(name)):
             for recipe in catalog.recipes:
                 if place in recipe["in"] and recipe["pattern"].search(text):
                     raise refuse("P021", variable=name, text=text, wrong=recipe["wrong"], right=recipe["right"])

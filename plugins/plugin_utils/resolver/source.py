@@ -118,7 +118,7 @@ def check_version(case: Case, branch: str, version: str) -> list[str]:
     for gpu in case.gpus:
         if not gpu.served_by(branch, version):
             raise refuse("P010", branch=version, gpu=gpu.name, demand=gpu.first_driver[branch])
-    if branch in case.wishes["gpulab_allow_branches"]:
+    if branch in (case.wishes["gpulab_allow_branches"] or ()):
         case.warnings.append(f"Branch {branch} is allowed by name in spite of its age: {version} may have known holes.")
         return [f"Branch {branch} is allowed by name in gpulab_allow_branches."]
     floor = record["security_floor"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments
 from ansible_collections.gpulab.node.plugins.module_utils.kernel_values import KNOBS
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import overrides, tuning_files
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
 
 PIECES = (
     *("\n", "\r", "\t", "\0", "\x1b[2J", "\x85", "\u2028"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import check, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import check
 
 GROUPS = {
     "all": ["node1", "node2", "node3"],

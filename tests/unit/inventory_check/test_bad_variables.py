@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.options import load
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import load
 
 from .make import check_hosts, check_variables
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
+from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import known
 
 from .make import check_variables
 
@@ -136,7 +136,7 @@ def test_a_variable_of_the_playbook_has_the_type_of_the_argument_it_reaches():
 
 
 def test_general_words_are_names_of_roles_or_playbooks():
-    assert {f"{word}_" for word in options.GENERAL} < set(options.load().prefixes)
+    assert {f"{word}_" for word in known.GENERAL} < set(options.load().prefixes)
 
 
 def test_every_role_has_its_prefix():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from unit.plan.make import TODAY, facts
@@ -15,7 +15,7 @@ DEBIAN = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535
 
 
 def plan(given):
-    return resolve(facts(), wishes.complete(given), catalog.load(), TODAY)
+    return resolve(facts(), options.complete(given), catalog.load(), TODAY)
 
 
 REFUSED = {

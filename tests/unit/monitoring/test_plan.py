@@ -1,7 +1,7 @@
 """Whether a node is watched, and on which address: never on every one unasked."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from unit.plan.make import TODAY, facts
@@ -11,7 +11,7 @@ def plan(*, routed="10.1.2.3", addresses=("10.1.2.3", "127.0.0.1"), arguments=()
     node = facts()
     node["monitoring"].update(addresses=list(addresses), routed_address=routed)
     node["monitoring"]["exporter"]["arguments"] = list(arguments)
-    return resolve(node, wishes.complete(given), catalog.load(), TODAY)["monitoring"]
+    return resolve(node, options.complete(given), catalog.load(), TODAY)["monitoring"]
 
 
 def test_unasked_nothing_listens():

@@ -40,7 +40,7 @@ class Planned:
         self.driver = self.plan["driver"]
         self.branch = int(self.driver["branch"])
         self.open = self.driver["kernel_modules"] == "open"
-        self.allowed = self.driver["branch"] in self.wishes["gpulab_allow_branches"]
+        self.allowed = self.driver["branch"] in (self.wishes["gpulab_allow_branches"] or ())
         self.pre_turing = any(architecture in PRE_TURING for architecture, _ in self.gpus)
         self.blackwell = any(architecture == "Blackwell" for architecture, _ in self.gpus)
         self.grace = any(grace for _, grace in self.gpus)

@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 

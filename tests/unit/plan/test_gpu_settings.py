@@ -2,7 +2,7 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from .make import TODAY, facts
@@ -13,7 +13,7 @@ H100, A100, T4, RTX_3090, L40S, UNLISTED = (
 
 
 def planned(made=None, **given):
-    return resolve(made or facts(), wishes.complete(given), catalog.load(), TODAY)["gpu_settings"]
+    return resolve(made or facts(), options.complete(given), catalog.load(), TODAY)["gpu_settings"]
 
 
 def test_nothing_is_set_that_nobody_asked_for():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def expected_refusal(gpu, platform):
 @pytest.mark.parametrize(("pci_id", "gpu"), BOARDS, ids=[f"{gpu['id']}-{pci_id[5:]}" for pci_id, gpu in BOARDS])
 def test_gpu_on_platform(pci_id, gpu, platform):
     node = facts(platform, [pci_id], architecture="aarch64" if gpu["id"] in ARM else "x86_64")
-    wished = wishes.complete({})
+    wished = options.complete({})
     plan, refusal = outcome(node, wished)
     code = expected_refusal(gpu, platform)
     if code:
@@ -59,7 +59,7 @@ def test_gpu_on_platform(pci_id, gpu, platform):
 @settings(max_examples=400)
 @given(node=nodes(), given_wishes=WISHES)
 def test_plan_obeys_or_is_refused(node, given_wishes):
-    wished = wishes.complete(given_wishes)
+    wished = options.complete(given_wishes)
     plan, refusal = outcome(node, wished)
     if refusal:
         assert refusal.code in CODES
@@ -73,7 +73,7 @@ def test_plan_obeys_or_is_refused(node, given_wishes):
 @settings(max_examples=300)
 @given(device=st.integers(min_value=0, max_value=0xFFFF))
 def test_any_pci_id_is_planned_or_refused(device):
-    plan, refusal = outcome(facts("ubuntu-24.04", [f"10de:{device:04x}"]), wishes.complete({}))
+    plan, refusal = outcome(facts("ubuntu-24.04", [f"10de:{device:04x}"]), options.complete({}))
     if refusal:
         # Its architecture cannot be read, it is too old for the repository, or too new for every release that is known.
         assert refusal.code in {"P003", "P014", "P092"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from .make import TODAY, facts
@@ -56,7 +56,7 @@ class Topology:
         for gpu in node["pci"]["gpus"]:
             gpu.update(redirecting_bridges=self.acs, iommu=self.iommu)
         node.update(network=self.network, infiniband=self.ports, nccl_own=self.own)
-        return resolve(node, wishes.complete(self.wishes), catalog.load(), TODAY, self.host_type, alone=self.alone)
+        return resolve(node, options.complete(self.wishes), catalog.load(), TODAY, self.host_type, alone=self.alone)
 
 
 SWITCH = ["0000:02:08.0"]
@@ -218,7 +218,7 @@ TESTS = {
 
 def test_nccl_tests_are_built_anew_for_what_they_depend_on():
     def directory(gpus=("10de:20f1",), **changes):
-        given = wishes.complete({**TESTS, **changes})
+        given = options.complete({**TESTS, **changes})
         return resolve(facts(gpus=gpus), given, catalog.load(), TODAY)["nccl"]["tests"]["directory"]
 
     assert directory() == "/opt/gpulab-nccl-tests/aaaaaaaaaaaa-cuda13.1-nccl2.32.3-80"
@@ -232,10 +232,10 @@ def test_nccl_tests_are_built_anew_for_what_they_depend_on():
 
 
 def test_nccl_tests_are_built_for_the_nodes_gpus():
-    mixed = resolve(facts(gpus=["10de:20f1", "10de:2330"]), wishes.complete(TESTS), catalog.load(), TODAY)
+    mixed = resolve(facts(gpus=["10de:20f1", "10de:2330"]), options.complete(TESTS), catalog.load(), TODAY)
     expected = "-gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90"
     assert mixed["nccl"]["tests"]["gencode"] == expected
 
 
 def test_no_nccl_tests_unasked():
-    assert resolve(facts(), wishes.complete({}), catalog.load(), TODAY)["nccl"]["tests"] is None
+    assert resolve(facts(), options.complete({}), catalog.load(), TODAY)["nccl"]["tests"] is None

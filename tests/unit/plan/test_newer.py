@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from .make import SYSTEMS, TODAY, facts
@@ -28,7 +28,7 @@ def running(version, platform="ubuntu-24.04", source="nvidia", names=None, **mor
 
 
 def plan(node, **given):
-    return resolve(node, wishes.complete(given), catalog.load(), TODAY)
+    return resolve(node, options.complete(given), catalog.load(), TODAY)
 
 
 def refusal(node, **given):

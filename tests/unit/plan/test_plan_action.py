@@ -44,6 +44,12 @@ def test_wishes_are_templated_and_other_variables_left_alone():
     assert result["plan"]["driver"]["branch"] == "580"
 
 
+def test_an_option_that_the_plan_does_not_ask_for_is_not_templated():
+    """It may be made of facts that are read later."""
+    later = trust_as_template("{{ ansible_facts.nothing }}")
+    assert "plan" in run(of(make.facts(), network_address=later))
+
+
 def test_a_refusal_is_data_and_text():
     result = run(of(make.facts(), nvidia_driver_branch="535"))
     assert result["failed"] is True

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 from hypothesis import given, settings
 
@@ -19,7 +19,7 @@ from .test_rules import REFUSALS
 CATALOG = catalog.load()
 DEEPEST = 3  # a longer way is no circle, but of several mistakes at once
 # Not where the text after the name is not what is to be written
-NAMES = "|".join(name for name in wishes.NAMES if not name.endswith("_url"))
+NAMES = "|".join(name for name in options.load().options if not name.endswith("_url"))
 SETTING = re.compile(rf"\b({NAMES}): (\[[^\]]*\]|\{{.*?\}}+|\"[^\"]*\"|[\w.-]*\w)")
 SET_TO = re.compile(rf"\b[Ss]et ({NAMES}) to (\w+)")
 LEFT_OUT = re.compile(r"\b[Ll]eave (\w+)(?: and (_?\w+))? (?:out|unset)")
@@ -55,7 +55,7 @@ def advised(refusal, given):
 
 def outcome(node, given):
     try:
-        resolve(node, wishes.complete(given), CATALOG, TODAY)
+        resolve(node, options.complete(given), CATALOG, TODAY)
     except Refusal as refusal:
         return refusal
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import conflicts, reasons, resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Case
 
@@ -33,7 +33,7 @@ BROKEN_13 = kernel("6.12.117+deb13-amd64", markers=["pci_exclude_bars"])
 
 @pytest.mark.parametrize(("word", "meant"), [("false", False), ("True", True), (False, False), (None, False)])
 def test_a_boolean_may_be_a_word_as_the_command_line_gives_it(word, meant):
-    assert wishes.complete({"cuda_compat": word})["cuda_compat"] is meant
+    assert options.complete({"cuda_compat": word})["cuda_compat"] is meant
 
 
 LENT = {"address": "0000:65:00.0", "device": T4, "driver": "vfio-pci"}
@@ -46,7 +46,7 @@ def with_pci(node=None, **parts):
 
 
 def plan(node, today=TODAY, **given):
-    return resolve(node, wishes.complete(given), catalog.load(), today)
+    return resolve(node, options.complete(given), catalog.load(), today)
 
 
 def refusal(node, **given):
@@ -357,7 +357,7 @@ WAYS = {
 
 @pytest.mark.parametrize(("packages", "branch"), WAYS.values(), ids=WAYS)
 def test_a_driver_can_be_kept_only_where_it_can_be_planned(packages, branch):
-    case = Case.of(installed(*packages), wishes.complete({}), catalog.load(), TODAY)
+    case = Case.of(installed(*packages), options.complete({}), catalog.load(), TODAY)
     way = yaml.safe_load(f"{{{conflicts.way_to_keep(case)}}}")
     assert bool(way) is (branch is not None)
     if way:
@@ -730,7 +730,8 @@ NOT_TO_INSTALL = {
 def test_what_is_to_go_need_not_be_what_could_be_installed(node, given):
     packages = [{"name": "nvidia-smi", "version": "535.309.01-1", "source": "distribution"}]
     node = {**node, "driver": {"packages": packages, "runfile": None, "module_on_disk": "535.309.01"}}
-    driver = plan(node, **{**given, **{name: TO_REMOVE[name] for name in TO_REMOVE if name in wishes.NAMES}})["driver"]
+    known = options.load().options
+    driver = plan(node, **{**given, **{name: TO_REMOVE[name] for name in TO_REMOVE if name in known}})["driver"]
     assert driver["change"] == {"from": "535.309.01 (distribution)", "to": "none"}
     assert driver["packages"] == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import facts_tuning, kernel_values
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve, tuning
 
 from .make import TODAY, facts
@@ -23,7 +23,7 @@ def node(gpus=2, **changes):
 
 
 def tuned(made, host_type, **overrides):
-    given = wishes.complete({"tuning_overrides": overrides})
+    given = options.complete({"tuning_overrides": overrides})
     return resolve(made, given, catalog.load(), TODAY, host_type)["tuning"]
 
 
@@ -132,7 +132,7 @@ LATER = {"value": "60", "file": "/etc/sysctl.conf", "line": 7}
 def test_a_file_that_undoes_a_value_at_every_boot_is_told(later, overrides, container, warned):
     made = node(system={"memory_mib": 32768, "container": container})
     made["tuning"]["later"] = {"vm.swappiness": later}
-    plan = resolve(made, wishes.complete({"tuning_overrides": overrides}), catalog.load(), TODAY, "training_servers")
+    plan = resolve(made, options.complete({"tuning_overrides": overrides}), catalog.load(), TODAY, "training_servers")
     assert any("/etc/sysctl.conf, line 7, sets vm.swappiness = 60" in one for one in plan["warnings"]) is warned
 
 
@@ -167,7 +167,7 @@ def test_a_value_that_no_file_can_hold_is_refused(value):
 def test_without_grub_the_command_line_is_left_to_the_operator(place):
     made = {**node(iommu="DMA", **place)}
     made["system"]["virtualization"] = "none"
-    plan = resolve(made, wishes.complete({}), catalog.load(), TODAY, "training_servers")
+    plan = resolve(made, options.complete({}), catalog.load(), TODAY, "training_servers")
     assert plan["tuning"]["kernel_arguments"] == []
     assert plan["tuning"]["boot_files"] == {facts_tuning.GRUB_FILE: ""}
     assert any("iommu=pt" in warning for warning in plan["warnings"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import refuse_borrowed_drivers
 
@@ -115,7 +115,7 @@ def test_a_container_is_not_spared_what_is_its_own():
 )
 def test_a_system_with_a_borrowed_driver_is_refused_before_its_missing_gpu(kernel, code):
     with pytest.raises(Refusal) as caught:
-        resolve(planned.facts(gpus=(), running=kernel), wishes.complete({}), catalog.load(), planned.TODAY)
+        resolve(planned.facts(gpus=(), running=kernel), options.complete({}), catalog.load(), planned.TODAY)
     assert caught.value.code == code
 
 

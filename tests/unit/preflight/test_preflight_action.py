@@ -14,7 +14,7 @@ from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.gpulab.node.plugins.action.preflight import ARGUMENTS, ActionModule
 from ansible_collections.gpulab.node.plugins.modules.preflight import DOCUMENTATION
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from unit.plan import make as planned
@@ -46,7 +46,7 @@ def test_a_good_node_passes():
 
 def test_a_node_of_the_planner_passes():
     facts = planned.facts()
-    plan = resolve(facts, wishes.complete({}), catalog.load(), planned.TODAY)
+    plan = resolve(facts, options.complete({}), catalog.load(), planned.TODAY)
     assert run(facts, plan)["failed"] is False
 
 

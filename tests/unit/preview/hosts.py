@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
 from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
@@ -73,7 +73,7 @@ def foreseen(**parts: Any) -> dict[str, Any]:
 
 def host(facts: dict[str, Any], results: dict[str, Any], **variables: Any) -> dict[str, Any]:
     """Return a host with the plan that it gets."""
-    plan = resolve(facts, wishes.complete(WISHES), catalog.load(), TODAY)
+    plan = resolve(facts, options.complete(WISHES), catalog.load(), TODAY)
     return {**NOTHING, "facts": facts, "plan": plan, "results": {**quiet(), **results}, **variables}
 
 

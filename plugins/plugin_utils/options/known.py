@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every variable an inventory may set: the options of the roles, the wishes, and what playbooks take.
+"""All options, and which other variables look as if they were meant to be one.
 
 Nothing is listed twice: roles are read from their argument specs, a playbook's variables are those it gives a default.
 """
@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from ansible_collections.gpulab.node.plugins.plugin_utils import forms, wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import LOADER
-from ansible_collections.gpulab.node.plugins.plugin_utils.wishes import Wish
+from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import Option, of_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +33,7 @@ GENERAL = ("base", "conda", "environments", "monitoring", "network", "plan", "pr
 class Options:
     """The known variables by name, and which other names are meant for them."""
 
-    def __init__(self, options: dict[str, Wish], prefixes: tuple[str, ...]) -> None:
+    def __init__(self, options: dict[str, Option], prefixes: tuple[str, ...]) -> None:
         """Take the variables, and the prefixes of roles and playbooks."""
         self.options = options
         self.prefixes = prefixes
@@ -76,54 +74,26 @@ def load() -> Options:
     for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
         prefixes.add(f"{path.parents[1].name}_")
         for entry in _read(path)["argument_specs"].values():
-            options.update({option.name: option for option in _options(entry.get("options") or {})})
+            options.update({option.name: option for option in of_spec(entry.get("options") or {})})
     for path in sorted(ROOT.glob("playbooks/*.yml")):
         prefixes.add(f"{path.stem}_")
         for option in _of_playbook(path):
             if option.type != "raw" or option.name not in options:
                 options[option.name] = option
-    for wish in wishes.WISHES:  # of what is both, the wish knows the form, and the role the fields that it leaves out
-        known = options.get(wish.name, wish)
-        options[wish.name] = replace(wish, fields=wish.fields or known.fields)
-    return Options({name: _formed(option, name) for name, option in options.items()}, tuple(sorted(prefixes)))
+    return Options(options, tuple(sorted(prefixes)))
 
 
-def _formed(option: Wish, place: str) -> Wish:
-    """Return an option, and its fields, with the forms that they take."""
-    fields = tuple(_formed(field, f"{place}.{field.name}") for field in option.fields)
-    return replace(option, fields=fields, form=forms.OPTIONS.get(place, option.form))
-
-
-def _options(spec: dict[str, dict[str, Any]]) -> tuple[Wish, ...]:
-    """Turn options of an argument spec, or of a module's documentation, into wishes."""
-    return tuple(_option(name, record) for name, record in spec.items())
-
-
-def _option(name: str, record: dict[str, Any]) -> Wish:
-    description = record.get("description", "")
-    first = description if isinstance(description, str) else description[0]
-    return Wish(
-        name,
-        record.get("type", "str"),
-        re.sub(r"\b[A-Z]\(([^)]*)\)", r"\1", first),
-        record.get("default"),
-        tuple(record.get("choices", ())),
-        record.get("elements"),
-        fields=_options(record.get("options") or record.get("suboptions") or {}),
-    )
-
-
-def _of_playbook(path: Path) -> Iterator[Wish]:
+def _of_playbook(path: Path) -> Iterator[Option]:
     """Find a playbook's variables: one that is an argument of our modules takes what the argument takes."""
     for name in re.findall(r"(?<![\w.])([a-z]\w*) \| default\(", path.read_text(encoding="utf-8")):
-        yield Wish(name, "raw", "")
+        yield from of_spec({name: {"type": "raw"}})
     for module, arguments in _calls(_read(path)):
         documentation = importlib.import_module(f"{MODULES}.{module}").DOCUMENTATION
         documented = yaml.load(documentation, LOADER)["options"]  # noqa: S506 - LOADER is safe
         for argument, value in arguments.items():
             variable = re.match(r"\{\{ ([a-z]\w*) \| default\(", str(value))
             if variable:
-                yield _option(variable.group(1), documented[argument])
+                yield from of_spec({variable.group(1): documented[argument]})
 
 
 def _calls(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:

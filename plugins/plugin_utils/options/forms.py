@@ -19,6 +19,8 @@ from ansible_collections.gpulab.node.plugins.module_utils import quoting, shown
 class Form:
     """A pattern that the whole text matches, and words that describe it; None means the option's own description.
 
+    choices are those of a list that may be null: Ansible takes null for a choice that an argument spec does not have.
+
     entries describe a mapping: patterns of its names, and the form of the values of each; the words then describe a
     name. secret is true where no message may show the text. elsewhere says where else a password can be set; it is
     set where an address with a password would become public.
@@ -27,6 +29,7 @@ class Form:
     pattern: str = ".+"
     words: str | None = None
     most: int = 255
+    choices: tuple[str, ...] = ()
     entries: tuple[tuple[str, Form], ...] = ()
     secret: bool = False
     elsewhere: str | None = None
@@ -153,6 +156,7 @@ OPTIONS: dict[str, Form] = {
     "container_toolkit_docker_repository_url": MIRROR,
     "container_toolkit_docker_shm_size": SIZE,
     "container_toolkit_docker_users": ACCOUNT,
+    "container_toolkit_engines": Form(choices=("docker", "podman", "containerd")),
     "container_toolkit_repository_fingerprint": FINGERPRINT,
     "container_toolkit_repository_key": HERE,
     "container_toolkit_repository_url": MIRROR,

@@ -1,0 +1,58 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The values of all options on one host: what is set there, or else the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.plugin_utils.options.known import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# The words that Ansible's filter bool takes for a boolean: -e name=true gives text.
+BOOLEANS = {
+    **dict.fromkeys(("yes", "true", "on", "1"), True),
+    **dict.fromkeys(("no", "false", "off", "0"), False),
+}
+
+
+class Values(Mapping[str, Any]):
+    """A value by the name of its option, looked up when somebody asks for it."""
+
+    def __init__(self, look_up: Callable[[str], Any]) -> None:
+        """Take what returns the value that an option has on the host; None where it is not set there, or null."""
+        self._look_up = look_up
+        self._options = load().options
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a value. Raises KeyError for an unknown name."""
+        if name not in self._found:
+            option, given = self._options[name], self._look_up(name)
+            self._found[name] = option.default if given is None else boolean(given) if option.type == "bool" else given
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Walk through the names of all options."""
+        return iter(self._options)
+
+    def __len__(self) -> int:
+        """Return the number of options."""
+        return len(self._options)
+
+
+def complete(given: Mapping[str, Any]) -> Values:
+    """Return all values, those not given (or null) with their defaults. Raises KeyError for an unknown name."""
+    unknown = [name for name in given if name not in load().options]
+    if unknown:
+        raise KeyError(*unknown)
+    return Values(given.get)
+
+
+def boolean(value: Any) -> Any:
+    """Return the boolean that a word stands for, and any other value as it is."""
+    return BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
