@@ -36,7 +36,7 @@ class ActionModule(LongStepAction):
         if last:
             self._ask_node(last)
         if changes:
-            seen.update(told(changes))
+            seen.update(told(changes, seen["changes"]))
         return {key: value for key, value in seen.items() if key != "invocation"}
 
     def _make(self, name: str) -> dict[str, Any]:

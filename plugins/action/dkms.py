@@ -33,7 +33,7 @@ class ActionModule(LongStepAction):
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Have the module installed for every kernel. Raises Refusal."""
         seen = self.call_module("dkms", args)
-        result = {key: seen[key] for key in ("changed", "version", "kernels")}
+        result = {key: seen[key] for key in ("changed", "changes", "version", "kernels")}
         if not seen["missing"]:
             return result
         if self._task.check_mode:

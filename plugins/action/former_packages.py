@@ -19,7 +19,7 @@ class ActionModule(LongStepAction):
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Bring the former packages into the wanted state. Raises Refusal D023."""
         seen = self.call_module("former_packages", args)
-        told = ("changed", "versions", "new", "diff")
+        told = ("changed", "changes", "versions", "new", "diff")
         result: dict[str, Any] = {key: seen[key] for key in told if key in seen}
         if "script" not in seen or self._task.check_mode:
             return result

@@ -9,6 +9,7 @@ import shlex
 from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
 
@@ -28,10 +29,12 @@ class ActionModule(LongStepAction):
             }
         )
         step = LongStep(**args)
+        command = shlex.join(step.argv)
+        result = {"changed": True, "changes": changes(run=[command])}
         if self._task.check_mode:
-            return {"changed": True, "diff": {"prepared": f"would run: {shlex.join(step.argv)}\n"}}
+            return {**result, "diff": {"prepared": f"would run: {command}\n"}}
         outcome = self.run_step(step)
         if outcome.rc != 0:
             line = outcome.tail[-1] if outcome.tail else "nothing"
             raise refuse("S008", name=step.name, rc=outcome.rc, line=line, log=outcome.log)
-        return {"changed": True, "step": asdict(outcome)}
+        return {**result, "step": asdict(outcome)}

@@ -40,7 +40,7 @@ class ActionModule(LongStepAction):
                 self._update(seen["update"])
             seen = self._ask_packages("prepare")
         if "transaction" not in seen:
-            return {key: seen[key] for key in ("changed", "diff", "foreseen") if key in seen}
+            return {key: seen[key] for key in ("changed", "changes", "diff", "foreseen") if key in seen}
         transaction = seen["transaction"]
         not_kept = self._keep(transaction["keep"]) if transaction.get("keep") else None
         outcome = not_kept or self._run(transaction["argv"])

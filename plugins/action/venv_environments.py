@@ -25,7 +25,7 @@ class ActionModule(LongStepAction):
         changes = [self._make(name) for name in todo] + [self._ask_node("finish", only=name) for name in gone]
         changes += [self._ask_node("give", only=name) for name in given]
         if changes:
-            seen.update(told(changes))
+            seen.update(told(changes, seen["changes"]))
         return {key: value for key, value in seen.items() if key != "invocation"}
 
     def _make(self, name: str) -> dict[str, Any]:

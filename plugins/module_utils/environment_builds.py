@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils import environment_probe, files, records, venv
+from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 PIP_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"))
@@ -319,15 +320,26 @@ def hand_over(builds: Builds, name: str) -> dict[str, Any]:
 
 
 def removal(name: str, before: dict[str, str]) -> dict[str, Any]:
-    """Return the change by which an environment goes; is_removal knows it again."""
+    """Return the change by which an environment goes; told knows it again."""
     return change(name, [GONE], before, {})
 
 
-def is_removal(environment: dict[str, Any]) -> bool:
-    """Tell whether this part of a change, which told hands out, says that the environment goes."""
-    return bool(environment["because"] == [GONE])
+def told(found: list[dict[str, Any]], earlier: Changes) -> dict[str, Any]:
+    """Return changes of environments as a module's result has them, after those that it had earlier."""
+    environments = [one["environment"] for one in found]
+    own = changes(
+        make=[f"{one['name']} ({_count(one)})" for one in environments if one["because"] != [GONE]],
+        delete=[f"environment {one['name']}" for one in environments if one["because"] == [GONE]],
+    )
+    return {
+        "changes": [*earlier, *own],
+        "environments": environments,
+        "diff": [one["diff"] for one in found],
+    }
 
 
-def told(changes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return changes as a module's result has them."""
-    return {"environments": [one["environment"] for one in changes], "diff": [one["diff"] for one in changes]}
+def _count(environment: dict[str, Any]) -> str:
+    """Return how many packages of an environment change."""
+    parts = ("added", "changed", "removed")
+    counts = ", ".join(f"{len(environment[part])} {part}" for part in parts if environment[part])
+    return f"packages: {counts or 'the same'}"

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,15 @@ def split(wish: str) -> tuple[str, str]:
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """Say whether any of these names and globs names a package."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def changes_of(plan: Plan, not_listed: Iterable[str]) -> Changes:
+    """Return the packages by what happens to them; what the package lists do not have yet is installed, too."""
+    return changes(
+        install=[*(f"{name} {version}" for name, version in sorted(plan.install.items())), *not_listed],
+        change=[f"{name} {old} -> {new}" for name, (old, new) in sorted(plan.change.items())],
+        remove=[f"{name} {version}" for name, version in sorted(plan.remove.items())],
+    )
 
 
 def diff(plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:

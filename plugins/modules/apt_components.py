@@ -48,6 +48,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/apt/sources.list.d/gpulab-nvidia-driver.sources}]
 path:
   description: The file that declares what was missing.
   returned: always
@@ -63,6 +69,7 @@ from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt_host, apt_sources, files
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 
@@ -88,7 +95,12 @@ def main() -> None:
     changed = before != after
     if changed and not module.check_mode:
         files.put(module, path, after or None)
-    module.exit_json(changed=changed, path=str(path), diff=files.diff(str(path), before, after))
+    module.exit_json(
+        changed=changed,
+        changes=of_files({str(path): after} if changed else {}),
+        path=str(path),
+        diff=files.diff(str(path), before, after),
+    )
 
 
 if __name__ == "__main__":

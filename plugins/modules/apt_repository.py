@@ -82,6 +82,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/apt/keyrings/gpulab-nvidia-cuda.asc}]
 paths:
   description: The files that were, or in check mode would be, changed.
   returned: success
@@ -106,6 +112,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt_host, apt_repository, files, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.apt_repository import Repository
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 OWN = "gpulab-"
@@ -152,6 +159,7 @@ def main() -> None:
             files.put(module, Path(path), after[path] or None)
     module.exit_json(
         changed=bool(changed),
+        changes=of_files({path: after[path] for path in changed}),
         paths=changed,
         declared_in=declared_in,
         diff=[files.diff(path, before[path], after[path]) for path in changed],

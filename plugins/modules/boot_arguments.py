@@ -47,6 +47,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/default/grub}]
 refusal:
   description: Code, cause and remedy when the task is refused.
   returned: when refused
@@ -58,6 +64,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments, files, records
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 MEMORY = Path(boot_arguments.MEMORY)
@@ -77,6 +84,7 @@ def main() -> None:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     module.exit_json(
         changed=bool(plan.steps),
+        changes=of_files({step.path: step.after for step in plan.steps}),
         diff=[files.diff(step.path, step.before, step.after) for step in plan.steps],
     )
 

@@ -39,6 +39,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: trust, what: 96bcec06264976f37460779acf28c5a7cfe8a3c0aae11a8ffcee05c0bddf08c6}]
 store:
   description: The trust store, one file with all authorities.
   returned: always
@@ -60,6 +66,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import certificates, files
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 
 # Per family: where authorities are added, the store they end up in, the command that rebuilds the store, and what it
 # must be told to forget an authority: without that, Debian's leaves links that lead nowhere.
@@ -108,6 +115,7 @@ def main() -> None:
         module.run_command([*rebuild, *(forget if remove else [])], check_rc=True)
     module.exit_json(
         changed=bool(add or remove),
+        changes=changes(trust=sorted(add), distrust=remove),
         store=str(bundle),
         added=sorted(add),
         removed=remove,

@@ -39,6 +39,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: set, what: "nvidia-cdi-refresh.path: enabled"}]
 paths:
   description: The specifications of NVIDIA GPUs that are there afterwards.
   returned: success
@@ -57,6 +63,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import cdi, facts_containers, facts_modprobe
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
@@ -92,6 +99,7 @@ def keep(module: AnsibleModule) -> dict[str, Any]:
         lines.append((f"specification: {stale}", f"specification: for driver {driver}"))
     return {
         "changed": bool(lines),
+        "changes": changes(set=[after for _before, after in lines]),
         "paths": [one["path"] for one in facts_containers.cdi(node) if one["kind"] == cdi.KIND],
         "diff": {
             "before": "".join(f"{before}\n" for before, _after in lines),
@@ -119,6 +127,7 @@ def take_away(module: AnsibleModule) -> dict[str, Any]:
             Path(path).unlink()
     return {
         "changed": bool(paths),
+        "changes": changes(unset=paths),
         "paths": [],
         "diff": {"before": "".join(f"{path}\n" for path in paths), "after": ""},
     }

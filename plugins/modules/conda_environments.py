@@ -184,6 +184,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: make, what: "vision (packages: 212 added)"}]
 micromamba:
   description: Whether micromamba was, or would be, installed.
   returned: success
@@ -240,6 +246,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import conda, download, venv
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, proxies
 from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
     change,
@@ -281,22 +288,23 @@ def look(module: Module, condas: Condas, environments: list[conda.Wanted]) -> di
     listed = {*gone, *(one.name for one in environments)}
     fetch = keep and not condas.tool_is(params["micromamba_sha256"])
     clear = not keep and condas.is_there()
-    result = {
+    result: dict[str, Any] = {
         "changed": bool(fetch or todo or given or gone or clear),
+        "changes": changes(install=["micromamba"] if fetch else []),
         "micromamba": fetch,
         "unlisted": [name for name in present if name not in listed],
         "abandoned": condas.abandoned(),
     }
     if not module.check_mode:
         return {**result, "todo": todo, "given": given, "gone": gone, "last": "clear" if clear else None}
-    changes = []
+    found = []
     for one in environments:
         if one.name in todo:
             after = condas.foresee(one, module.run_command, Path(module.tmpdir))
-            changes.append(change(one.name, todo[one.name], condas.packages(one.name), after))
-    changes += [transfer(name, condas.users(name), group_named(params, name)) for name in given]
-    changes += [removal(name, condas.packages(name)) for name in gone]
-    return {**result, **told(changes)}
+            found.append(change(one.name, todo[one.name], condas.packages(one.name), after))
+    found += [transfer(name, condas.users(name), group_named(params, name)) for name in given]
+    found += [removal(name, condas.packages(name)) for name in gone]
+    return {**result, **told(found, result["changes"])}
 
 
 def fetch(module: Module, condas: Condas) -> None:

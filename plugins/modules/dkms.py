@@ -63,6 +63,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{action: build, what: 6.1.0-50-cloud-amd64}]
 version:
   description: The version that is looked at, null where DKMS has none.
   returned: always
@@ -87,6 +93,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import dkms
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 
@@ -125,7 +132,13 @@ def look(module: AnsibleModule) -> dict[str, Any]:
         for kernel in missing:
             if not dkms.has_headers(kernel):
                 raise refuse("D002", module=name, kernel=kernel)
-    return {"changed": bool(missing), "version": version, "kernels": stands, "missing": missing}
+    return {
+        "changed": bool(missing),
+        "changes": changes(build=missing),
+        "version": version,
+        "kernels": stands,
+        "missing": missing,
+    }
 
 
 def diagnose(params: dict[str, Any]) -> dict[str, Any]:

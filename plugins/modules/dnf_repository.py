@@ -77,6 +77,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/yum.repos.d/gpulab-nvidia-cuda.repo}]
 paths:
   description: The files that were, or in check mode would be, changed.
   returned: success
@@ -95,6 +101,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import dnf_repository, files, records, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.dnf_repository import Record, Repository
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerRpms
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
@@ -158,6 +165,7 @@ def main() -> None:
             remember(settled)
     module.exit_json(
         changed=bool(changed or untrusted or given_up),
+        changes=of_files({path: after[path] for path in changed}),
         paths=changed,
         diff=[files.diff(path, before[path], after[path]) for path in changed],
     )

@@ -65,6 +65,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: set, what: "default-shm-size: \"1g\""}]
 action:
   description: What Docker did, or in check mode would do, to take the file over; empty where nothing is to do.
   returned: success
@@ -98,6 +104,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import docker_engine, docker_flags, docker_settings, files
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.docker_settings import PATH, RELOAD, Plan, Record
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
@@ -159,6 +166,10 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
         module.warn(f"Docker keeps a setting that its owner made: {line}")
     return {
         "changed": bool(plan.changes or action),
+        "changes": changes(
+            set=[f"{change.name}: {change.after}" for change in plan.changes if change.after],
+            unset=[change.name for change in plan.changes if change.before and not change.after],
+        ),
         "action": action,
         "kept": kept,
         "gpu_containers": [one["name"] for one in containers if one["gpu"]],

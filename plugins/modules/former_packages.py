@@ -64,6 +64,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: change, what: nvidia-driver 535.309.01-1 -> 535.261.03-1}]
 versions:
   description: The former version of each package that is kept; with rpm, by name and architecture.
   returned: always
@@ -89,6 +95,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt, dnf, dnf_host
+from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.former_packages import (
     Former,
     FormerDebs,
@@ -103,9 +110,10 @@ def look(kept: FormerDebs | FormerRpms, installed: dict[str, set[str]], state: s
     """Say what is kept and, in the state restored, what puts it back."""
     former = kept.read()
     changed = state != "kept"
-    result = {"changed": changed, "versions": former.versions, "new": list(former.new)}
+    result = {"changed": changed, "changes": [], "versions": former.versions, "new": list(former.new)}
     if changed:
         result["diff"] = diff(former, installed, state)
+        result["changes"] = what_changes(former, installed, state)
     if state == "restored":
         result["script"] = kept.restore_script(installed)
     return result
@@ -125,6 +133,19 @@ def diff(former: Former, installed: dict[str, set[str]], state: str) -> dict[str
     return {"before_header": label, "after_header": label, **sides}
 
 
+def what_changes(former: Former, installed: dict[str, set[str]], state: str) -> Changes:
+    """Return the packages that are put back; letting them go changes no package."""
+    if state != "restored":
+        return []
+    now = {name: " ".join(sorted(versions)) for name, versions in installed.items()}
+    back = sorted(former.versions.items())
+    return changes(
+        install=[f"{name} {version}" for name, version in back if name not in now],
+        change=[f"{name} {now[name]} -> {version}" for name, version in back if now.get(name, version) != version],
+        remove=[f"{name} {now[name]}" for name in sorted(former.new) if name in now],
+    )
+
+
 def judge(kept: FormerDebs | FormerRpms, installed: dict[str, set[str]], step: Step) -> None:
     """Forget what is kept if all is as it was. Raises Refusal D023 where it is not."""
     amiss = kept.amiss(installed)
@@ -139,7 +160,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
     if FormerPackages(params["name"]).read() == Former():
-        return {"changed": False, "versions": {}, "new": []}
+        return {"changed": False, "changes": [], "versions": {}, "new": []}
     kept: FormerDebs | FormerRpms
     if module.get_bin_path("apt-get"):
         kept = FormerDebs(params["name"])

@@ -77,6 +77,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: set, what: "power_limit_watts of GPU 0000:01:00.0 = 300"}]
 steps:
   description: What was, or in check mode would be, set.
   returned: success
@@ -125,6 +131,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     gpu_settings_host,
     records,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
@@ -179,6 +186,11 @@ def shown(steps: list[dict[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
+def what_changes(steps: list[dict[str, Any]]) -> Changes:
+    """Return what the steps set."""
+    return changes(set=[f"{one['name']} of GPU {one['gpu']} = {json.dumps(one['after'])}" for one in steps])
+
+
 def main() -> None:
     """Read, plan, guard, set, read back."""
     module = AnsibleModule(
@@ -198,18 +210,24 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
     for variable, values in {"all": settings.get("all"), **(settings.get("gpus") or {})}.items():
         gpu_settings.check(str(variable), values or {})
     if not known and not any(settings.values()):
-        return {"changed": False, "steps": [], "pending": [], "diff": []}
+        return {"changed": False, "changes": [], "steps": [], "pending": [], "diff": []}
     answers = gpu_settings_host.facts()
     if answers["state"] != "ok" and not any(settings.values()):
         module.warn("the GPUs get back what they had once their driver answers, and this is applied again")
-        return {"changed": False, "steps": [], "pending": [], "diff": []}
+        return {"changed": False, "changes": [], "steps": [], "pending": [], "diff": []}
     if answers["state"] != "ok":
         error = answers["error"] or {}
         coming = answers["state"] != "unresponsive" and error.get("code") in (*NOT_YET, None)
         if not (module.check_mode and coming):
             raise refuse("H124", detail=error.get("text") or answers["state"])
         foreseen = foresee(settings)
-        return {"changed": bool(foreseen), "steps": foreseen, "pending": [], "diff": shown(foreseen)}
+        return {
+            "changed": bool(foreseen),
+            "changes": what_changes(foreseen),
+            "steps": foreseen,
+            "pending": [],
+            "diff": shown(foreseen),
+        }
     gpus = answers["gpus"]
     steps = gpu_settings.plan(settings, gpus, known, gpu_settings_host.locked_clocks())
     resolved = gpu_settings.resolved(settings, gpus)
@@ -221,6 +239,7 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
     told = [{name: getattr(step, name) for name in ("gpu", "name", "before", "after")} for step in steps]
     return {
         "changed": bool(steps),
+        "changes": what_changes(told),
         "steps": told,
         "settings": resolved,
         "pending": gpu_settings.pending(settings, gpus),

@@ -67,6 +67,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/hosts}]
 unknown:
   description: The nodes that were left out because nobody knows their address.
   returned: success
@@ -83,6 +89,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, hosts_file
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 NODE = {"name": {"type": "str", "required": True}, "address": {"type": "str"}, "hostname": {"type": "str"}}
@@ -132,10 +139,12 @@ def main() -> None:
     if before != wanted.text and not module.check_mode:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
         files.put(module, path, wanted.text, mode, mounted=True)
+    diffs = [files.diff(str(path), before, wanted.text), *templated]
     module.exit_json(
         changed=before != wanted.text or bool(templated),
+        changes=of_files({diff["after_header"]: diff["after"] for diff in diffs if diff["before"] != diff["after"]}),
         unknown=list(wanted.unknown),
-        diff=[files.diff(str(path), before, wanted.text), *templated],
+        diff=diffs,
     )
 
 

@@ -43,6 +43,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: admit, what: ann}]
 added:
   description: The users that were, or in check mode would be, added.
   returned: success
@@ -59,6 +65,7 @@ import pwd
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 AS_GOOD_AS_ROOT = ("docker",)  # a container may mount the node's root directory
@@ -88,6 +95,7 @@ def main() -> None:
             module.run_command(["gpasswd", "--add", user, group], check_rc=True)
     module.exit_json(
         changed=bool(added),
+        changes=changes(admit=added),
         added=added,
         diff={
             "before_header": f"group {group}",

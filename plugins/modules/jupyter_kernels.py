@@ -45,6 +45,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /usr/local/share/jupyter/kernels/venv-vision/kernel.json}]
 kernels:
   description: The kernels that were, or in check mode would be, written or taken away.
   returned: success
@@ -62,6 +68,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, jupyter
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
 
@@ -98,6 +105,7 @@ def main() -> None:
                 files.put(module, path, steps[name])
     module.exit_json(
         changed=bool(steps),
+        changes=of_files({str(path): steps[name] for name, path in paths.items()}),
         kernels=list(paths),
         diff=[files.diff(str(path), present.get(name), steps[name]) for name, path in paths.items()],
     )

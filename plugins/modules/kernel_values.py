@@ -45,6 +45,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: set, what: /proc/sys/vm/swappiness = 10}]
 refused:
   description: Values that the running kernel did not take, with what it has instead.
   returned: success
@@ -66,6 +72,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, kernel_values, records
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
@@ -138,6 +145,7 @@ def operate(module: AnsibleModule) -> dict[str, object]:
         module.warn(f"the running kernel does not take {', '.join(told)}")
     return {
         "changed": bool(done),
+        "changes": changes(set=[f"{step.path} = {step.after}" for step in done]),
         "refused": refused,
         "absent": [name for name, read in readings.items() if not read],
         "diff": [files.diff(step.path, f"{step.before}\n", f"{step.after}\n") for step in done],

@@ -67,6 +67,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: run, what: update-initramfs -u -k all}]
 step:
   description: How the step stands.
   returned: always

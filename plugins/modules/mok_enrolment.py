@@ -50,6 +50,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: arrange, what: ask the firmware to enrol /var/lib/dkms/mok.pub}]
 certificate:
   description: The certificate of the key.
   returned: success
@@ -76,6 +82,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, mok, records
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts_system import os_release
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
@@ -211,6 +218,7 @@ def main() -> None:
         module.fail_json(msg=str(refusal), refusal=asdict(refusal))
     module.exit_json(
         changed=bool(steps),
+        changes=changes(arrange=steps),
         certificate=work.pair.certificate,
         standing=work.standing,
         steps=steps,

@@ -57,6 +57,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /opt/nccl-tests}]
 refusal:
   description: Code, cause and remedy.
   returned: on failure
@@ -69,6 +75,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import download, files
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 
 TIMEOUT = 60  # seconds without an octet
@@ -110,7 +117,7 @@ def main() -> None:
             unpack(module)
         except Refusal as refusal:
             module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(changed=True)
+    module.exit_json(changed=True, changes=changes(write=[module.params["directory"]]))
 
 
 if __name__ == "__main__":

@@ -99,6 +99,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: install, what: driver 580.178.04 (open modules) from its .run file}]
 installed:
   description: The driver that a .run file had installed before, null where none had.
   returned: success
@@ -125,6 +131,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, download
+from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver, Wish
 from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile
@@ -139,7 +146,11 @@ TIMEOUT = 60  # seconds without an octet
 def look(params: dict[str, Any], node: Runfile, wish: Wish | None) -> dict[str, Any]:
     """Say what is there and what is to do. Raises Refusal S003 and D037."""
     found, planned = node.installed(), wish.driver if wish else None
-    result: dict[str, Any] = {"installed": str(found) if found else None, "planned": str(planned) if planned else None}
+    result: dict[str, Any] = {
+        "changes": [],
+        "installed": str(found) if found else None,
+        "planned": str(planned) if planned else None,
+    }
     state = params["state"]
     if state in ("confirmed", "restored") and not wish:
         return {**result, "changed": False}
@@ -154,7 +165,17 @@ def look(params: dict[str, Any], node: Runfile, wish: Wish | None) -> dict[str, 
         return {**result, "changed": False}
     sides = {"before": f"{found}\n" if found else "", "after": f"{planned}\n" if planned else ""}
     titles = {"before_header": "driver from a .run file", "after_header": "driver from a .run file"}
+    result["changes"] = what_changes(result["installed"], result["planned"])
     return {**result, "changed": True, "begun": begun, "fetched": node.is_fetched(), "diff": {**sides, **titles}}
+
+
+def what_changes(before: str | None, after: str | None) -> Changes:
+    """Return how the driver changes."""
+    if not after:
+        return changes(remove=[f"driver {before} of a .run file"])
+    if not before:
+        return changes(install=[f"driver {after} from its .run file"])
+    return changes(change=[f"driver {before} -> {after} from its .run file"])
 
 
 def fetch(module: AnsibleModule, node: Runfile, url: str) -> None:

@@ -45,11 +45,19 @@ EXAMPLES = r"""
     content: NCCL_DEBUG=WARN
 """
 
-RETURN = r""" # """
+RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/nccl.conf}]
+"""
 
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils import files, owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.module import Module
 
 
@@ -71,6 +79,7 @@ def main() -> None:
         files.put(module, path, after, mode)
     module.exit_json(
         changed=before != after,
+        changes=of_files({str(path): after} if before != after else {}),
         diff=[files.diff(str(path), before, after)],
     )
 

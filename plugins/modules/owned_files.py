@@ -53,6 +53,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/modprobe.d/gpulab-nouveau.conf}]
 paths:
   description: The files that were, or in check mode would be, changed.
   returned: success
@@ -69,6 +75,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils import files, owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 
@@ -97,6 +104,7 @@ def main() -> None:
             write(module, step, closed)
     module.exit_json(
         changed=bool(steps),
+        changes=of_files({step.path: step.after for step in steps}),
         paths=[step.path for step in steps],
         diff=[files.diff(step.path, step.before, step.after) for step in steps],
     )

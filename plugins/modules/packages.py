@@ -129,6 +129,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: on change, in check mode and with O(foresee)
+  type: list
+  elements: dict
+  sample: [{action: install, what: dkms 3.0.10-8}]
 diff:
   description: The packages that change, one a line.
   returned: on change
@@ -241,6 +247,7 @@ def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
         raise host.refusal(errors)
     return {
         "diff": host.diff(plan, todo, tuple(not_listed)),
+        "changes": package_plan.changes_of(plan, not_listed),
         "foreseen": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
     }
 

@@ -54,6 +54,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: set, what: allow 10.1.2.3}]
 added:
   description: The rules that were, or in check mode would be, added.
   returned: success
@@ -68,6 +74,7 @@ removed:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import peer_firewall
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.peer_firewall import NOBODY, Step, Wish
 
 
@@ -130,6 +137,7 @@ def main() -> None:
     removed = [step.rule for step in steps if not step.adds]
     module.exit_json(
         changed=bool(steps),
+        changes=changes(set=added, unset=removed),
         added=added,
         removed=removed,
         diff={

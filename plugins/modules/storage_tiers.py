@@ -112,6 +112,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: arrange, what: write gpulab's lines in /etc/fstab}]
 steps:
   description: What was done, or would be, in words.
   returned: success
@@ -143,6 +149,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils import files, records, storage, storage_exports
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage import FSTAB, State, Tier
@@ -209,6 +216,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     exports = before.server.files.get(storage_exports.FILE, "")
     return {
         "changed": bool(done),
+        "changes": changes(arrange=told),
         "steps": told,
         "packages": packages,
         "needless": work.needless(tiers, state),

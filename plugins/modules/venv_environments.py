@@ -133,6 +133,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: make, what: "vision (packages: 87 added)"}]
 environments:
   description: How each environment that changes does.
   returned: success
@@ -216,23 +222,24 @@ def look(module: Module, venvs: Venvs, environments: list[venv.Wanted]) -> dict[
     gone = [name for name in params["absent"] if name in present]
     given = [one.name for one in environments if one.name not in todo and not venvs.is_given(one.name)]
     listed = {*params["absent"], *(one.name for one in environments)}
-    result = {
+    result: dict[str, Any] = {
         "changed": bool(todo or gone or given),
+        "changes": [],
         "unlisted": [name for name in present if name not in listed],
         "abandoned": venvs.abandoned(),
     }
     if not module.check_mode:
         return {**result, "todo": todo, "gone": gone, "given": given}
-    changes = []
+    found = []
     for one in environments:
         if one.name in todo:
             after = venvs.foresee(one, module.run_command, Path(module.tmpdir))
             if after is None:
                 after = dict.fromkeys(one.requirements, f"({UNKNOWN})")
-            changes.append(change(one.name, todo[one.name], venvs.packages(one.name), after))
-    changes += [transfer(name, venvs.users(name), group_named(params, name)) for name in given]
-    changes += [removal(name, venvs.packages(name)) for name in gone]
-    return {**result, **told(changes)}
+            found.append(change(one.name, todo[one.name], venvs.packages(one.name), after))
+    found += [transfer(name, venvs.users(name), group_named(params, name)) for name in given]
+    found += [removal(name, venvs.packages(name)) for name in gone]
+    return {**result, **told(found, result["changes"])}
 
 
 def operate(module: Module) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import is_removal
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -145,7 +145,7 @@ def environments(result: dict[str, Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"install": ["micromamba"] if result.get("micromamba") else []}
     found.update(make=[], delete=[])
     for one in result.get("environments", []):
-        if is_removal(one):
+        if one["because"] == [GONE]:
             found["delete"].append(f"environment {one['name']}")
         else:
             counts = ", ".join(f"{len(one[part])} {part}" for part in ("added", "changed", "removed") if one[part])

@@ -4,11 +4,22 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import conda_environments as action
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
-CHANGE = {"environment": {"name": "lab"}, "diff": {"before": "", "after": "x 1\n"}, "changed": False}
-NOTHING = {"changed": False, "micromamba": False, "unlisted": ["old"], "todo": {}, "gone": [], "last": None}
+CHANGE = {**change("lab", ["it is not there"], {}, {"x": "1"}), "changed": False}
+MADE = changes(make=["lab (packages: 1 added)"])
+NOTHING = {
+    "changed": False,
+    "changes": [],
+    "micromamba": False,
+    "unlisted": ["old"],
+    "todo": {},
+    "gone": [],
+    "last": None,
+}
 TODO = {**NOTHING, "changed": True, "todo": {"lab": ["it is not there"]}}
 WISH = {"environments": [{"name": "lab", "packages": ["six"]}]}
 
@@ -44,7 +55,7 @@ class Played(action.ActionModule):
 
 def test_nothing_to_do_is_one_call():
     played = Played(NOTHING)
-    assert played.carry_out(WISH) == {"changed": False, "micromamba": False, "unlisted": ["old"]}
+    assert played.carry_out(WISH) == {"changed": False, "changes": [], "micromamba": False, "unlisted": ["old"]}
     assert (played.asked, played.ran) == ([("look", None)], [])
 
 
@@ -64,9 +75,11 @@ def test_names_of_channels_are_looked_up_on_the_mirror():
 
 
 def test_micromamba_is_fetched_and_an_environment_is_made_and_taken_into_use():
-    played = Played({**TODO, "micromamba": True})
+    tool = changes(install=["micromamba"])
+    played = Played({**TODO, "micromamba": True, "changes": tool})
     result = played.carry_out({**WISH, "timeout": 60})
     assert (result["environments"], result["diff"]) == ([CHANGE["environment"]], [CHANGE["diff"]])
+    assert result["changes"] == [*tool, *MADE]
     assert played.asked == [("look", None), ("fetch", None), ("make", "lab"), ("finish", "lab")]
     assert played.ran == [("conda-lab", 60)]
 

@@ -2,10 +2,13 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import venv_environments as action
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
-CHANGE = {"environment": {"name": "lab"}, "diff": {"before": "", "after": "x 1\n"}, "changed": False}
+CHANGE = {**change("lab", ["it is not there"], {}, {"x": "1"}), "changed": False}
+MADE = changes(make=["lab (packages: 1 added)"])
 ARGV = {"argv": ["sh", "/script"]}
 
 
@@ -31,24 +34,31 @@ class Played(action.ActionModule):
 
 
 def test_nothing_to_do_is_one_call():
-    played = Played({"look": {"changed": False, "unlisted": ["old"], "todo": {}, "gone": []}})
-    assert played.carry_out({}) == {"changed": False, "unlisted": ["old"]}
+    played = Played({"look": {"changed": False, "changes": [], "unlisted": ["old"], "todo": {}, "gone": []}})
+    assert played.carry_out({}) == {"changed": False, "changes": [], "unlisted": ["old"]}
     assert (played.asked, played.ran) == ([("look", None)], [])
 
 
 def test_check_mode_is_one_call_with_a_diff():
-    seen = {"changed": True, "unlisted": [], "environments": [CHANGE["environment"]], "diff": [CHANGE["diff"]]}
+    seen = {
+        "changed": True,
+        "changes": [],
+        "unlisted": [],
+        "environments": [CHANGE["environment"]],
+        "diff": [CHANGE["diff"]],
+    }
     played = Played({"look": seen})
     assert played.carry_out({}) == seen
     assert played.asked == [("look", None)]
 
 
 def test_an_environment_is_locked_made_and_taken_into_use():
-    todo = {"changed": True, "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
+    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
     played = Played({"look": todo, "fetch": ARGV, "lock": ARGV, "make": ARGV, "finish": CHANGE})
     result = played.carry_out({"timeout": 60})
     assert result == {
         "changed": True,
+        "changes": MADE,
         "unlisted": [],
         "environments": [CHANGE["environment"]],
         "diff": [CHANGE["diff"]],
@@ -58,14 +68,14 @@ def test_an_environment_is_locked_made_and_taken_into_use():
 
 
 def test_what_is_there_is_not_fetched_and_a_given_lock_is_not_made():
-    todo = {"changed": True, "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
+    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
     played = Played({"look": todo, "fetch": {"argv": None}, "lock": {"argv": None}, "make": ARGV, "finish": CHANGE})
     played.carry_out({})
     assert [name for name, _timeout in played.ran] == ["environment-lab"]
 
 
 def test_an_environment_that_shall_go_is_removed_without_fetching_uv():
-    seen = {"changed": True, "unlisted": [], "todo": {}, "gone": ["old"]}
+    seen = {"changed": True, "changes": [], "unlisted": [], "todo": {}, "gone": ["old"]}
     played = Played({"look": seen, "finish": CHANGE})
     played.carry_out({})
     assert played.asked == [("look", None), ("finish", "old")]
@@ -73,7 +83,7 @@ def test_an_environment_that_shall_go_is_removed_without_fetching_uv():
 
 @pytest.mark.parametrize("step", ["environments_uv", "environment_lab_lock", "environment_lab"])
 def test_a_step_that_fails_ends_it_before_anything_is_taken_into_use(step):
-    todo = {"changed": True, "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
+    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
     answers = {"look": todo, "fetch": ARGV, "lock": ARGV, "make": ARGV, "finish": CHANGE}
     played = Played(answers, **{step: (1, "error: Failed to download `x`", "  cause: Hash mismatch for `x`")})
     with pytest.raises(Refusal) as refusal:
@@ -83,7 +93,7 @@ def test_a_step_that_fails_ends_it_before_anything_is_taken_into_use(step):
 
 
 def test_who_may_use_an_environment_changes_without_a_build():
-    seen = {"changed": True, "unlisted": [], "todo": {}, "gone": [], "given": ["lab"]}
+    seen = {"changed": True, "changes": [], "unlisted": [], "todo": {}, "gone": [], "given": ["lab"]}
     played = Played({"look": seen, "give": CHANGE})
     assert played.carry_out({})["environments"] == [CHANGE["environment"]]
     assert (played.asked, played.ran) == ([("look", None), ("give", "lab")], [])

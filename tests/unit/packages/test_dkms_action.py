@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import dkms as action
+from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
@@ -28,7 +29,13 @@ class Played(action.ActionModule):
             return {"failure": FAILURE}
         kernels = {kernel: "installed" if kernel in self.installed else "added" for kernel in KERNELS}
         missing = [kernel for kernel in KERNELS if kernel not in self.installed]
-        return {"changed": bool(missing), "version": "535", "kernels": kernels, "missing": missing}
+        return {
+            "changed": bool(missing),
+            "changes": changes(build=missing),
+            "version": "535",
+            "kernels": kernels,
+            "missing": missing,
+        }
 
     def run_step(self, step):
         """Build."""
@@ -44,7 +51,7 @@ ARGS = {"module": "nvidia-current", "kernels": KERNELS}
 def test_kernels_that_have_the_module_are_left_alone():
     played = Played(installed=KERNELS)
     result = played.carry_out(ARGS)
-    assert result == {"changed": False, "version": "535", "kernels": dict.fromkeys(KERNELS, "installed")}
+    assert result == {"changed": False, "changes": [], "version": "535", "kernels": dict.fromkeys(KERNELS, "installed")}
     assert played.ran == []
 
 
@@ -73,6 +80,7 @@ def test_check_mode_foresees_and_builds_nothing():
     played = Played(check_mode=True)
     result = played.carry_out(ARGS)
     assert result["changed"]
+    assert result["changes"] == changes(build=KERNELS)
     assert "installed" in result["diff"]["after"]
     assert played.ran == []
 
