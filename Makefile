@@ -84,7 +84,7 @@ catalog-check: setup ## versions that pip, APT and NVIDIA's repositories have an
 fault-table: setup ## every injected fault, the check that finds it, the remedy
 	python3 tests/fault_table.py
 
-docs: setup ## write docs/settings.md, docs/errors.md and the roles' READMEs from the code
+docs: setup ## write docs/settings.md, docs/errors.md, the roles' READMEs and defaults from the code
 	python3 tests/documents.py
 
 build: setup ## build the collection's artefact

@@ -1,10 +1,11 @@
-"""Write the documents that are made from the code: the roles' READMEs, docs/settings.md and docs/errors.md."""
+"""Write what is made from the code: the roles' READMEs and defaults, docs/settings.md and docs/errors.md."""
 
 from __future__ import annotations
 
 import re
 import string
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import conftest  # noqa: F401  it makes this checkout importable as a collection
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES
+from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +37,11 @@ README = """<!-- Written by `make docs` from meta/argument_specs.yml. -->
 ```
 
 {options}"""
+DEFAULTS = """---
+# Written by `make docs` from meta/argument_specs.yml, which says more.
+
+{defaults}"""
+WIDTH = 118
 TABLE = """| Variable | Type | Default | Meaning |
 | --- | --- | --- | --- |
 """
@@ -89,6 +96,7 @@ def documents() -> dict[Path, str]:
     }
     return {
         **{role / "README.md": readme(role.name, main) for role, main in specs.items()},
+        **{role / "defaults/main.yml": text for role, main in specs.items() if (text := defaults(role.name, main))},
         ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
         ROOT / "docs/errors.md": errors(),
     }
@@ -102,6 +110,22 @@ def readme(name: str, main: dict[str, Any]) -> str:
         description=_markdown(main["description"], "\n\n"),
         options=_table(main.get("options", {})) or "It has no variables.\n",
     )
+
+
+def defaults(name: str, main: dict[str, Any]) -> str:
+    """Return the defaults of a role's own variables, those that carry its name, each below its first paragraph."""
+    own = {option: record for option, record in main.get("options", {}).items() if option.startswith(f"{name}_")}
+    return DEFAULTS.format(defaults="\n".join(map(_default, own, own.values()))) if own else ""
+
+
+def _default(name: str, option: dict[str, Any]) -> str:
+    """Return one default, with what the option takes as a comment."""
+    text = plain(option["description"])
+    missing = [str(choice) for choice in option.get("choices", ()) if str(choice) not in text]
+    if missing:
+        text += f" Choices: {', '.join(option['choices'])}."
+    comment = "".join(f"# {line}\n" for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False))
+    return f"{comment}{name}: {_yaml(option.get('default'))}\n"
 
 
 def settings(specs: dict[str, dict[str, Any]]) -> str:
@@ -189,7 +213,11 @@ def _markdown(description: str | list[str], separator: str) -> str:
 
 
 def _code(value: Any) -> str:
-    return f"`{yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]}`"
+    return f"`{_yaml(value)}`"
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]
 
 
 def main() -> None:

@@ -48,5 +48,19 @@ def test_a_link_to_a_missing_file_or_heading_is_found(tmp_path):
     assert list(broken(page)) == ["page.md#three", "gone.md"]
 
 
+MADE = {str(path.relative_to(ROOT)): text for path, text in documents.documents().items()}
+
+
+@pytest.mark.parametrize("path", MADE)
+def test_what_is_made_from_the_code_is_up_to_date(path):
+    assert (ROOT / path).read_text(encoding="utf-8") == MADE[path], "run `make docs`"
+
+
+def test_a_default_names_every_choice_that_its_description_leaves_out():
+    record = {"type": "str", "choices": ["auto", "open"], "default": "auto", "description": "V(auto) decides."}
+    text = documents.defaults("a", {"options": {"a_flavour": record, "gpulab_other": record}})
+    assert text.endswith("\n\n# auto decides. Choices: auto, open.\na_flavour: auto\n")
+
+
 def test_a_refusal_shows_its_template_as_text():
     assert documents.filled("{a} has *_{{b}}") == r"*a* has \*\_{b}"
