@@ -14,7 +14,7 @@ OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test kill-test test test-full test-vm test-gpu \
-        bench bench-cold plan-matrix catalog-check fault-table docs build
+        bench bench-cold plan-matrix catalog-check fault-table docs site build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ fault-table: setup ## every injected fault, the check that finds it, the remedy
 
 docs: setup ## write docs/settings.md, docs/errors.md, the roles' READMEs and defaults from the code
 	python3 tests/documents.py
+
+site: ## build one site of all documents, modules and roles into .site/html
+	@docs/site/build.sh
 
 build: setup ## build the collection's artefact
 	ansible-galaxy collection build --force

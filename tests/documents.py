@@ -53,6 +53,9 @@ them gpulab chooses. [recipes.md](recipes.md) shows what to set for what; `ansib
 the same text in a terminal. An unknown or misspelled variable is refused before any node is touched
 ([GPULAB-I001](errors.md#gpulab-i001)).
 
+| Role | What it does |
+| --- | --- |
+{contents}
 {roles}"""
 ERRORS = """<!-- Written by `make docs` from plugins/module_utils/refusal.py and plugins/module_utils/checks. -->
 # Errors and findings
@@ -130,12 +133,14 @@ def _default(name: str, option: dict[str, Any]) -> str:
 
 def settings(specs: dict[str, dict[str, Any]]) -> str:
     """Return the page of all variables; specs has the specification of each role."""
-    roles = (
-        f"## {name}\n\n{main['short_description']} ([the role](../roles/{name}/README.md)).\n\n{table}"
-        for name, main in specs.items()
-        if (table := _table(main.get("options", {})))
+    return SETTINGS.format(
+        contents="".join(f"| [{name}](#{name}) | {main['short_description']} |\n" for name, main in specs.items()),
+        roles="\n".join(
+            f"## {name}\n\n{main['short_description']}: see [the role](../roles/{name}/README.md).\n\n"
+            f"{_table(main.get('options', {})) or 'It has no variables.'}"
+            for name, main in specs.items()
+        ),
     )
-    return SETTINGS.format(roles="\n".join(roles))
 
 
 def errors() -> str:
