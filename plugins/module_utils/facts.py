@@ -15,8 +15,9 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_containers,
     facts_cuda,
     facts_driver,
+    facts_engines,
+    facts_filesystems,
     facts_group,
-    facts_host,
     facts_imex,
     facts_infiniband,
     facts_initramfs,
@@ -57,11 +58,11 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     signers = system["secure_boot"] == "enabled"
     kernels_query = facts_kernels.KernelsQuery(node, system["kernel"], modprobe_files, signers=signers)
     initramfs_query = facts_initramfs.InitramfsQuery(node, kernels_query.next_boot or "")
-    filesystems_query = facts_host.FilesystemsQuery(node, SECONDS)
-    packages_query = facts_packages.PackagesQuery(node, *facts_driver.PATTERNS, *facts_host.DOCKER_RIVALS)
+    filesystems_query = facts_filesystems.FilesystemsQuery(node, SECONDS)
+    packages_query = facts_packages.PackagesQuery(node, *facts_driver.PATTERNS, *facts_engines.DOCKER_RIVALS)
     driver_query = facts_driver.DriverQuery(node, packages_query)
     limit_texts = facts_limits.LimitTexts(node)
-    engines_query = facts_host.EnginesQuery(node, packages_query)
+    engines_query = facts_engines.EnginesQuery(node, packages_query)
     services_query = facts_services.ServicesQuery(node)
     imex_query = facts_imex.ImexQuery(node)
     kernel_log_query = facts_kernel_log.KernelLogQuery(node)

@@ -10,14 +10,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.dkms import first_compiler_error
+from ansible_collections.gpulab.node.plugins.module_utils.licence import SOURCES, declared_licence
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
 
 DKMS = "/var/lib/dkms"
-SOURCES = ("nvidia/nv.c", "nvidia/nv-frontend.c", "kernel-open/nvidia/nv.c", "kernel/nvidia/nv.c")
 _LOG_OF = re.compile(r"DKMS make\.log for \S+ for kernel (\S+)")
-_LICENCE = re.compile(r"MODULE_LICENSE\(\"([^\"]+)\"\)")
 
 
 def records(node: Node, kernel: str) -> list[dict[str, Any]]:
@@ -82,9 +81,3 @@ def licence(node: Node, record: dict[str, Any]) -> str | None:
     source = node.resolve(f"{DKMS}/{record['module']}/{record['version']}/source")
     found = (declared_licence(node.text(f"{source}/{name}")) for name in SOURCES)
     return next((one for one in found if one), None)
-
-
-def declared_licence(source: str) -> str | None:
-    """Return the licence that a C source declares for its module."""
-    match = _LICENCE.search(source)
-    return match.group(1) if match else None

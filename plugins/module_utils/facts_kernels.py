@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts_dkms import installed_file, licence, records
 from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import stand_in
+from ansible_collections.gpulab.node.plugins.module_utils.licence import flavour
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Job, Node
@@ -145,13 +146,6 @@ def modinfo_fields(text: str) -> dict[str, str]:
         if colon:
             fields.setdefault(key.strip(), value.strip())
     return fields
-
-
-def flavour(licence: str | None) -> str | None:
-    """Tell NVIDIA's open kernel modules from its proprietary ones by their licence."""
-    if not licence:
-        return None
-    return "proprietary" if licence == "NVIDIA" else "open"
 
 
 def headers_of(node: Node, kernel: str) -> str | None:

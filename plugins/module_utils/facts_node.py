@@ -139,3 +139,14 @@ class Node:
                 break
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         return path
+
+    def container(self) -> str | None:
+        """Name the container engine around us; None on a machine."""
+        if self.text("/run/systemd/container"):
+            return self.text("/run/systemd/container")
+        for variable in self.text("/proc/1/environ").split("\0"):
+            if variable.startswith("container=") and variable != "container=":
+                return variable[len("container=") :]
+        if self.exists("/run/.containerenv"):
+            return "podman"
+        return "docker" if self.exists("/.dockerenv") else None

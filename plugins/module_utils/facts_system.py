@@ -61,18 +61,6 @@ def distribution(release: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def container(node: Node) -> str | None:
-    """Name the container engine around us; None on a machine."""
-    if node.text("/run/systemd/container"):
-        return node.text("/run/systemd/container")
-    for variable in node.text("/proc/1/environ").split("\0"):
-        if variable.startswith("container=") and variable != "container=":
-            return variable[len("container=") :]
-    if node.exists("/run/.containerenv"):
-        return "podman"
-    return "docker" if node.exists("/.dockerenv") else None
-
-
 def hypervisor(node: Node) -> str:
     """Name the hypervisor below this machine; "none" on bare metal."""
     names = [
@@ -177,7 +165,7 @@ def signing_key(node: Node, state: str, distribution: str) -> dict[str, bool | N
 
 def read(node: Node) -> dict[str, Any]:
     """Return the facts ``system``."""
-    inside = container(node)
+    inside = node.container()
     named = distribution(os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release")))
     boot = secure_boot(node)
     status = node.text("/var/lib/dpkg/status")

@@ -9,7 +9,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_host, facts_pci
+from ansible_collections.gpulab.node.plugins.module_utils import facts_pci, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import (
     at_work,
     boot_time,
@@ -96,7 +96,7 @@ def containers(node: Node, held: dict[int, str]) -> dict[int, str]:
 
 
 def _file_system_on_dev(node: Node, pid: int) -> str | None:
-    table = facts_host.mounts(node.text(f"/proc/{pid}/mountinfo"))
+    table = mount_table.mounts(node.text(f"/proc/{pid}/mountinfo"))
     return next((entry["device"] for entry in table if entry["mount"] == "/dev"), None)
 
 

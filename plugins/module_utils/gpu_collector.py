@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils import (
-    facts_host,
     facts_kernel_log,
     facts_libraries,
     facts_modprobe,
     facts_pci,
     gpu_metrics,
+    mount_table,
     nvml,
     nvml_facts,
 )
@@ -72,14 +72,14 @@ def _read(emit: Emit, lock: Path, library: str) -> None:
 
 def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
     """Say of each file system that is mounted at boot whether it is mounted now; none is asked, for it may hang."""
-    mounted = {mount["mount"] for mount in facts_host.mounts(mountinfo)}
+    mounted = {mount["mount"] for mount in mount_table.mounts(mountinfo)}
     found = {}
     for line in fstab.splitlines():
         fields = line.split()
         if len(fields) > 3 and not line.lstrip().startswith("#"):  # noqa: PLR2004 - device, place, type, options
             place, kind, options = fields[1], fields[2], fields[3].split(",")
             if kind not in _NO_MOUNT and place not in _NO_MOUNT and "noauto" not in options:
-                place = facts_host.unescaped(place)
+                place = mount_table.unescaped(place)
                 found[place] = place in mounted
     return found
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_host
+from ansible_collections.gpulab.node.plugins.module_utils import mount_table
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
@@ -45,7 +45,7 @@ def paths(name: str, node: Node) -> list[str]:
     if name == "cpu_governor":
         governors = (f"{CPUS}/{cpu}/cpufreq/scaling_governor" for cpu in node.names(CPUS) if re.match(r"cpu\d", cpu))
         return [path for path in governors if node.exists(path)]
-    mounted = facts_host.mounts(node.text("/proc/self/mountinfo"))
+    mounted = mount_table.mounts(node.text("/proc/self/mountinfo"))
     devices = sorted({entry["device"] for entry in mounted if entry["type"] in NFS})
     read_ahead = (f"/sys/class/bdi/{device}/read_ahead_kb" for device in devices)
     return [path for path in read_ahead if node.exists(path)]

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils import dkms, records, runfile
-from ansible_collections.gpulab.node.plugins.module_utils.facts_dkms import SOURCES, declared_licence
-from ansible_collections.gpulab.node.plugins.module_utils.facts_kernels import flavour
 from ansible_collections.gpulab.node.plugins.module_utils.files import read
+from ansible_collections.gpulab.node.plugins.module_utils.licence import SOURCES, declared_licence, flavour
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver, Wish
 from ansible_collections.gpulab.node.plugins.module_utils.steps import ROOT as STEPS

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_host
+from ansible_collections.gpulab.node.plugins.module_utils import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def mounts(mountinfo: str, resolve: Callable[[str], str]) -> tuple[Mount, ...]:
     """
     found = {
         f"{place} {device}": Mount(place, _followed(source, resolve), kind, device, frozenset(options))
-        for place, device, kind, source, options in facts_host.mount_lines(mountinfo)
+        for place, device, kind, source, options in mount_table.mount_lines(mountinfo)
     }
     return tuple(found.values())
 

@@ -9,7 +9,6 @@ import os
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils import (
-    facts_system,
     storage,
     storage_devices,
     storage_exports,
@@ -146,7 +145,7 @@ def server_of(node: Node) -> Server:
 
 def _unable(node: Node) -> str:
     """Say why the node cannot have an NFS server of its own; empty where it can."""
-    if facts_system.container(node) is not None:
+    if node.container() is not None:
         return "this node is a container, which has no NFS server of the kernel's"
     modules = f"/lib/modules/{node.text('/proc/sys/kernel/osrelease')}"
     listed = "\n".join(node.text(f"{modules}/{name}") for name in ("modules.dep", "modules.builtin"))

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_driver,
-    facts_host,
+    facts_engines,
+    facts_filesystems,
     facts_initramfs,
     facts_kernel_log,
     facts_kernels,
@@ -25,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils import (
     facts_users,
     gpu_collector,
     gpu_metrics,
+    mount_table,
     nvml_gpu,
     runfile,
 )
@@ -76,8 +78,8 @@ PARSERS = {
     "user_name": facts_processes.user_name,
     "kernel_log": facts_kernel_log.events,
     "services": facts_services.units,
-    "engine_version": facts_host.engine_version,
-    "mounts": lambda text: facts_host.worth_knowing(facts_host.mounts(text)),
+    "engine_version": facts_engines.engine_version,
+    "mounts": lambda text: facts_filesystems.worth_knowing(mount_table.mounts(text)),
     "total_errors": facts_pci.total_errors,
     "library_paths": lambda text: facts_libraries.paths(text, "libnccl"),
     "nccl_settings": facts_nccl.settings,

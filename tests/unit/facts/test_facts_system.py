@@ -43,7 +43,7 @@ def test_distribution(text, expected):
     ],
 )
 def test_container(tree, path, content, expected):
-    assert facts_system.container(tree.file(path, content).node()) == expected
+    assert tree.file(path, content).node().container() == expected
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_host, storage_devices
-from ansible_collections.gpulab.node.plugins.module_utils.facts_host import (
-    DOCKER_RIVALS,
-    EnginesQuery,
-    FilesystemsQuery,
+from ansible_collections.gpulab.node.plugins.module_utils import (
+    facts_engines,
+    facts_filesystems,
+    mount_table,
+    storage_devices,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.facts_engines import DOCKER_RIVALS, EnginesQuery
+from ansible_collections.gpulab.node.plugins.module_utils.facts_filesystems import FilesystemsQuery
 from ansible_collections.gpulab.node.plugins.module_utils.facts_packages import PackagesQuery
 
 TMP = "/tmp"  # noqa: S108 - a name in a tree of the test
@@ -57,8 +59,8 @@ def test_dead_network_mount_is_an_answer(node, monkeypatch):
             time.sleep(60)
         return real(path)
 
-    real = facts_host.os.statvfs
-    monkeypatch.setattr(facts_host.os, "statvfs", statvfs)
+    real = facts_filesystems.os.statvfs
+    monkeypatch.setattr(facts_filesystems.os, "statvfs", statvfs)
     before = time.monotonic()
     found = {entry["mount"]: entry for entry in FilesystemsQuery(node, 0.5).facts()}
     assert time.monotonic() - before < 1.5
@@ -76,7 +78,7 @@ def test_mount_point_that_is_gone(tree):
 
 def test_later_mount_hides_an_earlier():
     lines = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:2 / / ro - xfs /dev/sda2 rw\n"
-    (found,) = facts_host.mounts(lines)
+    (found,) = mount_table.mounts(lines)
     assert (found["type"], found["read_only"]) == ("xfs", True)
 
 
@@ -92,7 +94,7 @@ def test_later_mount_hides_an_earlier():
     ],
 )
 def test_engine_version(text, version):
-    assert facts_host.engine_version(text) == version
+    assert facts_engines.engine_version(text) == version
 
 
 def engines(tree):
@@ -124,7 +126,7 @@ def test_podman_under_dockers_name_is_no_docker(tree):
 
 def test_white_space_in_a_place_and_in_a_source_is_meant():
     line = r"41 1 0:52 / /mnt/my\040disk rw,noatime - nfs server:/a\040b\134c rw,vers=4.2"
-    (found,) = facts_host.mounts(line)
+    (found,) = mount_table.mounts(line)
     assert (found["mount"], found["source"], found["read_only"]) == ("/mnt/my disk", r"server:/a b\c", False)
     (mount,) = storage_devices.mounts(line, str)
     assert (mount.place, mount.source, mount.type, mount.number) == ("/mnt/my disk", r"server:/a b\c", "nfs", "0:52")

@@ -1,24 +1,22 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filesystems and container engines of a node."""
+"""The file systems of a node: where its data lies, and how much room is left."""
 
 from __future__ import annotations
 
 import os
 import posixpath
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.mount_table import holding, mounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
-    from ansible_collections.gpulab.node.plugins.module_utils.facts_packages import PackagesQuery
 
 ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
 KERNELS_OWN = frozenset({
@@ -27,70 +25,7 @@ KERNELS_OWN = frozenset({
     "sysfs", "tracefs",
 })  # fmt: skip
 BELOW_NO_DATA = ("/dev", "/proc", "/run", "/sys", "/etc", "/var/lib/docker", "/var/lib/containers", "/snap")
-ENGINES = {
-    "docker": ["docker", "--version"],
-    "podman": ["podman", "--version"],
-    "containerd": ["containerd", "--version"],
-    "nvidia_container_toolkit": ["nvidia-ctk", "--version"],
-}
-# Packages that docker.com's conflict with, or share files with: see its installation guides
-DOCKER_RIVALS = ("containerd", "docker-cli", "docker-compose-v2", "docker.io", "moby-engine", "podman-docker", "runc")
 MIB = 1 << 20
-_VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?(?:[-~+.][0-9A-Za-z.~+-]*)?)")
-
-
-def engine_version(text: str) -> str | None:
-    """Find the version in what an engine's --version prints."""
-    match = _VERSION.search(text)
-    return match.group(1) if match else None
-
-
-class EnginesQuery:
-    """The facts ``engines``; each program runs beside the caller's other work."""
-
-    def __init__(self, node: Node, packages_query: PackagesQuery) -> None:
-        """Start them all; none of these asks a daemon. The query has asked for DOCKER_RIVALS."""
-        self._packages_query = packages_query
-        self._jobs = {name: node.start(argv) for name, argv in ENGINES.items()}
-
-    def facts(self) -> dict[str, Any]:
-        """Return each engine's version, None where it is absent, and the docker_rivals there are."""
-        texts = {name: job.output() or "" for name, job in self._jobs.items()}
-        if texts["docker"].startswith("podman"):  # which podman-docker gives Docker's name
-            texts["docker"] = ""
-        rivals = sorted(one.name for one in self._packages_query.installed if one.name in DOCKER_RIVALS)
-        return {**{name: engine_version(text) for name, text in texts.items()}, "docker_rivals": rivals}
-
-
-def unescaped(field: str) -> str:
-    """Return a field of mountinfo or fstab as it was meant: white space stands there in octal, after a backslash."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
-
-
-def mount_lines(mountinfo: str) -> Iterator[tuple[str, str, str, str, set[str]]]:
-    """Parse /proc/self/mountinfo: (place, device as "8:1", type, source, options of mount and file system)."""
-    for line in mountinfo.splitlines():
-        left, separator, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if not separator or len(fields) < 6 or len(tail) < 2:  # noqa: PLR2004 - as in proc_pid_mountinfo(5)
-            continue
-        options = {*fields[5].split(","), *(tail[2].split(",") if len(tail) > 2 else [])}  # noqa: PLR2004
-        yield unescaped(fields[4]), fields[2], tail[0], unescaped(tail[1]), options
-
-
-def mounts(mountinfo: str) -> list[dict[str, Any]]:
-    """Parse /proc/self/mountinfo: {mount, type, device ("8:1"), source, read_only}; a later mount hides an earlier."""
-    found = {
-        place: {"mount": place, "type": kind, "device": device, "source": source, "read_only": "ro" in options}
-        for place, device, kind, source, options in mount_lines(mountinfo)
-    }
-    return list(found.values())
-
-
-def holding(path: str, table: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Find the mount that a path lies on."""
-    above = [entry for entry in table if path == entry["mount"] or path.startswith(entry["mount"].rstrip("/") + "/")]
-    return max(above, key=lambda entry: len(entry["mount"]), default=None)
 
 
 def worth_knowing(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
