@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import conftest  # noqa: F401  it makes this checkout importable as a collection
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "unit")]
 import conftest  # noqa: F401  it makes this checkout importable as a collection
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from plan.make import SYSTEMS, facts
 from rich.console import Console
 from rich.table import Table

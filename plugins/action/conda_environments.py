@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import told
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import told
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
 

@@ -16,7 +16,7 @@ from typing import Any
 from ansible.constants import INTERNAL_STATIC_VARS
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible_collections.gpulab.node.plugins.module_utils.run_lock import BEGIN, GO_ON
+from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, GO_ON
 from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import Address, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure

@@ -9,8 +9,8 @@ import time
 from dataclasses import asdict, replace
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.apt import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
 
 
 class ActionModule(ActionBase):

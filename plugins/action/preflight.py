@@ -21,7 +21,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import (
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 ARGUMENTS = {
     "vram_min_gib": {"type": "int", "default": 16},

@@ -68,11 +68,9 @@ from typing import TYPE_CHECKING, Any
 from ansible import constants as C  # noqa: N812 - its name in every plugin of Ansible
 from ansible import context
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpulab.node.plugins.module_utils.shown import for_people, for_people_all
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people, for_people_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import address_of, explain
-from ansible_collections.gpulab.node.plugins.plugin_utils.live_region import HAS_RICH, LiveRegion
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Receiver
-from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import (
     Failure,
     RunBoard,
     counts,
@@ -80,6 +78,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import (
     short_task,
     verdict,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Receiver
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.live_region import HAS_RICH, LiveRegion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping

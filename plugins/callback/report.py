@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible.vars.hostvars import HostVars
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import gather, publish
 
 if TYPE_CHECKING:

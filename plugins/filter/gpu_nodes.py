@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from ansible import context
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import is_address, is_loopback
+from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import is_address, is_loopback
 
 
 def group_nodes(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_users import in_use
+from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
 
 
 class FilterModule:

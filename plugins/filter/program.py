@@ -26,15 +26,16 @@ def program(path: str, directory: str) -> dict[str, str]:
     package = Path(directory, *PACKAGE.split("."))
     text = _read(Path(path))
     files = {Path(directory, Path(path).name): text}
-    for parent in [package, *package.parents[: PACKAGE.count(".")]]:
-        files[parent / "__init__.py"] = PARENT
-    names = _imported(text)
-    while names:
-        name = names.pop()
-        place = package / f"{name}.py"
+    wanted = _imported(text)
+    while wanted:
+        module = wanted.pop()
+        place = package / module
         if place not in files:
-            files[place] = _read(MODULE_UTILS / f"{name}.py")
-            names |= _imported(files[place])
+            files[place] = _read(MODULE_UTILS / module)
+            files.update(
+                {parent / "__init__.py": PARENT for parent in place.parents if Path(directory) in parent.parents}
+            )
+            wanted |= _imported(files[place])
     return {str(place): files[place] for place in sorted(files)}
 
 
@@ -46,15 +47,17 @@ def _read(path: Path) -> str:
         raise AnsibleFilterError(message) from error
 
 
-def _imported(text: str) -> set[str]:
-    """Return the modules of module_utils that a text imports, by name."""
-    names = set()
+def _imported(text: str) -> set[Path]:
+    """Return the modules that a text imports, as paths below module_utils."""
+    modules = set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}."):
-            names.add(str(node.module)[len(PACKAGE) + 1 :].replace(".", "/"))
-    return names
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PACKAGE}."):
+            origin = Path(*str(node.module)[len(PACKAGE) :].split("."))
+            of_package = (MODULE_UTILS / origin).is_dir()
+            modules |= (
+                {origin / f"{alias.name}.py" for alias in node.names} if of_package else {origin.with_suffix(".py")}
+            )
+    return modules
 
 
 class FilterModule:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.node.plugins.module_utils import quoting
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core import quoting
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
 def quoted(value: Any, file_format: str, option: str) -> str:

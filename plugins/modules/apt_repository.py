@@ -110,10 +110,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt_host, apt_repository, files, vendor_key
-from ansible_collections.gpulab.node.plugins.module_utils.apt_repository import Repository
 from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host, apt_repository, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_repository import Repository
 
 OWN = "gpulab-"
 

@@ -63,9 +63,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import boot_arguments, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments
 
 MEMORY = Path(boot_arguments.MEMORY)
 

@@ -62,10 +62,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import cdi, facts_containers, facts_modprobe
 from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.containers import cdi
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.facts import containers, modprobe
 
 
 def main() -> None:
@@ -85,8 +86,8 @@ def keep(module: AnsibleModule) -> dict[str, Any]:
     """Enable the units, and let them make what is missing. Raises Refusal H116."""
     node = Node()
     disabled = [unit for unit in (cdi.WATCH, cdi.REFRESH) if _systemctl(module, "is-enabled", "--quiet", unit)]
-    driver = facts_modprobe.driver_version(node.text("/proc/driver/nvidia/version"))
-    stale = cdi.why_stale(facts_containers.cdi(node), driver)
+    driver = modprobe.driver_version(node.text("/proc/driver/nvidia/version"))
+    stale = cdi.why_stale(containers.cdi(node), driver)
     if not module.check_mode:
         for unit in disabled:
             module.run_command(["systemctl", "enable", "--no-reload", unit], check_rc=True)
@@ -100,7 +101,7 @@ def keep(module: AnsibleModule) -> dict[str, Any]:
     return {
         "changed": bool(lines),
         "changes": changes(set=[after for _before, after in lines]),
-        "paths": [one["path"] for one in facts_containers.cdi(node) if one["kind"] == cdi.KIND],
+        "paths": [one["path"] for one in containers.cdi(node) if one["kind"] == cdi.KIND],
         "diff": {
             "before": "".join(f"{before}\n" for before, _after in lines),
             "after": "".join(f"{after}\n" for _before, after in lines),
@@ -111,7 +112,7 @@ def keep(module: AnsibleModule) -> dict[str, Any]:
 def refresh(module: AnsibleModule, node: Node, driver: str | None) -> None:
     """Let the unit make the specification. Raises Refusal H116 where it is not there afterwards."""
     _systemctl(module, "restart", cdi.REFRESH)
-    stale = cdi.why_stale(facts_containers.cdi(node), driver)
+    stale = cdi.why_stale(containers.cdi(node), driver)
     if stale:
         argv = ["journalctl", f"--unit={cdi.REFRESH}", "--lines=3", "--output=cat", "--no-pager"]
         said = " ".join(module.run_command(argv)[1].split())
@@ -121,7 +122,7 @@ def refresh(module: AnsibleModule, node: Node, driver: str | None) -> None:
 def take_away(module: AnsibleModule) -> dict[str, Any]:
     """Remove what the units have made; a toolkit that stays keeps it."""
     stays = not module.check_mode and module.get_bin_path(cdi.PROGRAM)
-    paths = [] if stays else cdi.generated(facts_containers.cdi(Node()))
+    paths = [] if stays else cdi.generated(containers.cdi(Node()))
     if not module.check_mode:
         for path in paths:
             Path(path).unlink()

@@ -245,10 +245,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import conda, download, venv
 from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, proxies
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
+from ansible_collections.gpulab.node.plugins.module_utils.core import download
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,
     group_named,
     groups_of,
@@ -257,8 +259,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.environment_builds imp
     told,
     transfer,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.module import Module
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_host import Condas, proxies
 
 
 def wanted(environment: dict[str, Any], cuda: str | None) -> conda.Wanted:

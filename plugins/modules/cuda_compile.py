@@ -72,7 +72,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import nvcc
+from ansible_collections.gpulab.node.plugins.module_utils.cuda import nvcc
 
 
 def compile_with(

@@ -100,11 +100,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import dnf_repository, files, records, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.dnf_repository import Record, Repository
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerRpms
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_repository, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_repository import Record, Repository
+from ansible_collections.gpulab.node.plugins.module_utils.packages.former import FormerRpms
 
 CONFIGURATION = Path("/etc/dnf/dnf.conf")
 RECORD = Path(dnf_repository.RECORD)

@@ -94,16 +94,16 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt, dnf, dnf_host
 from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import (
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, dnf, dnf_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages.former import (
     Former,
     FormerDebs,
     FormerPackages,
     FormerRpms,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
 
 
 def look(kept: FormerDebs | FormerRpms, installed: dict[str, set[str]], state: str) -> dict[str, Any]:

@@ -117,11 +117,11 @@ import os
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import run_lock
-from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.shown import plain_values
+from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
+from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 
 
 def main() -> None:

@@ -124,19 +124,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import (
-    facts_users,
-    files,
-    gpu_settings,
-    gpu_settings_host,
-    records,
-)
 from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import host as gpu_settings_host
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import Step
+    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import Step
 
 # NVML's errors where the driver is not installed yet, not loaded, or not the one on disk
 NOT_YET = (9, 12, 18)
@@ -152,7 +149,7 @@ def remembered() -> dict[str, dict[str, Any]]:
 
 def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None:
     """Raise Refusal where a step needs idle GPUs and somebody uses one."""
-    names = sorted({step.name for step in steps if step.name in gpu_settings.NEED_IDLE})
+    names = sorted({step.name for step in steps if step.name in plan.NEED_IDLE})
     if not names:
         return
     users = facts_users.read(Node(), gpus, os.getpid())
@@ -167,7 +164,7 @@ def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None
 def foresee(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what would be set on GPUs that nobody can read yet."""
     named = {"every GPU": settings.get("all") or {}, **(settings.get("gpus") or {})}
-    named = {gpu: gpu_settings.whole(own) if own.get(gpu_settings.INSTANCES) else own for gpu, own in named.items()}
+    named = {gpu: plan.whole(own) if own.get(plan.INSTANCES) else own for gpu, own in named.items()}
     return [
         {"gpu": str(gpu), "name": name, "before": "unknown", "after": value}
         for gpu, values in named.items()
@@ -208,7 +205,7 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
     """Bring the GPUs to their settings. Raises Refusal."""
     known = remembered()
     for variable, values in {"all": settings.get("all"), **(settings.get("gpus") or {})}.items():
-        gpu_settings.check(str(variable), values or {})
+        plan.check(str(variable), values or {})
     if not known and not any(settings.values()):
         return {"changed": False, "changes": [], "steps": [], "pending": [], "diff": []}
     answers = gpu_settings_host.facts()
@@ -229,8 +226,8 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
             "diff": shown(foreseen),
         }
     gpus = answers["gpus"]
-    steps = gpu_settings.plan(settings, gpus, known, gpu_settings_host.locked_clocks())
-    resolved = gpu_settings.resolved(settings, gpus)
+    steps = plan.plan(settings, gpus, known, gpu_settings_host.locked_clocks())
+    resolved = plan.resolved(settings, gpus)
     check_idle(steps, gpus, module.params["host"])
     if not module.check_mode:
         waiting = carry_out(module, settings, steps, known, gpus)
@@ -242,7 +239,7 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
         "changes": what_changes(told),
         "steps": told,
         "settings": resolved,
-        "pending": gpu_settings.pending(settings, gpus),
+        "pending": plan.pending(settings, gpus),
         "diff": shown(told),
     }
 
@@ -256,12 +253,12 @@ def carry_out(
 ) -> list[Step]:
     """Set, remember what was there before, fail where a GPU did not take a setting; return what waits for a boot."""
     # Before the first change: a run that is cut off must not forget what was there.
-    ahead = gpu_settings.to_remember(known, gpus, settings, [], steps)
+    ahead = plan.to_remember(known, gpus, settings, [], steps)
     records.keep(MEMORY, {gpu: {**ahead.get(gpu, {}), **known.get(gpu, {})} for gpu in {**known, **ahead}})
     answers = gpu_settings_host.apply(steps) if steps else []
     waiting = [step for step, why in answers if why == gpu_settings_host.WAITS]
     done = [step for step, why in answers if not why]
-    records.keep(MEMORY, gpu_settings.to_remember(known, gpus, settings, steps, done + waiting))
+    records.keep(MEMORY, plan.to_remember(known, gpus, settings, steps, done + waiting))
     refused = [gpu_settings_host.refusal(step, why) for step, why in answers if why and step not in waiting]
     if refused:
         module.fail_json(

@@ -129,8 +129,8 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
-from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 
 ANSWER_SECONDS = 5  # as gpu_facts
 

@@ -66,7 +66,7 @@ from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 AS_GOOD_AS_ROOT = ("docker",)  # a container may mount the node's root directory
 

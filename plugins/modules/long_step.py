@@ -107,9 +107,10 @@ import time
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import dkms, run_lock
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Status, Step, running_boot
+from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Command, Status, Step, running_boot
+from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 
 POLL_INTERVAL = 0.2
 

@@ -81,11 +81,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import files, mok, records
 from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.facts_system import os_release
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
+from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os_release
 
 RECORD = "/var/lib/gpulab/secure-boot.json"  # what this module did: {"fingerprint", "made"}
 NOISE = "trusted keyring"  # what mokutil says of a keyring that it may not read, and goes on

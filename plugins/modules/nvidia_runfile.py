@@ -130,12 +130,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt_repository, download
 from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.runfile import Driver, Wish
-from ansible_collections.gpulab.node.plugins.module_utils.runfile_host import Runfile
-from ansible_collections.gpulab.node.plugins.module_utils.steps import running_boot
+from ansible_collections.gpulab.node.plugins.module_utils.core import download
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import running_boot
+from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import Driver, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile_host import Runfile
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_repository
 
 if TYPE_CHECKING:
     from pathlib import Path

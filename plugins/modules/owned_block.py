@@ -56,9 +56,9 @@ changes:
 
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils import files, owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.module import Module
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 
 
 def main() -> None:

@@ -74,10 +74,10 @@ refusal:
 from dataclasses import asdict
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils import files, owned_files
 from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.module import Module
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
 def main() -> None:

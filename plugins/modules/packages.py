@@ -192,12 +192,13 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import apt, package_plan
-from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
-from ansible_collections.gpulab.node.plugins.module_utils.dnf_host import Dnf
-from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Plan, Wishes
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Step, running_boot
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt
+from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_host import Dnf
+from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes
 
 if TYPE_CHECKING:
     from typing import Callable

@@ -73,9 +73,9 @@ removed:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import peer_firewall
 from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.peer_firewall import NOBODY, Step, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.system import peer_firewall
+from ansible_collections.gpulab.node.plugins.module_utils.system.peer_firewall import NOBODY, Step, Wish
 
 
 def ufw(module: AnsibleModule, wish: Wish) -> list[Step]:

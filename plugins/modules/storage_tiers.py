@@ -148,15 +148,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils import files, records, storage, storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.storage import FSTAB, State, Tier
-from ansible_collections.gpulab.node.plugins.module_utils.storage_host import Reader
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
+from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
+from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import FSTAB, State, Tier
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.storage_steps import Step
+    from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step
 
 RECORD = Path("/var/lib/gpulab/storage-directories.json")
 BY_TABLE = ("export", "withdraw")  # exportfs fails, too, where it only lacks a file that it would read; its table tells
@@ -191,10 +193,10 @@ def main() -> None:
 
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Bring the node to what the tiers say. Raises Refusal."""
-    tiers = storage.tiers(module.params["tiers"])
+    tiers = plan.tiers(module.params["tiers"])
     work = Work(module)
     before = state = work.reader.state(tiers)
-    done = steps = storage.plan(tiers, state)
+    done = steps = plan.plan(tiers, state)
     packages = work.packages(tiers, steps)
     if not module.check_mode:
         done = []
@@ -205,7 +207,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
                 if step.kind in ("assemble", "array"):
                     break
             state = work.reader.state(tiers)
-            steps = storage.plan(tiers, state)
+            steps = plan.plan(tiers, state)
             if not steps:
                 break
         if steps:
@@ -250,16 +252,16 @@ class Work:
 
     def packages(self, tiers: list[Tier], steps: list[Step]) -> list[str]:
         """Return the packages that are missing for these steps."""
-        missing = [name for name in storage.programs(tiers, steps) if not self._module.get_bin_path(name)]
+        missing = [name for name in plan.programs(tiers, steps) if not self._module.get_bin_path(name)]
         return list(dict.fromkeys(self._package(name) for name in missing))
 
     def needless(self, tiers: list[Tier], state: State) -> list[str]:
         """Return the packages of an NFS server that nobody needs."""
-        there = self._module.get_bin_path("exportfs") and storage.server_is_needless(tiers, state)
+        there = self._module.get_bin_path("exportfs") and plan.server_is_needless(tiers, state)
         return [self._package("exportfs")] if there else []
 
     def _package(self, program: str) -> str:
-        return storage.PACKAGES[program]["apt" if self._module.get_bin_path("apt-get") else "dnf"]
+        return plan.PACKAGES[program]["apt" if self._module.get_bin_path("apt-get") else "dnf"]
 
     def carry_out(self, step: Step) -> None:
         """Do one thing. Raises Refusal H162 where it does not succeed, or where a device is not blank any more."""
@@ -301,7 +303,7 @@ class Work:
 
     def _make(self, place: str) -> None:
         above = [str(path) for path in (Path(place), *Path(place).parents) if path.exists()]
-        new = storage.parents(place, above)
+        new = plan.parents(place, above)
         records.keep(RECORD, [*remembered(), *new], 0o600)
         for path in new:
             files.make_directory(Path(path))

@@ -186,8 +186,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import venv
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import (
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,
     group_named,
     groups_of,
@@ -196,9 +198,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.environment_builds imp
     told,
     transfer,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.module import Module
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.venv_host import Tool, Venvs
+from ansible_collections.gpulab.node.plugins.module_utils.environments.venv_host import Tool, Venvs
 
 UNKNOWN = "its version is known once uv is there"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 CODES = ("D001", "D033", "D034", "D040")  # the refusals that name the first error of a build
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils import conda, jupyter
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, jupyter
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines as lines
 
 if TYPE_CHECKING:

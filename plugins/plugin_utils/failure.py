@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
 def failure(refusals: Sequence[Refusal]) -> dict[str, Any]:

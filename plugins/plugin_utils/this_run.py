@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What identifies a run of ansible-playbook (see module_utils/run_lock.py), and whether a run still lives."""
+"""What identifies a run of ansible-playbook (see module_utils/core/run_lock.py), and whether a run still lives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.run_lock import same
+from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import same
 
 PROC = Path("/proc")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS)]
 import conftest  # noqa: F401  it makes this checkout importable as a collection
-from ansible_collections.gpulab.node.plugins.module_utils import conda, conda_host, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, conda_host, venv
 
 ENVIRONMENTS = 10
 PACKAGES = 300

@@ -12,7 +12,7 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "unit")]
 import conftest  # noqa: F401  it makes this checkout importable as a collection
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from plan.make import SYSTEMS, facts
 
 HOSTS = 1000

@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests")]
 
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
 from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import LANE_GBS
-from ansible_collections.gpulab.node.plugins.module_utils.facts import collect
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 from gpu import recording
 
 RECORDINGS = ROOT / "tests/gpu/recordings"

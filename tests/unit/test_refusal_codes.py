@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
 
 FAMILIES = "HIPDCESV"
 

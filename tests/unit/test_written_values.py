@@ -15,16 +15,14 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.gpulab.node.plugins.module_utils import (
-    apt_sources,
-    environment_builds,
-    hosts_file,
-    quoting,
-    storage,
-)
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core import quoting
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import builds
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_sources
+from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
+from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_file
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import tuning_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import tuning_files
 from jinja2 import Environment, nodes
 
 from .inventory_check.bad_texts import PIECES, inventory, places, texts
@@ -170,8 +168,8 @@ def docker_root(_put, value):
 
 def tier(put, **fields):
     record = {"name": "a", "purpose": "datasets", "mount": "/m", "nfs": "server:/e", "options": ["ro"], **fields}
-    (found,) = storage.tiers([record])
-    line = storage.Entry(found.nfs, found.mount, "nfs", found.options).line()
+    (found,) = plan.tiers([record])
+    line = plan.Entry(found.nfs, found.mount, "nfs", found.options).line()
     told = json.loads(output("findmnt", "--tab-file", put(f"{line}\n"), "--json", "--output", "SOURCE,TARGET,OPTIONS"))
     (entry,) = told["filesystems"]
     return entry
@@ -301,4 +299,4 @@ def test_an_address_has_no_second_line_in_its_scope():
 @pytest.mark.parametrize("name", ["../../../srv/x", "..", ".builds", "a/b", "", "-x", "a\nb"])
 def test_no_environment_lies_outside_of_its_directory(name, tmp_path):
     with pytest.raises(Refusal, match=r"^GPULAB-I030 an environment's name has "):
-        environment_builds.Builds(tmp_path / "envs").build(name)
+        builds.Builds(tmp_path / "envs").build(name)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The CUDA driver API, libcuda.so.1, through ctypes: no toolkit and no package needed on the node.
 
-Calls may hang in a wedged driver: make them from a child process (see child.py), whose end also frees what it took.
+Calls may hang in a wedged driver: make them from a child process (core/child.py); its end frees what it took.
 Numbers and names follow NVIDIA's cuda.h.
 """
 

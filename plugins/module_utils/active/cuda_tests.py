@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import cuda_driver
 from ansible_collections.gpulab.node.plugins.module_utils.active.cuda_driver import Cuda, CudaError, Gpu
-from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, LATE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, LATE, Child, Emit
 
 Test = Callable[[Gpu], "dict[str, Any]"]
 

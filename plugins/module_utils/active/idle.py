@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_users import MACHINE, named, workers
+from ansible_collections.gpulab.node.plugins.module_utils.facts.users import MACHINE, named, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, LATE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, LATE, Child, Emit
 
 FILES = 64  # whose latency is measured
 ENTRIES = 10_000  # looked at to find them

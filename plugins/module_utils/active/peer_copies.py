@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active.cuda_driver import Cuda, CudaError, Gpu
-from ansible_collections.gpulab.node.plugins.module_utils.child import DONE, LATE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, LATE, Child, Emit
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_users, nvml
 from ansible_collections.gpulab.node.plugins.module_utils.active import (
     cuda_driver,
     cuda_tests,
@@ -25,11 +24,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.active import (
     peer_copies,
     programs,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.facts_kernel_log import KernelLogQuery
-from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
+from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
+from ansible_collections.gpulab.node.plugins.module_utils.facts.kernel_log import KernelLogQuery
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 SCHEMA = 1
 STANDARD, BURN_IN = "standard", "burn-in"

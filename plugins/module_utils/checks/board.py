@@ -9,10 +9,10 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_users
 from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
-from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import POWER
+from ansible_collections.gpulab.node.plugins.module_utils.facts import users
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import POWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +138,7 @@ def mig(node: Node, gpu: Facts) -> Iterator[Result]:
 def gpu_idle(node: Node) -> Iterator[Result]:
     """Tell who uses GPUs: no fault, but what a reboot would end."""
     if node.facts["users_of_gpus.state"] == "busy":
-        who = [facts_users.named(user) for user in facts_users.workers(node.facts["users_of_gpus"])]
+        who = [users.named(user) for user in users.workers(node.facts["users_of_gpus"])]
         yield info(f"in use by {', '.join(who[:4])}{' ...' if who[4:] else ''}", "stop_app", observed=len(who))
     else:
         yield ok(f"GPUs are {node.facts['users_of_gpus.state']}")

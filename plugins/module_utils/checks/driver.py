@@ -22,7 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     warn,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.checks.software import release
-from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import BY_ITSELF, NEVER
+from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import BY_ITSELF, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

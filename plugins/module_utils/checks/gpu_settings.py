@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, mig
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
-from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import CLOCKS, ECC, INSTANCES, MIG
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import CLOCKS, ECC, INSTANCES, MIG
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import mig_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ def declared(node: Node) -> dict[str, Any]:
 def planned(node: Node, gpu: Facts) -> dict[str, Any]:
     """Return what one GPU is to have, by name; nothing where that cannot be told."""
     try:
-        aims = gpu_settings.wanted(declared(node), gpu_settings.usable(one.data for one in node.gpus))
+        aims = plan.wanted(declared(node), plan.usable(one.data for one in node.gpus))
     except Refusal:
         return {}
     return aims.get(gpu.get("bus_id"), {})
@@ -40,9 +41,9 @@ def planned(node: Node, gpu: Facts) -> dict[str, Any]:
 def settings(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare, by what the role itself would have to change."""
     try:
-        present = gpu_settings.usable(one.data for one in node.gpus)
-        aim = gpu_settings.wanted(declared(node), present).get(gpu.get("bus_id"), {})
-        steps = gpu_settings.plan({"all": aim}, [gpu.data])
+        present = plan.usable(one.data for one in node.gpus)
+        aim = plan.wanted(declared(node), present).get(gpu.get("bus_id"), {})
+        steps = plan.plan({"all": aim}, [gpu.data])
     except Refusal as refusal:
         yield fail(refusal.cause.rstrip("."), "configure", reason=refusal.remedy)
         return
@@ -76,7 +77,7 @@ def instances(node: Node, gpu: Facts) -> Iterator[Result]:
     if not gpu["mig.enabled"]:
         yield skipped("MIG is off (see mig)")
         return
-    has = mig.in_order(one["name"] for one in gpu[INSTANCES])
+    has = mig_profiles.in_order(one["name"] for one in gpu[INSTANCES])
     told = ", ".join(has) or "none"
     if aim is not None and has != aim:
         declared_ones = ", ".join(aim) or "none"

@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
     warn,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.facts_kernel_log import FATAL
+from ansible_collections.gpulab.node.plugins.module_utils.facts.kernel_log import FATAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_nccl
 from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import active_ports
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.facts import nccl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +56,7 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
 def _place(setting: Facts) -> str:
     """Return the file of a setting, and what NCCL reads there in another way than a shell."""
     file: str = setting["file"]
-    literal = file == facts_nccl.CONF and set("\"'#") & set(setting["value"])
+    literal = file == nccl.CONF and set("\"'#") & set(setting["value"])
     return f"{file}, where NCCL takes quotes and comments as part of the value" if literal else file
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Unread, check, fail, ok, skipped, warn
-from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import POWER
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import POWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import venv
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     branch,
     cuda,
     kernel_modules,
@@ -19,8 +19,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import (
     newer,
     recipes,
 )
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import Request
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.environments import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Request
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import (
     CPU,
     FRAMEWORKS,
     check_packages,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ansible_collections.gpulab.node.plugins.module_utils import quoting, shown
+from ansible_collections.gpulab.node.plugins.module_utils.core import quoting, shown
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import guards, hardware
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
 ADVICE, WARN, FAIL = "advice", "warn", "fail"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import dkms
-from ansible_collections.gpulab.node.plugins.module_utils.facts_modprobe import KERNEL, NEVER
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
+from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import KERNEL, NEVER
 from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import POWER, declared
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import POWER, declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

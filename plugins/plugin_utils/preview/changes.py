@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import GONE
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_users
+from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results

@@ -10,9 +10,10 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_reboot, facts_users
-from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import ECC
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.facts import reboot as facts_reboot
+from ansible_collections.gpulab.node.plugins.module_utils.facts import users
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import ECC
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _coming(plan: dict[str, Any], results: Results) -> str | None:
 def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | None) -> dict[str, Any]:
     """Return {needed, because, refusal}: refusal is why site.yml would not reboot the node now, if it would not."""
     reasons = facts_reboot.reboot(after)["reasons"]
-    who, refusal = facts_users.in_use(after["users_of_gpus"]), None
+    who, refusal = users.in_use(after["users_of_gpus"]), None
     if reasons and policy == "never":
         refusal = refuse("H031", host=name, reasons="; ".join(reasons))
     elif reasons and who and force != name:

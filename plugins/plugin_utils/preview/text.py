@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.facts_processes import at_work
-from ansible_collections.gpulab.node.plugins.module_utils.facts_users import named
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import at_work
+from ansible_collections.gpulab.node.plugins.module_utils.facts.users import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

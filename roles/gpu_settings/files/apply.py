@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_settings, gpu_settings_host
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import host, plan
 
 try:
-    done, failed = gpu_settings_host.at_boot(Path(gpu_settings.FILE).read_text(encoding="utf-8"))
+    done, failed = host.at_boot(Path(plan.FILE).read_text(encoding="utf-8"))
 except Refusal as refusal:
     sys.exit(str(refusal))
 sys.stdout.write("".join(f"{line}\n" for line in done))

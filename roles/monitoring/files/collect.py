@@ -2,6 +2,6 @@
 
 import sys
 
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_collector
+from ansible_collections.gpulab.node.plugins.module_utils.monitoring import collector
 
-gpu_collector.main(sys.argv[1:])
+collector.main(sys.argv[1:])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.active import cuda_tests, peer_copies, session
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from sim.build import build
 
 MODELS = Path(__file__).parents[2] / "sim/models"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.active import session
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
-from ansible_collections.gpulab.node.plugins.module_utils.facts_kernel_log import events
+from ansible_collections.gpulab.node.plugins.module_utils.facts.kernel_log import events
 
 from unit.checks import nodes
 

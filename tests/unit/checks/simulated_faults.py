@@ -9,10 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_kernel_log, facts_pci
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.nvml_facts import NvmlQuery
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log
+from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
 from sim.hardware import write_kernel_log, write_pci
 from sim.settings import Settings
 
@@ -36,7 +37,7 @@ def read(model: Path, settings: str, library: Path, directory: Path, seconds: fl
     pci, simulated = facts_pci.read(Node(directory / "root"))
     facts = nodes.healthy("t4")
     facts.update(simulated=simulated, pci=pci, nvml=NvmlQuery(seconds, str(library)).facts())
-    facts["kernel_log"]["events"] = facts_kernel_log.events((directory / "kernel.log").read_text(encoding="utf-8"))
+    facts["kernel_log"]["events"] = kernel_log.events((directory / "kernel.log").read_text(encoding="utf-8"))
     if Settings(file).node("kernel_modules", "either") == "proprietary":
         for kernel in facts["kernels"]:
             kernel["nvidia_module_flavour"] = "proprietary"

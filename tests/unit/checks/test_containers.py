@@ -1,9 +1,9 @@
 """Container settings are read from a node's files, and judged together with its engines."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_containers
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import containers
 
 from . import nodes
 
@@ -39,7 +39,7 @@ def tree(tmp_path):
 
 
 def test_bare_node_has_nothing(tmp_path):
-    assert facts_containers.read(Node(tmp_path)) == {"docker": None, "cdi": [], "toolkit_ldconfig": None}
+    assert containers.read(Node(tmp_path)) == {"docker": None, "cdi": [], "toolkit_ldconfig": None}
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_bare_node_has_nothing(tmp_path):
     ],
 )
 def test_daemon_json_is_read(text, expected):
-    assert facts_containers.docker(text) == expected
+    assert containers.docker(text) == expected
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1,}'])
 def test_broken_daemon_json_says_why(text):
-    assert facts_containers.docker(text)["invalid"]
+    assert containers.docker(text)["invalid"]
 
 
 @pytest.mark.parametrize("gone", [LIBCUDA, "dev/nvidia0", "usr/bin/nvidia-cdi-hook", None])
@@ -69,7 +69,7 @@ def test_cdi_specification_is_compared_with_the_files(tree, tmp_path, gone):
     tree("etc/cdi/other.yaml", "kind: vendor.example/nic\n")
     for path in {LIBCUDA, "dev/nvidia0", "usr/bin/nvidia-cdi-hook"} - {gone}:
         tree(path)
-    assert facts_containers.cdi(Node(tmp_path)) == [
+    assert containers.cdi(Node(tmp_path)) == [
         {
             "path": "/run/cdi/nvidia.yaml",
             "kind": "nvidia.com/gpu",
@@ -107,12 +107,12 @@ devices:
 )
 def test_cdi_specification_names_mig_devices_in_two_ways(tree, tmp_path, text):
     tree("run/cdi/nvidia.yaml", text)
-    assert facts_containers.cdi(Node(tmp_path))[0]["mig_devices"] == ["0:1", "MIG-5f-1"]
+    assert containers.cdi(Node(tmp_path))[0]["mig_devices"] == ["0:1", "MIG-5f-1"]
 
 
 def test_cdi_specification_may_be_json(tree, tmp_path):
     tree("etc/cdi/nvidia.json", '{"kind": "nvidia.com/gpu", "mounts": [{"hostPath": "/lib/libcuda.so.535.1.2"}]}')
-    (found,) = facts_containers.cdi(Node(tmp_path))
+    (found,) = containers.cdi(Node(tmp_path))
     assert (found["library"], found["missing"]) == ("535.1.2", ["/lib/libcuda.so.535.1.2"])
 
 
@@ -158,7 +158,7 @@ containerEdits:
 @pytest.mark.parametrize("name", ["nvidia.json", "nvidia.yaml"])
 def test_cdi_specification_is_read_however_it_is_written(tree, tmp_path, name, text):
     tree(f"etc/cdi/{name}", text)
-    assert facts_containers.cdi(Node(tmp_path)) == [
+    assert containers.cdi(Node(tmp_path)) == [
         {
             "path": f"/etc/cdi/{name}",
             "kind": "nvidia.com/gpu",
@@ -175,16 +175,16 @@ def test_cdi_specification_is_read_however_it_is_written(tree, tmp_path, name, t
 )
 def test_what_is_no_specification_of_gpus_is_passed_over(tree, tmp_path, text):
     tree("etc/cdi/nvidia.yaml", text)
-    assert facts_containers.cdi(Node(tmp_path)) == []
+    assert containers.cdi(Node(tmp_path)) == []
 
 
 def test_the_command_line_of_docker_counts_as_its_file_does(tree, tmp_path):
     tree("run/docker.pid", "77")
     tree("proc/77/cmdline", "/usr/bin/dockerd\0-H\0fd://\0--add-runtime=nvidia=/usr/bin/nvidia-container-runtime\0")
-    found = facts_containers.read(Node(tmp_path))["docker"]
+    found = containers.read(Node(tmp_path))["docker"]
     assert found == {"invalid": None, "runtimes": ["nvidia"], "default_runtime": None, "cdi": None}
     tree("etc/docker/daemon.json", '{"features": {"cdi": true}, "features": {"x": true}}')
-    found = facts_containers.read(Node(tmp_path))["docker"]
+    found = containers.read(Node(tmp_path))["docker"]
     assert (found["runtimes"], found["cdi"]) == (["nvidia"], True)
 
 
@@ -214,7 +214,7 @@ def test_toolkit_settings_are_read(tree, tmp_path):
         "etc/nvidia-container-runtime/config.toml",
         '[nvidia-container-cli]\n#ldconfig = "x"\nldconfig = "@/sbin/ldconfig"\n',
     )
-    assert facts_containers.read(Node(tmp_path))["toolkit_ldconfig"] == "@/sbin/ldconfig"
+    assert containers.read(Node(tmp_path))["toolkit_ldconfig"] == "@/sbin/ldconfig"
 
 
 @pytest.mark.parametrize("engines", [{"docker": None}, {"nvidia_container_toolkit": None}])

@@ -1,8 +1,8 @@
 """InfiniBand ports are read from the kernel's files; a node without a fabric has nothing to answer for."""
 
-from ansible_collections.gpulab.node.plugins.module_utils import facts_infiniband
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import infiniband
 
 from . import nodes
 
@@ -13,7 +13,7 @@ def test_ports_are_read(tmp_path):
     files = {"link_layer": "InfiniBand", "state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
     for name, text in files.items():
         (port / name).write_text(f"{text}\n", encoding="utf-8")
-    assert facts_infiniband.read(Node(tmp_path)) == [
+    assert infiniband.read(Node(tmp_path)) == [
         {
             "device": "mlx5_0",
             "port": 1,
@@ -26,11 +26,11 @@ def test_ports_are_read(tmp_path):
 
 
 def test_bare_node_has_no_ports(tmp_path):
-    assert facts_infiniband.read(Node(tmp_path)) == []
+    assert infiniband.read(Node(tmp_path)) == []
 
 
 def test_rate_that_is_none():
-    assert facts_infiniband.rate_gbps("") is None
+    assert infiniband.rate_gbps("") is None
 
 
 def test_unused_adapter_and_ethernet_are_no_finding():

@@ -1,8 +1,8 @@
 """What the driver writes to the kernel log is read in all its forms."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_kernel_log, facts_services
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log, services
 
 from . import nodes
 
@@ -68,7 +68,7 @@ FAILED = "NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x22:0x56:884)"
     ],
 )
 def test_line_is_an_event(line, kind, xid, bus_id):
-    (event,) = facts_kernel_log.events(f"{STAMP}{line}\n")
+    (event,) = kernel_log.events(f"{STAMP}{line}\n")
     assert (event["kind"], event["xid"], event["bus_id"], event["count"]) == (kind, xid, bus_id, 1)
     assert event["time"] == "2026-11-21T00:12:01+0000"
 
@@ -84,20 +84,20 @@ def test_line_is_an_event(line, kind, xid, bus_id):
 )
 def test_lines_of_one_message_are_one_event_of_the_gpu_in_the_first(message, kind, between):
     log = STAMP + message.replace("\n", between)
-    (event,) = facts_kernel_log.events(f"{log}\n{STAMP}NVRM: The NVIDIA probe routine failed for 1 device(s).\n")
+    (event,) = kernel_log.events(f"{log}\n{STAMP}NVRM: The NVIDIA probe routine failed for 1 device(s).\n")
     assert (event["kind"], event["bus_id"], event["count"]) == (kind, "0000:b3:00.0", 1)
     assert event["time"] == "2026-11-21T00:12:01+0000"
 
 
 def test_a_message_that_breaks_off_hides_nothing_after_it():
     first = LOST.splitlines()[0]
-    (event,) = facts_kernel_log.events(f"{first}\nNVRM: Xid (PCI:0000:05:00): 79, x\n{first}\n")
+    (event,) = kernel_log.events(f"{first}\nNVRM: Xid (PCI:0000:05:00): 79, x\n{first}\n")
     assert event["xid"] == 79
 
 
 def test_instance_of_a_cut_gpu_is_named():
     line = "NVRM: Xid (PCI:0000:01:00 GPU-I:{} GPU-CI:00): 43, pid=7, name=python3, Ch 8\n"
-    found = facts_kernel_log.events(line.format("05") + line.format("05") + line.format("06"))
+    found = kernel_log.events(line.format("05") + line.format("05") + line.format("06"))
     assert [(event["text"].partition(",")[0], event["count"]) for event in found] == [
         ("GPU-I:05 GPU-CI:00: pid=7", 2),
         ("GPU-I:06 GPU-CI:00: pid=7", 1),
@@ -106,7 +106,7 @@ def test_instance_of_a_cut_gpu_is_named():
 
 def test_registers_of_a_switch_are_no_further_error():
     lines = ("28006, Non-fatal, Link 46 MC TS", "28006, Severity 0 Engine instance 46", "28006, Data {0x00140004, 0x0}")
-    (event,) = facts_kernel_log.events("".join(f"{SWITCH}: {line}\n" for line in lines))
+    (event,) = kernel_log.events("".join(f"{SWITCH}: {line}\n" for line in lines))
     assert event["count"] == 1
 
 
@@ -129,20 +129,20 @@ def test_registers_of_a_switch_are_no_further_error():
 )  # fmt: skip
 def test_event_has_its_remedy_and_what_explains_it_is_told_once(log, found):
     facts = nodes.healthy("h100x8")
-    facts["kernel_log"]["events"] = facts_kernel_log.events(log)
+    facts["kernel_log"]["events"] = kernel_log.events(log)
     results = [r for r in verify(nodes.node(facts)) if r.id == "xids"]
     assert [(r.severity, r.remediation) for r in results] == found
 
 
 def test_other_lines_are_no_events():
     log = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.178.04\nXid (PCI:0000:05:00): 79, not by the driver\n"
-    assert facts_kernel_log.events(log) == []
+    assert kernel_log.events(log) == []
 
 
 def test_equal_events_are_one_with_the_last_time():
     line = "NVRM: Xid (PCI:0000:05:00): 13, Graphics Exception\n"
     log = "2026-11-21T00:00:01+0000 n kernel: " + line + "2026-11-21T00:00:09+0000 n kernel: " + line
-    (event,) = facts_kernel_log.events(log)
+    (event,) = kernel_log.events(log)
     assert (event["count"], event["time"]) == (2, "2026-11-21T00:00:09+0000")
 
 
@@ -153,14 +153,14 @@ def test_fatal_error_of_a_link_is_not_hidden_by_one_that_is_not(order):
         for gravity in ("Fatal   ", "Nonfatal", "Nonfatal")
     ]
     facts = nodes.healthy("b200x8")
-    facts["kernel_log"]["events"] = facts_kernel_log.events("".join(lines[::order]))
+    facts["kernel_log"]["events"] = kernel_log.events("".join(lines[::order]))
     found = [(r.severity, r.observed) for r in verify(nodes.node(facts)) if r.id == "xids"]
     assert sorted(found) == [("fail", "once"), ("warn", "2 times")]
 
 
 def test_flood_keeps_the_last_events():
-    log = "".join(f"NVRM: Xid (PCI:{n:04x}:05:00): 13, x\n" for n in range(facts_kernel_log.MOST_EVENTS + 9))
-    assert len(facts_kernel_log.events(log)) == facts_kernel_log.MOST_EVENTS
+    log = "".join(f"NVRM: Xid (PCI:{n:04x}:05:00): 13, x\n" for n in range(kernel_log.MOST_EVENTS + 9))
+    assert len(kernel_log.events(log)) == kernel_log.MOST_EVENTS
 
 
 def test_unreadable_log_is_unknown_and_not_fine():
@@ -171,7 +171,7 @@ def test_unreadable_log_is_unknown_and_not_fine():
 
 def test_log_names_the_gpu():
     facts = nodes.healthy("rtx4090x2")
-    facts["kernel_log"]["events"] = facts_kernel_log.events("NVRM: Xid (PCI:0000:29:00): 79, x\n")
+    facts["kernel_log"]["events"] = kernel_log.events("NVRM: Xid (PCI:0000:29:00): 79, x\n")
     (finding,) = [r for r in verify(nodes.node(facts)) if r.severity == "fail"]
     assert finding.gpu["index"] == 1
 
@@ -181,7 +181,7 @@ def test_systemd_tells_the_state_of_units():
     text += (
         "Id=nvidia-fabricmanager.service\nLoadState=not-found\nActiveState=inactive\nSubState=dead\nUnitFileState=\n"
     )
-    assert facts_services.units(text) == {
+    assert services.units(text) == {
         "docker": {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"},
         "nvidia-fabricmanager": {"load": "not-found", "active": "inactive", "sub": "dead", "enabled": ""},
     }
@@ -189,5 +189,5 @@ def test_systemd_tells_the_state_of_units():
 
 def test_a_message_whose_end_is_lost_does_not_take_in_all_that_follows():
     log = "".join(f"{STAMP}{line}\n" for line in [BEGUN, *[FAILED] * 3000])
-    (event,) = [one for one in facts_kernel_log.events(log) if len(one["text"]) == len(FAILED)]
+    (event,) = [one for one in kernel_log.events(log) if len(one["text"]) == len(FAILED)]
     assert event["count"] > 2900

@@ -1,7 +1,7 @@
 """A CDI specification is made anew when it does not fit the driver that runs, and only then."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import cdi
+from ansible_collections.gpulab.node.plugins.module_utils.containers import cdi
 
 
 def specification(path="/var/run/cdi/nvidia.yaml", library="580.178.04", missing=(), kind="nvidia.com/gpu"):

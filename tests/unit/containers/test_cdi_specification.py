@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import cdi, facts_containers
+from ansible_collections.gpulab.node.plugins.module_utils.containers import cdi
+from ansible_collections.gpulab.node.plugins.module_utils.facts import containers
 from ansible_collections.gpulab.node.plugins.modules import cdi_specification
 
 
@@ -15,7 +16,7 @@ def test_what_the_units_made_goes_with_them(tmp_path, monkeypatch, check_mode, p
     path = tmp_path / "nvidia.yaml"
     path.touch()
     monkeypatch.setattr(cdi, "GENERATED", (str(tmp_path),))
-    monkeypatch.setattr(facts_containers, "cdi", lambda _node: [{"path": str(path), "kind": cdi.KIND}])
+    monkeypatch.setattr(containers, "cdi", lambda _node: [{"path": str(path), "kind": cdi.KIND}])
     module = SimpleNamespace(check_mode=check_mode, get_bin_path=lambda _name: program)
     assert cdi_specification.take_away(module)["changed"] == goes
     assert path.exists() == (not goes or check_mode)

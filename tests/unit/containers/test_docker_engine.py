@@ -6,7 +6,7 @@ import socketserver
 import threading
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import docker_engine
+from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_engine
 from ansible_collections.gpulab.node.plugins.modules import docker_settings
 
 ANSWERS = {

@@ -1,7 +1,7 @@
 """What Docker's command line fixes is known by the names of daemon.json, however it is written."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import docker_flags
+from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_flags
 
 COMMAND = "/usr/sbin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock"
 ULIMIT = {"Name": "memlock", "Hard": -1, "Soft": -1}

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import docker_settings
-from ansible_collections.gpulab.node.plugins.module_utils.docker_settings import RELOAD, RESTART, Record
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_settings
+from ansible_collections.gpulab.node.plugins.module_utils.containers.docker_settings import RELOAD, RESTART, Record
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from hypothesis import given
 from hypothesis import strategies as st
 

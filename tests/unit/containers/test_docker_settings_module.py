@@ -5,8 +5,8 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import docker_engine, docker_flags
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_engine, docker_flags
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.modules import docker_settings
 
 UNKNOWN, NOT_STARTING = "nonsense", "exec-opts"

@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import environment_builds, venv, venv_host
+from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, venv, venv_host
 
 from . import wheels
 
@@ -79,7 +79,7 @@ def server(index):
 def lab(tmp_path, index, server, monkeypatch):
     """Return a laboratory with nothing in it."""
     uv = pytest.importorskip("uv").find_uv_bin()
-    monkeypatch.setattr(environment_builds, "PIP_FILES", ())
+    monkeypatch.setattr(builds, "PIP_FILES", ())
     laboratory = Laboratory(tmp_path / "venvs", index, venv_host.Path(uv))
     laboratory.url = server.url
     return laboratory

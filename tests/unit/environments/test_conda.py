@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import conda, venv
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
 
 SIX, HELLO = "6" * 64, "a" * 64
 URL = "https://conda.anaconda.org/conda-forge"

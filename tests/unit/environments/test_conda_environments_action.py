@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.action import conda_environments as action
 from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.environment_builds import change
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import change
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
 CHANGE = {**change("lab", ["it is not there"], {}, {"x": "1"}), "changed": False}

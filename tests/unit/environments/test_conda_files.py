@@ -2,8 +2,8 @@
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils import conda
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, requirement_lines
 
 DIGEST = "5" * 64

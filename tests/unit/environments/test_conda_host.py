@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import conda, environment_builds, venv
-from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas, content
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, conda, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_host import Condas, content
 
 from . import wheels
 
@@ -37,7 +37,7 @@ class Laboratory:
         """Return the environments."""
         condas = Condas(self.root, {"PIP_INDEX_URL": self.index}, self.root.parent / "home")
         if not condas.tool.exists():
-            digest = environment_builds.hashlib.sha256(self.tool.read_bytes()).hexdigest()
+            digest = builds.hashlib.sha256(self.tool.read_bytes()).hexdigest()
             condas.install_tool(self.tool, "http://a", digest)
         return condas
 
@@ -90,7 +90,7 @@ def channel(tmp_path_factory):
 @pytest.fixture
 def lab(tmp_path, channel, server, monkeypatch):
     """Return a laboratory with nothing in it."""
-    monkeypatch.setattr(environment_builds, "PIP_FILES", ())
+    monkeypatch.setattr(builds, "PIP_FILES", ())
     return Laboratory(tmp_path / "conda", channel, server.url)
 
 
@@ -334,7 +334,7 @@ def test_a_file_with_another_sha256_is_refused(lab, part):
     before, sign, after = lab.lock.rpartition(part) if part != "#" else lab.lock.partition("#")
     lock = before + sign + "0" * 64 + after[64:]
     lab.condas.remove("lab")
-    environment_builds.shutil.rmtree(lab.root / "envs/.cache")
+    builds.shutil.rmtree(lab.root / "envs/.cache")
     assert refused(lab, lock=lock).code == "E003"
 
 

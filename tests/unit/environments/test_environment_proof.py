@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.modules.environment_proof import attempt
 
 INTERPRETER = r"""#!/bin/sh

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import conda, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
 
 from . import wheels
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import jupyter
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import jupyter
 
 VISION = "/opt/venvs/vision"
 FOREIGN = json.dumps({"argv": ["python3"], "display_name": "Mine", "metadata": {"debugger": True}})

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils import conda
-from ansible_collections.gpulab.node.plugins.module_utils.conda_host import Condas
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda
+from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_host import Condas
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
 
 NVIDIAS_INDEX = "https://nvidia-index.example"

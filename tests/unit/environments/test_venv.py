@@ -2,8 +2,8 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.filter.venv_options import venv_options
-from ansible_collections.gpulab.node.plugins.module_utils import venv
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 
 WANTED = venv.Wanted("lab", "3.11", ("torch==2.13.0",), "https://mirror.example/whl/cu130", ("torch",))
 

@@ -9,8 +9,9 @@ import subprocess
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import environment_builds, venv
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import builds as environment_builds
+from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 
 from . import wheels
 

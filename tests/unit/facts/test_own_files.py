@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_own_files, jupyter
-from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import SET_ASIDE, merged
+from ansible_collections.gpulab.node.plugins.module_utils.environments import jupyter
+from ansible_collections.gpulab.node.plugins.module_utils.facts import own_files
+from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import SET_ASIDE, merged
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.hosts_file import SET_
 def test_tells_what_is_there(tree, path):
     """A role that wished something before has to look again, whatever it left."""
     tree.file(path, "x")
-    assert facts_own_files.read(tree.node()) == [path]
+    assert own_files.read(tree.node()) == [path]
 
 
 @pytest.mark.parametrize("path", ["/etc/hosts", "/etc/cloud/templates/hosts.debian.tmpl"])
@@ -30,7 +31,7 @@ def test_tells_whose_file_holds_something_of_gpulabs(tree, path):
     block = merged("", [{"name": "alone", "address": "127.0.0.1", "hostname": "alone"}], "alone").text
     for text in (block, f"{SET_ASIDE}127.0.1.1 node1\n"):
         tree.file(path, text)
-        assert facts_own_files.read(tree.node()) == [path]
+        assert own_files.read(tree.node()) == [path]
 
 
 def test_tells_which_kernels_of_jupyter_are_gpulabs(tree):
@@ -38,7 +39,7 @@ def test_tells_which_kernels_of_jupyter_are_gpulabs(tree):
     path = "/usr/local/share/jupyter/kernels/venv-vision/kernel.json"
     tree.file(path, jupyter.text("venv", "/opt/venvs/vision"))
     tree.file("/usr/local/share/jupyter/kernels/mine/kernel.json", "{}")
-    assert facts_own_files.read(tree.node()) == [path]
+    assert own_files.read(tree.node()) == [path]
 
 
 def test_tells_nothing_of_others(tree):
@@ -49,9 +50,9 @@ def test_tells_nothing_of_others(tree):
     tree.file("/etc/fstab", "x")
     tree.file("/etc/exports.d/mine.exports", "x")
     tree.file("/var/lib/gpulab/steps/nvidia-driver/log", "x")
-    assert facts_own_files.read(tree.node()) == []
+    assert own_files.read(tree.node()) == []
 
 
 def test_tells_nothing_of_a_virgin_node(tree):
     """Where there is no such directory, there is nothing."""
-    assert facts_own_files.read(tree.node()) == []
+    assert own_files.read(tree.node()) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import quoting
+from ansible_collections.gpulab.node.plugins.module_utils.core import quoting
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 
 from .bad_texts import good, inventory, places, texts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils import gpu_metrics
+from ansible_collections.gpulab.node.plugins.module_utils.monitoring import metrics
 
 from unit.checks import nodes
 
@@ -155,7 +155,7 @@ def known_metrics():
     log = {"readable": True, "events": [event]}
     found = set(FOREIGN)
     for model in nodes.MODELS:
-        found |= set(gpu_metrics.measure(facts(model, kernel_log=log, mounts={"/data": True})).names())
+        found |= set(metrics.measure(facts(model, kernel_log=log, mounts={"/data": True})).names())
     return found
 
 

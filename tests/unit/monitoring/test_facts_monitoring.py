@@ -6,8 +6,8 @@ import threading
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_monitoring
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import monitoring
 
 FIB_TRIE = """Main:
   +-- 0.0.0.0/0 3 0 5
@@ -27,7 +27,7 @@ IF_INET6 = "00000000000000000000000000000001 01 80 10 80       lo\nfd00000000000
 
 
 def facts(root):
-    return facts_monitoring.MonitoringQuery(Node(root), 2).facts()
+    return monitoring.MonitoringQuery(Node(root), 2).facts()
 
 
 def write(root, path, text):
@@ -58,8 +58,8 @@ def server():
 
 
 def test_addresses():
-    assert facts_monitoring.own_addresses(FIB_TRIE, IF_INET6) == ["10.1.2.3", "127.0.0.1", "::1", "fd00::a"]
-    assert facts_monitoring.own_addresses("", "") == []
+    assert monitoring.own_addresses(FIB_TRIE, IF_INET6) == ["10.1.2.3", "127.0.0.1", "::1", "fd00::a"]
+    assert monitoring.own_addresses("", "") == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_addresses():
     ],
 )
 def test_arguments_of_node_exporter(text, found):
-    assert facts_monitoring.arguments(text) == found
+    assert monitoring.arguments(text) == found
 
 
 def test_a_bare_node_is_not_watched(tmp_path):
@@ -90,7 +90,7 @@ def test_a_bare_node_is_not_watched(tmp_path):
 
 
 def drop_in(root, address):
-    write(root, facts_monitoring.DROP_IN, f"ExecStart=/x --web.listen-address={address} --y\n")
+    write(root, monitoring.DROP_IN, f"ExecStart=/x --web.listen-address={address} --y\n")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_node_exporter_is_asked(tmp_path, server, text, status, found):
 def test_dcgms_exporter_is_asked(tmp_path, server, text, status, found):
     address, answer = server
     answer(text=text, status=status)
-    write(tmp_path, facts_monitoring.DCGM_DROP_IN, f"[Service]\nEnvironment=DCGM_EXPORTER_LISTEN={address}\n")
+    write(tmp_path, monitoring.DCGM_DROP_IN, f"[Service]\nEnvironment=DCGM_EXPORTER_LISTEN={address}\n")
     exporter = facts(tmp_path)["dcgm_exporter"]
     assert (exporter["listen"], exporter["answers"], exporter["serves_gpus"]) == (address, *found)
 
@@ -131,14 +131,14 @@ def test_a_node_exporter_that_is_not_there_does_not_answer(tmp_path):
 
 
 def test_the_age_of_the_metrics(tmp_path):
-    write(tmp_path, facts_monitoring.TIMER, "[Timer]\nOnUnitActiveSec=45\n")
+    write(tmp_path, monitoring.TIMER, "[Timer]\nOnUnitActiveSec=45\n")
     assert facts(tmp_path)["collector"] == {"interval_seconds": 45, "age_seconds": None}
-    metrics = write(tmp_path, facts_monitoring.METRICS, "x")
+    metrics = write(tmp_path, monitoring.METRICS, "x")
     os.utime(metrics, (time.time() - 100,) * 2)
     assert facts(tmp_path)["collector"]["age_seconds"] in (99, 100, 101)
 
 
 def test_the_routed_address_is_the_nodes_own_or_none():
-    found = facts_monitoring.routed_address()
+    found = monitoring.routed_address()
     own = facts(Node().root)["addresses"]
     assert found is None or found in own

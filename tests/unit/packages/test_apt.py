@@ -1,8 +1,9 @@
 """From what dpkg and apt-get print to what is to be done. The reports are real ones, shortened."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt, package_plan
-from ansible_collections.gpulab.node.plugins.module_utils.apt import Package, Plan, Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt
+from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Package, Plan, Wishes
 
 DPKG = """\
 dpkg\tamd64\t1.21.22\tinstall\tinstalled

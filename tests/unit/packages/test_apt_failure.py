@@ -1,7 +1,11 @@
 """Why apt-get failed: a table of what it printed in each case, on Debian 12 and 13."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.apt_failure import DkmsFailure, classify, dkms_failure
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_failure import (
+    DkmsFailure,
+    classify,
+    dkms_failure,
+)
 
 ANSWERS = (
     "401  Unauthorized [IP: 192.0.2.1 80]",

@@ -7,12 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt_host, former_packages, package_host, records
-from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
-from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerDebs
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Command, Step
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages import former as former_packages
+from ansible_collections.gpulab.node.plugins.module_utils.packages import host as package_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.packages.former import FormerDebs
 from ansible_collections.gpulab.node.plugins.modules import packages
 
 ROW = "{}\tamd64\t1\t{}\t{}\n"

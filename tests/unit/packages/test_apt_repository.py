@@ -3,15 +3,16 @@
 import fnmatch
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt_sources, vendor_key
-from ansible_collections.gpulab.node.plugins.module_utils.apt_repository import (
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_sources, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_repository import (
     Repository,
     proxy_environment,
     proxy_question,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
-from openpgp_keys import VERSION_6, VERSION_6_FINGERPRINT
+
+from .openpgp_keys import VERSION_6, VERSION_6_FINGERPRINT
 
 URL = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
 TOOLKIT = "https://nvidia.github.io/libnvidia-container/stable/deb/"

@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import dnf, dnf_solver, package_plan
-from ansible_collections.gpulab.node.plugins.module_utils.apt import Plan, Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf, dnf_solver
+from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Plan, Wishes
 
 REPORT = """\
 bash\t0\t5.1.8-9.el9\tx86_64

@@ -1,7 +1,7 @@
 """Why dnf failed: lines that dnf 4 printed, and the code that each is told by."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.dnf_failure import classify
+from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_failure import classify
 
 REPORTS = {
     "unsigned": ("H044", "Package nvidia-unsigned-1-1.x86_64.rpm is not signed\nError: GPG check FAILED\n"),

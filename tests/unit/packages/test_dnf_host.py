@@ -4,12 +4,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import dnf_host, package_host
-from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
-from ansible_collections.gpulab.node.plugins.module_utils.dnf_host import Dnf
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import Former, FormerRpms
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages import host as package_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_host import Dnf
+from ansible_collections.gpulab.node.plugins.module_utils.packages.former import Former, FormerRpms
 
 NOTHING = {"unknown": [], "problem": "", "rows": [], "going": {}, "coming": [], "download": {}, "growth": 0}
 NEW = {"action": "install", "name": "dkms", "nevra": "dkms-3.2-1.noarch", "version": "3.2-1", "before": ""}

@@ -2,8 +2,8 @@
 
 import configparser
 
-from ansible_collections.gpulab.node.plugins.module_utils import dnf_repository
-from ansible_collections.gpulab.node.plugins.module_utils.dnf_repository import Repository
+from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_repository
+from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_repository import Repository
 
 KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
 STREAM = "nvidia-driver:595-open"

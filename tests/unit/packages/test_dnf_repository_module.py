@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import vendor_key
-from ansible_collections.gpulab.node.plugins.module_utils.former_packages import FormerRpms
+from ansible_collections.gpulab.node.plugins.module_utils.packages import vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.packages.former import FormerRpms
 from ansible_collections.gpulab.node.plugins.modules import dnf_repository
 
 NVIDIA, MIRROR = "610C7B14E068A878070DA4E99CD0A493D42D0685", "F" * 40

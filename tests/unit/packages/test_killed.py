@@ -10,11 +10,13 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt_host, package_host, records
-from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
-from ansible_collections.gpulab.node.plugins.module_utils.package_plan import Wishes
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Command, Step
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Command, Step
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages import host as package_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import Apt
+from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes
 from ansible_collections.gpulab.node.plugins.modules import packages
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and os.geteuid() == 0), reason="needs apt-get, and root")

@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import openpgp
+from ansible_collections.gpulab.node.plugins.module_utils.packages import openpgp
 from hypothesis import given
 from hypothesis import strategies as st
-from openpgp_keys import VERSION_6, VERSION_6_FINGERPRINT
+
+from .openpgp_keys import VERSION_6, VERSION_6_FINGERPRINT
 
 KEYRINGS = sorted(Path("/usr/share/keyrings").glob("*.gpg"))
 

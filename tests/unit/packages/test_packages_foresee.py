@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import apt_host
-from ansible_collections.gpulab.node.plugins.module_utils.apt import Wishes
-from ansible_collections.gpulab.node.plugins.module_utils.apt_host import Apt
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.modules.packages import foresee
 
 

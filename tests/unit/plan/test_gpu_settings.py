@@ -1,9 +1,9 @@
 """What the plan makes of the declared settings of GPUs and of the power supply."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 
 from .make import TODAY, facts
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import CODES, Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES, Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import reasons, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

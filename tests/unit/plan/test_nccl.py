@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 
 from .make import TODAY, facts
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_tuning, kernel_values
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.facts import tuning as facts_tuning
+from ansible_collections.gpulab.node.plugins.module_utils.system import kernel_values
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve, tuning
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve, tuning
 
 from .make import TODAY, facts
 

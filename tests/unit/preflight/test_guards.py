@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver.case import refuse_borrowed_drivers
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import refuse_borrowed_drivers
 
 from unit.plan import make as planned
 

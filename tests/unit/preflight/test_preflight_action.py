@@ -15,7 +15,7 @@ from ansible.template import Templar
 from ansible_collections.gpulab.node.plugins.action.preflight import ARGUMENTS, ActionModule
 from ansible_collections.gpulab.node.plugins.modules.preflight import DOCUMENTATION
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 
 from unit.plan import make as planned
 

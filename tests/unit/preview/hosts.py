@@ -7,10 +7,10 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
-from ansible_collections.gpulab.node.plugins.plugin_utils.resolver import resolve
 
 from unit.checks import nodes
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
 
 from unit.checks import nodes

@@ -1,7 +1,7 @@
 """The preview on a terminal."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
 
 from unit.preview import hosts

@@ -6,11 +6,12 @@ import sys
 import threading
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.live_region import LiveRegion, render
-from ansible_collections.gpulab.node.plugins.plugin_utils.run_board import Row
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import Row
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.live_region import LiveRegion, render
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from terminal import Terminal
+
+from .terminal import Terminal
 
 ROWS = [Row("node1", "nvidia_driver : Install the driver", 102.0, "Setting up gcc"), Row("node2", "Wait", 3.0, "")]
 

@@ -11,7 +11,8 @@ import termios
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
+
+from .terminal import Terminal
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

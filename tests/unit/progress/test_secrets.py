@@ -6,9 +6,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import shown
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import refuse
-from test_progress import environment, run  # noqa: F401 - a fixture
+from ansible_collections.gpulab.node.plugins.module_utils.core import shown
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+
+from .test_progress import environment, run  # noqa: F401 - a fixture
 
 FIRST, SECOND = "canary'\"one", "canary'\"two"
 

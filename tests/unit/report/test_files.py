@@ -5,7 +5,7 @@ import os
 from datetime import datetime, timezone
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
 
 from unit.report import runs

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import facts_kernel_log
+from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log
 from sim import hardware, simulate
 from sim.settings import Settings
 
@@ -183,7 +183,7 @@ def test_the_kernel_log_tells_of_the_driver_and_of_what_settings_add(tmp_path):
     hardware.write_kernel_log(tmp_path, settings_of("h100-sxm-8", *lines, tmp_path=tmp_path), "nvidia", "580.1")
     log = (tmp_path / "kernel.log").read_text()
     assert "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.1" in log
-    assert [event["xid"] for event in facts_kernel_log.events(log)] == [79, 48]
+    assert [event["xid"] for event in kernel_log.events(log)] == [79, 48]
     hardware.write_kernel_log(tmp_path, settings_of("h100-sxm-8", tmp_path=tmp_path), "nouveau", "")
     assert "NVRM" not in (tmp_path / "kernel.log").read_text()
 

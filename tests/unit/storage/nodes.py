@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_devices
-from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
 
 TB = 10**12
 EXT4 = "DEVNAME={path}\nUUID={uuid}\nVERSION=1.0\nBLOCK_SIZE=4096\nTYPE=ext4\nUSAGE=filesystem\n"
@@ -96,9 +97,9 @@ class Machine:
             self.aliases,
         )
 
-    def state(self, fstab: str = "", **more: Any) -> storage.State:
+    def state(self, fstab: str = "", **more: Any) -> plan.State:
         """Return the whole node."""
-        return storage.State(self.known(), fstab, **more)
+        return plan.State(self.known(), fstab, **more)
 
 
 def workstation(holds: str = BLANK, uuid: str = DATA) -> Machine:

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import owned_block, storage, storage_devices, storage_host
-from ansible_collections.gpulab.node.plugins.module_utils.facts_node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, host, plan
 
 from .nodes import DATA, EXT4, tier
 
@@ -38,7 +39,7 @@ def image(tmp_path):
 
 
 def closer(path):
-    return storage_host.Reader(Node(), call).closer(str(path))
+    return host.Reader(Node(), call).closer(str(path))
 
 
 def test_a_disk_of_zeros_is_blank(image):
@@ -64,12 +65,12 @@ def test_old_signatures_are_found_beside_new_ones(image):
     subprocess.run([sys.executable, SIGNATURES, "zfs_pool", image], check=True, timeout=60)
     assert {one.split()[0] for one in closer(image)} == {"zfs_member", "swap"}
     # blkid calls it ambivalent, or like that of Debian 13 says nothing at all.
-    assert not storage_devices.content(*call([*storage_host.BLKID, str(image)])).type
+    assert not devices.content(*call([*host.BLKID, str(image)])).type
 
 
 def test_what_is_missing_is_not_blank(tmp_path):
     assert "something unknown" in closer(tmp_path / "none")[0]
-    assert "cannot be opened" in storage_host.bytes_found(str(tmp_path / "none"))[0]
+    assert "cannot be opened" in host.bytes_found(str(tmp_path / "none"))[0]
 
 
 def test_what_cannot_be_read_is_not_blank(image, monkeypatch):
@@ -77,12 +78,12 @@ def test_what_cannot_be_read_is_not_blank(image, monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "pread", broken)
-    assert storage_host.bytes_found(str(image)) == ["something unknown, as it cannot be read: Input/output error"]
+    assert host.bytes_found(str(image)) == ["something unknown, as it cannot be read: Input/output error"]
 
 
 @pytest.mark.parametrize("answer", [(1, "", "probing failed"), (0, "garbage", ""), (0, "{}", ""), (124, "", "")])
 def test_what_wipefs_cannot_tell_is_not_blank(answer):
-    assert "something unknown" in storage_devices.signatures(*answer)[0]
+    assert "something unknown" in devices.signatures(*answer)[0]
 
 
 # A whole node
@@ -132,7 +133,7 @@ def answers(argv):
 
 
 def test_a_node_is_read(node):
-    state = storage_host.Reader(node, answers).state(storage.tiers([tier()]))
+    state = host.Reader(node, answers).state(plan.tiers([tier()]))
     assert state.known.links == {"/dev/disk/by-id/nvme-X": "/dev/nvme1n1"}
     assert list(state.known.aliases) == ["/dev/mapper/own"]
     assert state.units == {"/etc/systemd/system/own.mount": "[Mount]"}
@@ -146,7 +147,7 @@ def test_a_node_is_read(node):
 def test_lsblk_is_asked_for_its_tree(node):
     """It prints a plain list, and no children, where its first column is not asked for."""
     asked = []
-    storage_host.Reader(node, lambda argv: asked.append(argv) or answers(argv)).state(storage.tiers([tier()]))
+    host.Reader(node, lambda argv: asked.append(argv) or answers(argv)).state(plan.tiers([tier()]))
     (columns,) = [argv[-1].split(",") for argv in asked if "lsblk" in argv]
     assert "NAME" in columns
 
@@ -154,7 +155,7 @@ def test_lsblk_is_asked_for_its_tree(node):
 def test_who_uses_a_former_place_is_told(node):
     fstab = owned_block.merged("", f"UUID={DATA} /mnt/data ext4 nofail 0 2", "storage")
     node.path("/etc/fstab").write_text(fstab)
-    state = storage_host.Reader(node, answers).state([])
+    state = host.Reader(node, answers).state([])
     assert state.users == {"/mnt/data": ["the mount /mnt/data/sub", "process 4711", "process 4712"]}
 
 
@@ -162,34 +163,34 @@ def test_a_device_without_a_filesystem_is_looked_at(node):
     def blank(argv):
         return (2, "", "") if argv[3] == "blkid" else answers(argv)
 
-    state = storage_host.Reader(node, blank).state(storage.tiers([tier()]))
+    state = host.Reader(node, blank).state(plan.tiers([tier()]))
     assert "wipefs cannot read it: not found" in state.known.closer["/dev/nvme1n1"][0]
 
 
 def test_what_is_mounted_already_is_not_listed(node):
     mountinfo = node.path("/proc/self/mountinfo")
     mountinfo.write_text(mountinfo.read_text() + "24 22 0:60 / /mnt/data rw - nfs4 dead:/export rw\n")
-    assert storage_host.Reader(node, answers).state(storage.tiers([tier()])).places == {}
+    assert host.Reader(node, answers).state(plan.tiers([tier()])).places == {}
 
 
 def test_a_mounted_device_has_the_kernels_name(node):
     mountinfo = node.path("/proc/self/mountinfo")
     mountinfo.write_text(mountinfo.read_text() + "24 22 0:45 / /srv rw - btrfs /dev/mapper/data rw\n")
     node.path("/dev/mapper/data").symlink_to("../dm-0")
-    known = storage_host.Reader(node, answers).state(storage.tiers([tier()])).known
-    assert storage_devices.at("/srv", known.mounts).source == "/dev/dm-0"
+    known = host.Reader(node, answers).state(plan.tiers([tier()])).known
+    assert devices.at("/srv", known.mounts).source == "/dev/dm-0"
 
 
 def test_without_tiers_no_device_is_asked(node):
     def never(argv):
         raise AssertionError(argv)
 
-    assert storage.plan([], storage_host.Reader(node, never).state([])) == []
+    assert plan.plan([], host.Reader(node, never).state([])) == []
 
 
 def test_volumes_are_read():
     told = {"report": [{"lv": [{"vg_name": "data", "lv_name": "sets", "lv_active": "active"}]}]}
-    assert storage_devices.volumes(json.dumps(told)) == {"/dev/data/sets": True}
+    assert devices.volumes(json.dumps(told)) == {"/dev/data/sets": True}
 
 
 # Its NFS server
@@ -223,7 +224,7 @@ def server(node):
 
 
 def test_an_nfs_server_is_read(server):
-    found = storage_host.server_of(server)
+    found = host.server_of(server)
     assert found.files == {"/etc/exports": "# mine\n", "/etc/exports.d/own.exports": "/srv *(ro)\n"}
     assert found.table == "/srv\t*(ro)"
     assert (found.runs, found.at_boot, found.enabled, found.unable) == (True, True, False, "")
@@ -233,21 +234,21 @@ def test_an_nfs_server_is_read(server):
 def test_a_server_that_is_there_and_does_not_run(server):
     put(server, **{"/proc/fs/nfsd/threads": "0\n"})
     server.path("/etc/systemd/system/multi-user.target.wants/nfs-server.service").unlink()
-    assert (storage_host.server_of(server).runs, storage_host.server_of(server).at_boot) == (False, False)
+    assert (host.server_of(server).runs, host.server_of(server).at_boot) == (False, False)
 
 
 def test_a_container_cannot_serve(server):
     put(server, **{"/run/systemd/container": "docker\n"})
-    assert "container" in storage_host.server_of(server).unable
+    assert "container" in host.server_of(server).unable
 
 
 def test_a_kernel_without_the_server_cannot_serve(server):
     put(server, **{"/lib/modules/6.12.0/modules.dep": ""})
-    assert "nfsd" in storage_host.server_of(server).unable
+    assert "nfsd" in host.server_of(server).unable
     put(server, **{"/lib/modules/6.12.0/modules.builtin": "kernel/fs/nfsd/nfsd.ko\n"})
-    assert storage_host.server_of(server).unable == ""
+    assert host.server_of(server).unable == ""
 
 
 def test_what_gpulab_exports_is_looked_at_without_tiers(server):
     put(server, **{"/etc/exports.d/gpulab.exports": "# Written by gpulab\n"})
-    assert storage_host.Reader(server, answers).state([]).known.devices
+    assert host.Reader(server, answers).state([]).known.devices

@@ -6,10 +6,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import storage, storage_exports
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.storage_devices import Devices
-from ansible_collections.gpulab.node.plugins.module_utils.storage_steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.storage import exports, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step
 from ansible_collections.gpulab.node.plugins.modules import storage_tiers
 from ansible_collections.gpulab.node.plugins.modules.storage_tiers import Work
 
@@ -82,7 +82,7 @@ def test_directories_that_were_made_go_when_their_tier_goes_and_others_stay(work
     place = f"{own}/a/b"
     work.carry_out(Step("directory", "make it", place=place))
     assert Path(place).is_dir()
-    work.tidy(storage.tiers([tier(mount=place)]))
+    work.tidy(plan.tiers([tier(mount=place)]))
     assert Path(place).is_dir()
     work.tidy([])
     assert list(own.iterdir()) == []
@@ -132,7 +132,7 @@ def test_packages_are_those_of_the_programs_that_are_missing(work):
 
 def test_the_file_of_exports_is_written_and_removed(work, monkeypatch, tmp_path):
     file = tmp_path / "exports.d/gpulab.exports"
-    monkeypatch.setattr(storage_exports, "FILE", str(file))
+    monkeypatch.setattr(exports, "FILE", str(file))
     work.carry_out(Step("exports", "write it", text="/data node2(ro)\n"))
     assert file.read_text() == "/data node2(ro)\n"
     work.carry_out(Step("exports", "remove it"))
@@ -141,7 +141,7 @@ def test_the_file_of_exports_is_written_and_removed(work, monkeypatch, tmp_path)
 
 def test_a_server_that_was_enabled_is_remembered_until_it_is_disabled(work, monkeypatch, tmp_path):
     record = tmp_path / "record/server"
-    monkeypatch.setattr(storage_exports, "ENABLED", str(record))
+    monkeypatch.setattr(exports, "ENABLED", str(record))
     work.carry_out(Step("serve", "start it", ("systemctl", "start", "nfs-server.service")))
     assert not record.exists()
     work.carry_out(Step("enable", "enable it", ("systemctl", "enable", "nfs-server.service")))
@@ -151,7 +151,7 @@ def test_a_server_that_was_enabled_is_remembered_until_it_is_disabled(work, monk
 
 
 def test_a_server_that_could_not_be_enabled_is_not_remembered(module, work, monkeypatch, tmp_path):
-    monkeypatch.setattr(storage_exports, "ENABLED", str(tmp_path / "server"))
+    monkeypatch.setattr(exports, "ENABLED", str(tmp_path / "server"))
     module._answer = (1, "", "no such unit")  # noqa: SLF001 - the test's own
     with pytest.raises(Refusal):
         work.carry_out(Step("enable", "enable it", ("systemctl", "enable", "nfs-server.service")))
@@ -159,11 +159,11 @@ def test_a_server_that_could_not_be_enabled_is_not_remembered(module, work, monk
 
 
 def test_the_packages_of_a_server_are_needless_only_where_they_are(work, module, monkeypatch):
-    nothing = storage.State(Devices({}))
+    nothing = plan.State(Devices({}))
     assert work.needless([], nothing) == []
     monkeypatch.setattr(module, "get_bin_path", lambda name: f"/usr/bin/{name}")
     assert work.needless([], nothing) == ["nfs-kernel-server"]
-    assert work.needless(storage.tiers([tier(export_to=["node2"])]), nothing) == []
+    assert work.needless(plan.tiers([tier(export_to=["node2"])]), nothing) == []
 
 
 @pytest.mark.parametrize("kind", ["export", "withdraw"])

@@ -1,9 +1,10 @@
 """Tiers of storage are mounted by names that stay, and a disk with anything on it is left as it is."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils import owned_block, storage
-from ansible_collections.gpulab.node.plugins.module_utils.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.storage import Place
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.storage import plan as storage
+from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import Place
 
 from . import nodes
 from .nodes import ARRAY, DATA, MDADM, OTHER, scratch, tier

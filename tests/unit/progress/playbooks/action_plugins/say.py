@@ -3,7 +3,7 @@
 import time
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress_channel import Progress, send
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress, send
 
 
 class ActionModule(ActionBase):

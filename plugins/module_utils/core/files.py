@@ -1,0 +1,74 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Small files on a node: read what may be absent, replace whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read(path: Path) -> str:
+    """Return the text of a file, empty where there is none; bytes that are not UTF-8 are replaced."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def mode_of(path: Path) -> int:
+    """Return a file's permissions; where there is none, those of a file that everybody may read."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+
+
+def make_directory(path: Path, mode: int = 0o755) -> None:
+    """Make a directory with this mode where it is missing, whatever the umask; everybody may read those above it."""
+    for one in reversed([path, *path.parents]):
+        if not one.exists():
+            permissions = mode if one == path else 0o755
+            one.mkdir(permissions)
+            one.chmod(permissions)
+
+
+def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: bool = False) -> None:
+    """Put the text at path in one rename, through the module's temporary directory (an AnsibleModule's tmpdir).
+
+    A new file has this mode, whatever the umask; one that is there keeps its own. Bytes that were read with
+    surrogateescape are written as they were. mounted is for a file that may be a mount of its own, as a container's
+    /etc/hosts: no rename replaces such a one, and it is written in place.
+    """
+    new = not path.exists()
+    handle, draft = tempfile.mkstemp(dir=module.tmpdir)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    umask = os.umask(0o777 & ~mode)  # by which atomic_move sets what a new file permits, less the right to run it
+    try:
+        module.atomic_move(draft, str(path), unsafe_writes=mounted)
+    finally:
+        os.umask(umask)
+    if new:
+        path.chmod(mode)
+
+
+def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted: bool = False) -> None:
+    """Let the file at path hold the text; None means no file. A directory that is new may be read by everybody."""
+    if text is None:
+        if path.exists():
+            path.unlink()
+        return
+    make_directory(path.parent)
+    replace(module, path, text, mode, mounted=mounted)
+
+
+def diff(path: str, before: str | None, after: str | None) -> dict[str, str]:
+    """Return how a file changes, as people may see it; None, like empty, means no file.
+
+    A password in an address is hidden on both sides.
+    """
+    sides = {"before": for_people(before or ""), "after": for_people(after or "")}
+    return {"before_header": path, "after_header": path, **sides}

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The JSON files in which gpulab records on a node what it did there. Each has a shape, and is replaced as a whole.
+
+A shape is
+    str, int, float, bool       a value of this type (a float may be an int; a bool is no int)
+    None                        null
+    object                      anything
+    [shape]                     a list of such values
+    {str: shape}                an object with any names
+    {"name": shape, "more?": shape}  an object with these names; one with a question mark may be missing
+    (shape, shape)              one of these
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DAMAGED = "H220"
+_TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", None: "null"}
+
+
+def read(path: Path, shape: Any, default: Any, lost: str = "") -> Any:
+    """Return what a record holds; the default where there is none, or where the reader may not read it.
+
+    lost says what gpulab does not know without it. Raises Refusal H220 where the record is damaged.
+    """
+    try:
+        value = json.loads(path.read_bytes().decode("utf-8"))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return default
+    except OSError as error:
+        raise refuse(DAMAGED, path=path, detail=error.strerror, lost=lost) from error
+    except (ValueError, RecursionError) as error:
+        detail = str(error) if path.stat().st_size else "it is empty"
+        raise refuse(DAMAGED, path=path, detail=detail, lost=lost) from error
+    fault = next(faults(value, shape), None)
+    if fault:
+        raise refuse(DAMAGED, path=path, detail=fault, lost=lost)
+    return value
+
+
+def write(path: Path, value: Any, mode: int = 0o644) -> None:
+    """Replace a record as a whole, so that no power cut leaves half of it. Raises Refusal H221 where that fails.
+
+    A missing directory is made, for root only if the record is. A record that already has this value is left.
+    """
+    new, text = path.with_name(f".{path.name}.new"), json.dumps(value, indent=1, sort_keys=True) + "\n"
+    try:
+        if path.is_file() and path.read_bytes() == text.encode():
+            return
+        path.parent.mkdir(mode=0o755 if mode & 0o004 else 0o700, parents=True, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise refuse("H221", path=path, detail=error.strerror) from error
+
+
+def keep(path: Path, value: Any, mode: int = 0o644) -> None:
+    """Write a record that is to hold something; remove one that holds nothing."""
+    if value:
+        write(path, value, mode)
+    else:
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a record, for good."""
+    if path.exists():
+        path.unlink()
+        _sync(path.parent)
+
+
+def set_aside(path: Path) -> None:
+    """Rename a damaged record, so that people can look at it."""
+    if path.exists():
+        path.replace(path.with_name(f"{path.name}.damaged"))
+        _sync(path.parent)
+
+
+def faults(value: Any, shape: Any, place: str = "it") -> Iterator[str]:
+    """Yield how a value differs from a shape."""
+    if isinstance(shape, tuple):
+        if all(any(faults(value, one)) for one in shape):
+            yield f"{place} is not {' or '.join(map(_name, shape))}"
+    elif isinstance(shape, list) and isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from faults(one, shape[0], f"{place}[{number}]")
+    elif isinstance(shape, dict) and isinstance(value, dict):
+        yield from _faults_of_object(value, shape, place)
+    elif not _is(value, shape):
+        yield f"{place} is not {_name(shape)}"
+
+
+def _faults_of_object(value: dict[str, Any], shape: dict[Any, Any], place: str) -> Iterator[str]:
+    if str in shape:
+        for name, one in value.items():
+            yield from faults(one, shape[str], f"{place}.{name}")
+        return
+    for name, inner in shape.items():
+        key = name.rstrip("?")
+        if key in value:
+            yield from faults(value[key], inner, f"{place}.{key}")
+        elif key == name:
+            yield f"{place} has no {key}"
+
+
+def _is(value: Any, shape: Any) -> bool:
+    if shape is None or value is None:
+        return shape is value or shape is object
+    if isinstance(shape, (list, dict)):
+        return False
+    if isinstance(value, bool):
+        return shape in (bool, object)
+    return isinstance(value, (int, float) if shape is float else shape)
+
+
+def _name(shape: Any) -> str:
+    return "a list" if isinstance(shape, list) else "an object" if isinstance(shape, dict) else _TYPES[shape]
+
+
+def _sync(directory: Path) -> None:
+    """Sync the names in a directory to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

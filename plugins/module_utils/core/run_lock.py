@@ -1,0 +1,94 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Only one run works on a node at a time. A note on the node names it, until it ends or gives no sign of life.
+
+No process of a run stays on the node between tasks, so each task of gpulab renews the note. Times count from the boot,
+because nobody can set that clock; a boot removes the note.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCK = Path("/run/gpulab/run.json")
+SILENCE = 300.0  # seconds without a sign of life after which a run counts as dead
+RUN = {"user": str, "machine": str, "boot": str, "pid": int, "started": int}  # a run as the controller names it
+_SHAPE = {**RUN, "since": str, "seen": float, "over": [RUN]}
+KEPT = 10  # of the runs that lost the node to another one
+BEGIN, GO_ON, END = "begin", "go on", "end"
+
+
+def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, lock: Path = LOCK) -> None:
+    """Let a run BEGIN its work on this node, GO_ON with it, or END it. dead is a run that is known to have ended.
+
+    A run that did not begin may go on: it only reads. Raises Refusal S010 where another run works here, and S011 where
+    another run took over the node from this one.
+    """
+    if what != BEGIN and not lock.exists():
+        return
+    with _alone(lock.parent):
+        held = _read(lock)
+        if held and same(held, run):
+            if what == END:
+                records.remove(lock)
+            else:
+                records.write(lock, {**held, "seen": _now()})
+        elif what == BEGIN and (held is None or _is_over(held, dead)):
+            over = [*held["over"], {key: held[key] for key in RUN}] if held else []
+            since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+            mine = {key: run[key] for key in RUN}
+            records.write(lock, {**mine, "since": since, "seen": _now(), "over": over[-KEPT:]})
+        elif held and (what == BEGIN or any(same(one, run) for one in held["over"])):
+            seconds = max(0, round(_now() - held["seen"]))
+            left = max(0, round(SILENCE - seconds))
+            raise refuse("S010" if what == BEGIN else "S011", **held, seconds=seconds, left=left)
+
+
+def holder(lock: Path = LOCK) -> dict[str, Any] | None:
+    """Return the run that works on the node; None where none does."""
+    return _read(lock)
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Tell whether two notes are of the same run."""
+    return all(one[key] == other[key] for key in RUN)
+
+
+def _is_over(holder: dict[str, Any], dead: dict[str, Any] | None) -> bool:
+    return (dead is not None and same(holder, dead)) or _now() - holder["seen"] > SILENCE
+
+
+def _read(lock: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] | None = records.read(lock, _SHAPE, None)
+    except Refusal:  # nobody can say any more whose it was
+        return None
+    return found
+
+
+def _now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Lock the note while this process reads and writes it."""
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,150 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The virtual environments of this node: read them, prepare a build by uv, take it into use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names, write
+
+
+@dataclass(frozen=True)
+class Tool:
+    """The uv that makes the environments: its version, the SHA-256 of its wheel, and the wheel's address.
+
+    Without an address the wheel comes from the package index that pip on this node is set up for.
+    """
+
+    version: str
+    sha256: str
+    url: str | None = None
+
+    @property
+    def requirement(self) -> str:
+        """Return the line of a requirements file that names the wheel and nothing else."""
+        what = f"uv @ {self.url}" if self.url else f"uv=={self.version}"
+        return f"{what} --hash=sha256:{self.sha256}\n"
+
+
+class Venvs(Builds):
+    """The environments in a directory. settings are environment variables for uv beside those of pip's files."""
+
+    def __init__(self, directory: Path, tool: Tool, settings: dict[str, str], proc: Path = Path("/proc")) -> None:
+        """Remember where they are; nothing is read yet."""
+        super().__init__(directory, proc)
+        self.tool = tool
+        self.uv = directory / ".uv" / tool.version / "bin" / "uv"
+        self._settings = settings
+
+    def packages(self, name: str) -> dict[str, str]:
+        """Return the packages of an environment, with their versions."""
+        build = self.build(name)
+        return venv.packages(build.names) if build else {}
+
+    def _found(self, path: Path, number: int, record: dict[str, Any]) -> venv.Build:
+        return venv.Build(number, record, site_names(path), (path / "bin/python").exists())
+
+    # long steps: each returns the argument list of a script
+
+    def fetch_tool(self) -> list[str] | None:
+        """Return what installs uv; None where it is there."""
+        if self.uv.exists():
+            return None
+        final, new = self.directory / ".uv" / self.tool.version, self.directory / ".uv" / "new"
+        wheel = self._work(".uv") / "requirements.txt"
+        write(wheel, self.tool.requirement, 0o600)
+        pip = ["python3", "-m", "pip", "--no-input", "--disable-pip-version-check", "install", "--no-deps", "--quiet"]
+        pip += ["--only-binary=:all:", "--require-hashes", "--target", str(new), "--requirement", str(wheel)]
+        clean = ["rm", "-rf", str(new), str(final)]
+        return self._script(".uv", [clean, pip, ["mv", str(new), str(final)]])
+
+    def lock(self, wanted: venv.Wanted) -> list[str] | None:
+        """Return what writes the lock; None where it is given. Present versions stay where they can."""
+        work = self._work(wanted.name)
+        if wanted.lock is not None:
+            write(work / "lock", wanted.lock)
+            return None
+        present = files.read(self.directory / wanted.name / venv.LOCK)
+        write(work / "lock", present)
+        write(work / "pyproject.toml", venv.project(wanted), 0o600)
+        return self._script(wanted.name, [self._compile(wanted, work / "lock")])
+
+    def _compile(self, wanted: venv.Wanted, lock: Path) -> list[str]:
+        project = str(self._work(wanted.name) / "pyproject.toml")
+        return [
+            *(str(self.uv), "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate"),
+            *("--only-binary", ":all:", "--python-version", wanted.python, "--output-file", str(lock), project),
+        ]
+
+    def make(self, wanted: venv.Wanted) -> list[str]:
+        """Return what makes the next build from the lock, and tries it."""
+        work, path = self._work(wanted.name), self._next(wanted.name)
+        site = path / "lib" / f"python{wanted.python}" / "site-packages"
+        write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
+        python = str(path / "bin/python")
+        uv = str(self.uv)
+        commands = [
+            [uv, "venv", "--clear", "--quiet", "--python", wanted.python, "--prompt", wanted.name, str(path)],
+            [
+                *(uv, "pip", "sync", "--require-hashes", "--only-binary=:all:", "--compile-bytecode"),
+                *("--index-strategy", "unsafe-best-match", "--allow-empty-requirements"),
+                *("--python", python, str(work / "lock")),
+            ],
+            ["cp", str(work / venv.VARIABLES), str(site)],
+        ]
+        commands += self.probe(wanted, path)
+        return self._script(wanted.name, commands, path, wanted.index)
+
+    def _script(
+        self, name: str, commands: list[list[str]], undo: Path | None = None, index: str | None = None
+    ) -> list[str]:
+        settings = {
+            **MESSAGES,
+            "UV_CACHE_DIR": str(self.cache),
+            "UV_PYTHON_INSTALL_DIR": str(self.directory / ".python"),
+            "UV_NO_PROGRESS": "1",
+            "UV_SYSTEM_CERTS": "1",
+            **builds.proxies(),
+            **builds.pip_settings(),
+            **self._settings,
+        }
+        if index:  # the lock says by their hashes which files are right, wherever they lie
+            settings["UV_INDEX"] = f"{index} {settings.get('UV_INDEX', '')}".strip()
+        return self._write_script(name, commands, settings, undo)
+
+    # finishing
+
+    def finish(self, wanted: venv.Wanted) -> dict[str, str]:
+        """Take the new build into use and return its packages. Raises Refusal E008 where it does not work."""
+        path = self._next(wanted.name)
+        self._judge(wanted, wanted.expected())
+        names = site_names(path)
+        record = {"fingerprint": wanted.fingerprint, "names": names, "expected": wanted.expected()}
+        self._take_into_use(wanted.name, files.read(self._work(wanted.name) / "lock"), record)
+        return venv.packages(names)
+
+    # check mode
+
+    def foresee(self, wanted: venv.Wanted, call: Any, scratch: Path) -> dict[str, str] | None:
+        """Return the packages that a build would hold; None where uv is not there to tell. Raises Refusal.
+
+        call runs an argument list and returns (rc, output, errors); scratch is a directory that goes with the module.
+        """
+        if wanted.lock is not None:
+            return venv.locked(wanted.lock)
+        if not self.uv.exists():
+            return None
+        beside = Venvs(scratch, self.tool, {**self._settings, "UV_NO_CACHE": "1"})
+        beside.uv = self.uv
+        (scratch / wanted.name).mkdir()
+        write(scratch / wanted.name / venv.LOCK, files.read(self.directory / wanted.name / venv.LOCK))
+        rc, _out, errors = call(beside.lock(wanted) or [])  # no lock is given, so there is one to make
+        if rc != 0:
+            raise venv.classify(errors, wanted.name, "its message")
+        return venv.locked(files.read(scratch / ".work" / wanted.name / "lock"))

@@ -1,0 +1,112 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All facts about a GPU node, read once: what gpulab plans from and proves against.
+
+Nothing is changed and nothing hangs: whatever may wait (the driver, a mount, a program) has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import SECONDS, Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import (
+    containers,
+    cuda,
+    driver,
+    engines,
+    filesystems,
+    group,
+    imex,
+    infiniband,
+    initramfs,
+    kernel_log,
+    libraries,
+    limits,
+    modprobe,
+    monitoring,
+    nccl,
+    network,
+    own_files,
+    packages,
+    services,
+    storage,
+    tuning,
+    users,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.facts import kernels as facts_kernels
+from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
+from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
+from ansible_collections.gpulab.node.plugins.module_utils.facts.reboot import reboot
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
+
+SCHEMA = 1
+
+
+def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
+    """Read everything; the driver has ``timeout`` seconds.
+
+    What may take time is started first and collected last.
+    """
+    nvml_query = NvmlQuery(timeout, library)
+    modprobe_files = modprobe.configuration(node)
+    system = facts_system.read(node)
+    signers = system["secure_boot"] == "enabled"
+    kernels_query = facts_kernels.KernelsQuery(node, system["kernel"], modprobe_files, signers=signers)
+    initramfs_query = initramfs.InitramfsQuery(node, kernels_query.next_boot or "")
+    filesystems_query = filesystems.FilesystemsQuery(node, SECONDS)
+    packages_query = packages.PackagesQuery(node, *driver.PATTERNS, *engines.DOCKER_RIVALS)
+    driver_query = driver.DriverQuery(node, packages_query)
+    limit_texts = limits.LimitTexts(node)
+    engines_query = engines.EnginesQuery(node, packages_query)
+    services_query = services.ServicesQuery(node)
+    imex_query = imex.ImexQuery(node)
+    kernel_log_query = kernel_log.KernelLogQuery(node)
+    monitoring_query = monitoring.MonitoringQuery(node, SECONDS)
+    group_query = group.GroupQuery(node, SECONDS)
+
+    pci, simulated = facts_pci.read(node, modprobe_files)
+    kernels = kernels_query.facts()
+    next_boot = next((kernel for kernel in kernels if kernel["next_boot"]), None)
+    if next_boot:
+        next_boot["initramfs"] = initramfs_query.facts()
+    answers = nvml_query.facts()
+    facts = {
+        "schema": SCHEMA,
+        "simulated": simulated or answers["simulated"] or False,
+        "system": system,
+        "pci": pci,
+        "kernels": kernels,
+        "modules": modprobe.loaded(node),
+        "nouveau": modprobe.nouveau(node, modprobe_files, pci["gpus"], container=system["container"]),
+        "forbidden": modprobe.forbidden(node, modprobe_files, kernels_query.next_arguments),
+        "module_options": modprobe.options(node),
+        "driver": driver_query.facts(next_boot["nvidia_module"] if next_boot else None),
+        "cuda": cuda.read(node),
+        "libraries": libraries.read(node, driver_query.linked),
+        "nvml": answers,
+        "users_of_gpus": users.read(node, answers["gpus"], os.getpid()),
+        "filesystems": filesystems_query.facts(),
+        "engines": engines_query.facts(),
+        "containers": containers.read(node),
+        "network": network.read(node),
+        "infiniband": infiniband.read(node),
+        "imex": imex_query.facts(),
+        "nccl": nccl.read(node),
+        "nccl_own": nccl.read_own(node),
+        "group": group_query.facts(),
+        "monitoring": monitoring_query.facts(),
+        "limits": limits.read(node, limit_texts),
+        "services": services_query.facts(),
+        "long_steps": services.long_steps(node),
+        "kernel_log": kernel_log_query.facts(),
+        "storage": storage.read(node),
+        "own_files": own_files.read(node),
+        "gpu_settings": plan.read_file(node.text(plan.FILE)),
+        "tuning": tuning.read(node, limit_texts),
+    }
+    return {**facts, "reboot": reboot(facts)}

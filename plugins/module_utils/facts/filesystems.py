@@ -1,0 +1,96 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The file systems of a node: where its data lies, and how much room is left."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import holding, mounts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
+KERNELS_OWN = frozenset({
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
+    "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs", "squashfs",
+    "sysfs", "tracefs",
+})  # fmt: skip
+BELOW_NO_DATA = ("/dev", "/proc", "/run", "/sys", "/etc", "/var/lib/docker", "/var/lib/containers", "/snap")
+MIB = 1 << 20
+
+
+def worth_knowing(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Choose the mounts that hold a system's or a user's data, and where the usual directories lie."""
+    chosen = {}
+    for entry in table:
+        place = entry["mount"]
+        hidden = any(place == tree or place.startswith(tree + "/") for tree in BELOW_NO_DATA)
+        if entry["type"] not in KERNELS_OWN and not hidden:
+            chosen[place] = entry
+    for path in ALWAYS:
+        below = holding(path, table)
+        if below:
+            chosen.setdefault(path, {**below, "mount": path})
+    return [chosen[place] for place in sorted(chosen)]
+
+
+def disk(node: Node, device: str) -> dict[str, bool | None]:
+    """Say whether a block device turns, and whether it is NVMe; None where there is no such device."""
+    block = f"/sys/dev/block/{device}"
+    if not node.exists(block):
+        return {"rotational": None, "nvme": None}
+    whole = node.resolve(block)
+    if not node.is_dir(f"{whole}/queue"):  # a partition: the disk is above it
+        whole = posixpath.dirname(whole)
+    turns = node.text(f"{whole}/queue/rotational")
+    return {"rotational": turns == "1" if turns else None, "nvme": posixpath.basename(whole).startswith("nvme")}
+
+
+class FilesystemsQuery:
+    """The facts ``filesystems``; each is measured in a child, for a dead network mount answers nobody."""
+
+    def __init__(self, node: Node, seconds: float) -> None:
+        """Start measuring."""
+        self._node = node
+        self._mounts = worth_knowing(mounts(node.text("/proc/self/mountinfo")))
+        self._children = [Child(partial(_measure, node.path(entry["mount"])), seconds) for entry in self._mounts]
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Return one record per mount; sizes are None where it did not answer (``responsive`` false)."""
+        nothing = {"size_mib": None, "free_mib": None, "free_inodes": None}
+        found = []
+        for entry, child in zip(self._mounts, self._children):
+            measured = child.wait() == DONE
+            sizes = child.messages[0] if measured and child.messages else nothing
+            found.append(
+                {
+                    "mount": entry["mount"],
+                    "type": entry["type"],
+                    "source": entry["source"],
+                    "read_only": entry["read_only"],
+                    "responsive": measured,
+                    **sizes,
+                    **disk(self._node, entry["device"]),
+                }
+            )
+        return found
+
+
+def _measure(path: Path, emit: Emit) -> None:
+    sizes = os.statvfs(path)
+    emit(
+        {
+            "size_mib": sizes.f_blocks * sizes.f_frsize // MIB,
+            "free_mib": sizes.f_bavail * sizes.f_frsize // MIB,
+            "free_inodes": sizes.f_favail if sizes.f_files else None,
+        }
+    )

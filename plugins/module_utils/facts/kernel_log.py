@@ -1,0 +1,134 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the NVIDIA driver said in the kernel log since the node booted: XIDs, SXids, and the lines that carry none."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+COMMANDS = (["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet"], ["dmesg"])
+# Forms as NVIDIA/open-gpu-kernel-modules prints them: kernel_rc.c (XIDs, with the MIG instance since 525), osinit.c
+# (what has no XID), common_nvswitch.h and intr_nvswitch.h (SXids). Older drivers leave out "PCI:", newer ones add ".0".
+_ADDRESS = r"(?P<address>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+_INSTANCE = r"(?: (?P<instance>GPU-I:\d+(?: GPU-CI:\d+)?))?"
+XID = re.compile(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}{_INSTANCE}\): (?P<xid>\d{{1,6}}),? ?(?P<text>.*)")
+# An SXid is followed by lines of the same number that hold its registers: they count as no further error.
+SXID = re.compile(
+    rf"nvidia-nvswitch\d+: SXid \(PCI:{_ADDRESS}\): (?P<xid>\d{{1,6}}), (?!Severity \d|Data \{{)(?P<text>.*)"
+)
+_SWITCH_GRAVITY = {"Fatal": "sxid_fatal", "Non-fatal": "sxid_nonfatal", "Correctable": "sxid_nonfatal"}
+_INSTALLED = rf"NVRM: The NVIDIA (?:GPU {_ADDRESS})?.*installed in this system "
+# Forms in which the driver gives a GPU up without an XID.
+WITHOUT_XID = {
+    "fallen_off_the_bus": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*fallen off the bus"),
+    "reset_required": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*NV_ERR_RESET_REQUIRED"),
+    "no_power": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*does not have the necessary power cables"),
+    "wrong_modules": re.compile(rf"{_INSTALLED}(?:requires use of the NVIDIA open|is not supported by open)"),
+    "not_supported": re.compile(rf"{_INSTALLED}is (?:not supported by|supported through)"),
+    "init_failed": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*RmInitAdapter failed!"),
+}
+# Of several lines, of which only the first names the GPU; a full stop ends the last.
+_LONG = re.compile(r"NVRM: The NVIDIA .*GPU\b")
+_CONTINUED = re.compile(r"NVRM: +(?!Xid \()(.*)")
+_MOST_LINES = 8  # of one message; one whose end the kernel has dropped must not take in all that follows
+FATAL = re.compile(r"\bFatal\b")  # NVLink 5 errors are Fatal or Nonfatal in their text
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
+MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
+
+
+def events(log: str) -> list[dict[str, Any]]:
+    """Return the driver's errors in a kernel log, oldest first, equal ones as one with a count and the last time.
+
+    Each is {"kind", "xid", "bus_id", "count", "time", "text"}. kind is xid, sxid (of an NVSwitch; sxid_fatal or
+    sxid_nonfatal where the driver says which), or one of WITHOUT_XID; xid is the number of an XID or SXid. xid, bus_id
+    and time are None where the line has none. Of one number, a fatal error and one that is not are not equal, nor are
+    those of two MIG instances, which their text names first.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for message in _messages(log):
+        key, event = _event(message)
+        if event:
+            count = found.pop(key, {"count": 0})["count"] + 1
+            found[key] = {**event, "count": count}
+    return list(found.values())[-MOST_EVENTS:]
+
+
+def _messages(log: str) -> Iterator[str]:
+    """Yield the driver's lines, those of one message as one."""
+    parts: list[str] = []
+    for line in log.splitlines():
+        more = _CONTINUED.search(line) if parts else None
+        if more:
+            parts.append(more.group(1))
+        elif parts:
+            yield " ".join(parts)
+            parts = []
+        if not more and _LONG.search(line):
+            parts = [line.rstrip()]
+        elif not more and ("NVRM" in line or "SXid" in line):
+            yield line
+        if parts and (parts[-1].endswith(".") or len(parts) == _MOST_LINES):
+            yield " ".join(parts)
+            parts = []
+    if parts:
+        yield " ".join(parts)
+
+
+def _event(message: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what equal events have in common, and the event; nothing where the message is none."""
+    kind, match = _kind(message)
+    if not match:
+        return (), {}
+    time = TIME.match(message)
+    groups = match.groupdict()
+    text = groups["text"].strip() if "text" in groups else message[message.index("NVRM") :].strip()
+    instance = groups.get("instance")
+    event = {
+        "kind": kind,
+        "xid": int(groups["xid"]) if "xid" in groups else None,
+        "bus_id": sysfs_address(groups["address"]),
+        "time": time.group() if time else None,
+        "text": f"{instance}: {text}" if instance else text,
+    }
+    return (kind, event["xid"], event["bus_id"], instance, bool(FATAL.search(text))), event
+
+
+def _kind(message: str) -> tuple[str, re.Match[str] | None]:
+    match = XID.search(message)
+    if match:
+        return "xid", match
+    match = SXID.search(message)
+    if match:
+        return _SWITCH_GRAVITY.get(match["text"].partition(",")[0], "sxid"), match
+    found = ((kind, pattern.search(message)) for kind, pattern in WITHOUT_XID.items())
+    return next(((kind, match) for kind, match in found if match), ("", None))
+
+
+def sysfs_address(address: str | None) -> str | None:
+    """Bring an address of the log, as 0000:05:00 or 00000000:05:00.0, to the kernel's form, 0000:05:00.0."""
+    if not address:
+        return None
+    parts = address.lower().split(":")
+    bus, device = parts[-2:]
+    domain = parts[0] if len(parts) == 3 else "0"  # noqa: PLR2004 - domain:bus:device
+    return f"{domain[-4:].zfill(4)}:{bus}:{device if '.' in device else device + '.0'}"
+
+
+class KernelLogQuery:
+    """A reading of the kernel log that runs beside the caller's other work."""
+
+    def __init__(self, node: Node) -> None:
+        """Start the programs that print it."""
+        self._jobs = [node.start(command) for command in COMMANDS]
+
+    def facts(self) -> dict[str, Any]:
+        """Return {"readable", "events"}; a log that cannot be read is not an empty one."""
+        logs = [log for log in (job.output() for job in self._jobs) if log]
+        return {"readable": bool(logs), "events": events(logs[0]) if logs else []}

@@ -1,0 +1,61 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the node tells every NCCL program: /etc/nccl.conf and the environment of all users."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+CONF, ENVIRONMENT = "/etc/nccl.conf", "/etc/environment"
+PROFILES = "/etc/profile.d"
+OWNER = "nccl"  # the role that keeps a block in CONF
+_NAME = re.compile(r"NCCL_[A-Z0-9_]{1,60}")
+_SETTING = re.compile(r"^(?:export[ \t]+)?(NCCL_[A-Z0-9_]{1,60})=(.*)$", re.MULTILINE)
+_QUOTED = re.compile(r"""(["'])(.*?)\1""")
+
+
+def conf_settings(text: str) -> dict[str, str]:
+    """Parse /etc/nccl.conf as NCCL does (setEnvFile in src/misc/param.cc): letter by letter, and the first line counts.
+
+    A name is all before the first =, so one that is exported or indented is no setting; a quote or a comment is part of
+    the value.
+    """
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.partition("=")
+        if equals and _NAME.fullmatch(name):
+            found.setdefault(name, value)
+    return found
+
+
+def settings(text: str) -> dict[str, str]:
+    """Parse lines NAME=value of a file for shells, which may export them; the last one counts.
+
+    Indented lines depend on what a shell tests, and values with $ or ` on what it computes: they are left out.
+    """
+    found = {name: _value(value.strip()) for name, value in _SETTING.findall(text)}
+    return {name: value for name, value in found.items() if not set("$`") & set(value)}
+
+
+def _value(text: str) -> str:
+    quoted = _QUOTED.match(text)
+    return quoted.group(2) if quoted else re.split(r"\s|;", text, maxsplit=1)[0]
+
+
+def read(node: Node) -> list[dict[str, str]]:
+    """Return the facts ``nccl``: {"name", "value", "file"} of each setting."""
+    files = [ENVIRONMENT, *(f"{PROFILES}/{name}" for name in node.names(PROFILES) if name.endswith(".sh"))]
+    found = {CONF: conf_settings(node.text(CONF)), **{file: settings(node.text(file)) for file in files}}
+    return [{"name": name, "value": value, "file": file} for file, own in found.items() for name, value in own.items()]
+
+
+def read_own(node: Node) -> dict[str, str]:
+    """Return the facts ``nccl_own``: settings of /etc/nccl.conf that gpulab did not write, by name."""
+    return conf_settings(owned_block.outside(node.text(CONF), OWNER))

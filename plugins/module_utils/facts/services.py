@@ -1,0 +1,59 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of the services that a GPU node needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT, Step
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+UNITS = (
+    "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", "docker.service",
+    "containerd.service", "irqbalance.service", "tuned.service", "display-manager.service",
+)  # fmt: skip
+PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
+
+
+def units(text: str) -> dict[str, dict[str, Any]]:
+    """Parse systemctl show: unit name without its type to {"load", "active", "sub", "enabled"}, in systemd's words.
+
+    A unit that goes by several names, as display-manager does, has the one of UNITS.
+    """
+    found = {}
+    for block in text.strip().split("\n\n"):
+        fields = dict(line.partition("=")[::2] for line in block.splitlines())
+        if "Id" in fields:
+            names = fields.get("Names", "").split()
+            name = next((unit for unit in UNITS if unit in names), fields["Id"])
+            found[name.rpartition(".")[0]] = {word: fields.get(key, "") for key, word in PROPERTIES.items()}
+    return found
+
+
+def long_steps(node: Node) -> list[str]:
+    """Return the facts ``long_steps``: the names of gpulab's long steps that are at work."""
+
+    def call(argv: list[str]) -> tuple[int, str, str]:
+        return 0, node.start(argv).output() or "", ""
+
+    boot_id, root = node.text("/proc/sys/kernel/random/boot_id"), node.path(str(ROOT))
+    names = [name for name in node.names(str(ROOT)) if node.exists(f"{ROOT}/{name}/state.json")]
+    ended = {name for name in names if node.exists(f"{ROOT}/{name}/result")}
+    left = [name for name in names if name not in ended]
+    return [name for name in left if Step(name, call, boot_id, root).status().state == "running"]
+
+
+class ServicesQuery:
+    """The facts ``services``; systemd answers beside the caller's other work."""
+
+    def __init__(self, node: Node) -> None:
+        """Ask systemd."""
+        self._job = node.start(["systemctl", "show", "--property=" + ",".join(("Id", "Names", *PROPERTIES)), *UNITS])
+
+    def facts(self) -> dict[str, dict[str, Any]] | None:
+        """Return the units; None where systemd does not run."""
+        return units(self._job.output() or "") or None

@@ -1,0 +1,105 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a node's GPUs and writes them as metrics into a file of node exporter's textfile collector.
+
+A driver that hangs leaves a reader that nothing can kill. It holds a lock, so the next reading waits for it until its
+own deadline, says so in the metrics, and leaves no second one behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log, libraries, modprobe
+from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
+from ansible_collections.gpulab.node.plugins.module_utils.monitoring import metrics
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import query
+
+SECONDS = 10.0  # what the driver has to answer in
+COMMAND = "gpulab-metrics"  # of the process that opens the GPUs; facts_users knows it as nobody's work
+READABLE = 0o644
+_NO_MOUNT = {"swap", "none"}
+
+
+def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvml.LIBRARY) -> str:
+    """Return the metrics of a node. Never takes much longer than these seconds; lock is any file that is there."""
+    began = time.monotonic()
+    child = Child(lambda emit: _read(emit, lock, library), seconds)
+    log = kernel_log.KernelLogQuery(node)
+    ldconfig = node.start(["ldconfig", "-p"])
+    pci, simulated = facts_pci.read(node)
+    outcome = child.wait()
+    library_path = libraries.nvml(ldconfig.output() or "")
+    facts = {
+        "pci": pci,
+        "simulated": simulated,
+        "nvml": query.assemble(child.messages, outcome, child.reason),
+        "driver": {
+            "loaded": modprobe.loaded(node)["nvidia"]["version"],
+            "library": libraries.driver_version(node.resolve(library_path)) if library_path else None,
+        },
+        "kernel_log": log.facts(),
+        "mounts": mounts(node.text("/etc/fstab"), node.text("/proc/1/mountinfo")),
+        "time": time.time(),
+        "seconds": time.monotonic() - began,
+    }
+    return metrics.exposition(facts)
+
+
+def _read(emit: Emit, lock: Path, library: str) -> None:
+    """Be the reader: the only one, under a name of its own."""
+    Path("/proc/self/comm").write_text(COMMAND, encoding="ascii")
+    emit({"reading": "an earlier reading that does not end"})
+    handle = os.open(lock, os.O_RDONLY)  # open until this process is gone
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    emit({"reading": "the library"})
+    query.read_node(emit, library)
+
+
+def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
+    """Say of each file system that is mounted at boot whether it is mounted now; none is asked, for it may hang."""
+    mounted = {mount["mount"] for mount in mount_table.mounts(mountinfo)}
+    found = {}
+    for line in fstab.splitlines():
+        fields = line.split()
+        if len(fields) > 3 and not line.lstrip().startswith("#"):  # noqa: PLR2004 - device, place, type, options
+            place, kind, options = fields[1], fields[2], fields[3].split(",")
+            if kind not in _NO_MOUNT and place not in _NO_MOUNT and "noauto" not in options:
+                place = mount_table.unescaped(place)
+                found[place] = place in mounted
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    """Put the text at path in one rename: node exporter reads the old file or the new one."""
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # a name that node exporter passes over
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(draft).chmod(READABLE)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink()
+        raise
+
+
+def stopped(number: int, _frame: object) -> None:
+    """End as whoever a signal ends, after what is under way has cleaned up."""
+    raise SystemExit(128 + number)
+
+
+def main(arguments: list[str]) -> None:
+    """Write the metrics of this node into the file named first; where it is stopped meanwhile, no draft is left."""
+    text = collect(Node(), Path(__file__))
+    signal.signal(signal.SIGTERM, stopped)
+    write(Path(arguments[0]), text)

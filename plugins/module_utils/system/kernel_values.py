@@ -1,0 +1,106 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values of the running kernel by name: where each lies, what it holds, what has to change. Reads, writes nothing.
+
+A name with a dot is a sysctl, as ``vm.swappiness``; the others are those of KNOBS.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+KNOBS = ("transparent_hugepage", "cpu_governor", "nfs_read_ahead_kb")
+HUGEPAGE = "/sys/kernel/mm/transparent_hugepage/enabled"
+CPUS = "/sys/devices/system/cpu"
+NFS = ("nfs", "nfs4")
+# Where systemd-sysctl reads: of files of one name, that of the first directory counts; names decide about the order.
+SYSCTL_DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One file of the kernel that is to hold another value."""
+
+    name: str
+    path: str
+    before: str
+    after: str
+
+
+def paths(name: str, node: Node) -> list[str]:
+    """Return the files that hold a value: none where this kernel or this hardware does not have it."""
+    if "." in name:
+        path = f"/proc/sys/{name.replace('.', '/')}"
+        return [path] if node.exists(path) else []
+    if name == "transparent_hugepage":
+        return [HUGEPAGE] if node.exists(HUGEPAGE) else []
+    if name == "cpu_governor":
+        governors = (f"{CPUS}/{cpu}/cpufreq/scaling_governor" for cpu in node.names(CPUS) if re.match(r"cpu\d", cpu))
+        return [path for path in governors if node.exists(path)]
+    mounted = mount_table.mounts(node.text("/proc/self/mountinfo"))
+    devices = sorted({entry["device"] for entry in mounted if entry["type"] in NFS})
+    read_ahead = (f"/sys/class/bdi/{device}/read_ahead_kb" for device in devices)
+    return [path for path in read_ahead if node.exists(path)]
+
+
+def value(text: str) -> str:
+    """Return what a file of the kernel holds: the chosen word of ``always [madvise] never``, white space made one."""
+    chosen = re.search(r"\[(\S+)\]", text)
+    return chosen.group(1) if chosen else " ".join(text.split())
+
+
+def read(name: str, node: Node) -> dict[str, str]:
+    """Return what each file of a value holds."""
+    return {path: value(node.text(path)) for path in paths(name, node)}
+
+
+def later(node: Node, ours: str) -> dict[str, dict[str, str | int]]:
+    """Return what files that systemd-sysctl reads after ours set: {"value", "file", "line"} by sysctl, the last counts.
+
+    /etc/sysctl.conf is among them where /etc/sysctl.d/99-sysctl.conf leads to it, as in Debian up to 12 and Ubuntu.
+    """
+    places: dict[str, str] = {}
+    for directory in SYSCTL_DIRECTORIES:
+        for name in node.names(directory):
+            places.setdefault(name, f"{directory}/{name}")
+    found: dict[str, dict[str, str | int]] = {}
+    for name in sorted(name for name in places if name.endswith(".conf") and name > ours.rpartition("/")[2]):
+        text = (node.data(places[name]) or b"").decode("utf-8", "replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            key, equals, held = line.partition("=")
+            sysctl = _sysctl(key)
+            if equals and sysctl:
+                found[sysctl] = {"value": value(held), "file": node.resolve(places[name]), "line": number}
+    return found
+
+
+def _sysctl(key: str) -> str | None:
+    """Return a sysctl's name with dots, of vm/swappiness too; None for a comment and for a pattern of names."""
+    name = key.strip().lstrip("-").strip()
+    slash, dot = (name.find(separator) % (len(name) + 1) for separator in "/.")
+    plain = name.translate(str.maketrans("/.", "./")) if slash < dot else name
+    return plain if re.fullmatch(r"\w[\w./-]*", plain) else None
+
+
+def plan(
+    wanted: dict[str, str], readings: dict[str, dict[str, str]], remembered: dict[str, dict[str, str]]
+) -> list[Step]:
+    """Return what has to change so that the wanted values hold, and those no longer wanted are as they were.
+
+    readings has what the files of every wanted and remembered value hold; remembered what they held before gpulab.
+    """
+    steps = []
+    for name, files in readings.items():
+        for path, before in files.items():
+            after = wanted[name] if name in wanted else remembered[name].get(path, before)
+            if value(after) != before:
+                steps.append(Step(name, path, before, value(after)))
+    return steps

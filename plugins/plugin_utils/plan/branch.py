@@ -1,0 +1,248 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which driver branch: the wished one where it can serve, else the newest long-lived one that does."""
+
+from __future__ import annotations
+
+import calendar
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case, Request
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.source import Source
+
+LONG_LIVED = ("long-term-support", "production")
+
+
+def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Return the branch and why this one. Raises Refusal where the wished one, or every one, cannot be taken."""
+    wished = requested(case)
+    if wished:
+        _check(case, source, wished, flavours)
+        return wished, [f"Branch {wished} is wished for."]
+    carried = [case.catalog.branches[name] for name in source.branches]
+    serving = [record for record in carried if _serves(case, record, flavours)]
+    if not serving:
+        raise _none_serves(case, source, flavours)
+    kept = _kept(case, source, serving, flavours)
+    if kept:
+        return kept, [f"The node has branch {kept}, which is newer than every release that the catalog knows."]
+    unreleased, foreign = serving[-1]["branch"], case.newer_driver and branch_of(case.newer_driver)
+    serving = [record for record in serving if record["latest"] and record["branch"] != foreign]
+    if not serving:
+        raise refuse("P092", branch=unreleased, way=_another(case, flavours))
+    accepted = [record for record in serving if accepted_for_life(case, record)]
+    lasting = [record for record in accepted if record["type"] in LONG_LIVED or allowed(case, record["branch"])]
+    if not lasting:
+        record = serving[-1]
+        raise _too_old(case, record, flavours)
+    branch = newest([record["branch"] for record in lasting])
+    kind = case.catalog.branches[branch]["type"]
+    return branch, [
+        f"Branch {branch} ({kind}) is the newest long-lived one of {source.label} that serves {names(case)}."
+    ]
+
+
+def accepted_for_life(case: Case, record: dict[str, Any]) -> bool:
+    """Tell whether a branch still gets fixes, or is allowed by name."""
+    return allowed(case, record["branch"]) or not has_ended(record, case.today)
+
+
+def allowed(case: Case, branch: str) -> bool:
+    """Tell whether the operator accepts a branch with its known holes."""
+    return branch in (case.wishes["gpulab_allow_branches"] or ())
+
+
+def has_ended(record: dict[str, Any], today: date) -> bool:
+    """Tell whether a branch gets no fixes any more: by NVIDIA's word, or as its day has passed."""
+    return record["ended"] or (record["eol"] is not None and today > _last_day(record["eol"]))
+
+
+def end_of_life(record: dict[str, Any]) -> str:
+    """Say since when a branch gets no fixes, for a message."""
+    return f"its life ended in {record['eol']}" if record["eol"] else "it gets no more fixes from NVIDIA"
+
+
+def names(case: Case) -> str:
+    """Name the node's GPUs, for a message."""
+    return ", ".join(gpu.name for gpu in case.gpus) or "a node without a GPU"
+
+
+def requested(request: Request) -> str | None:
+    """Return the branch that is requested, also by a version. Raises Refusal P015 where the two differ."""
+    branch, version = request.wishes["nvidia_driver_branch"], request.wishes["nvidia_driver_version"]
+    if branch and version and branch_of(version) != branch:
+        raise refuse("P015", version=version, branch=branch)
+    return branch or (branch_of(version) if version else None)
+
+
+def _check(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -> None:
+    """Refuse a wished branch that is unknown, does not serve a GPU, gets no fixes or is not carried."""
+    record = newer.branch_record(case.catalog, branch)
+    for gpu in case.gpus:
+        if not gpu.served_by(branch):
+            raise refuse("P010", branch=branch, gpu=gpu.name, demand=gpu.demand())
+    if not accepted_for_life(case, record):
+        raise _too_old(case, record, flavours)
+    if branch not in source.branches:
+        raise _not_carried(case, source, branch, flavours)
+    if record["latest"] is None:
+        raise refuse("P092", branch=branch, way=_another(case, flavours))
+
+
+def _kept(case: Case, source: Source, serving: list[dict[str, Any]], flavours: tuple[str, ...]) -> str | None:
+    """Return the branch of the node's driver if the catalog knows no release that is as new, else None.
+
+    Raises Refusal for a branch that is not trusted.
+    """
+    owners = {package["source"] for package in case.facts["driver"]["packages"]}
+    if case.newer_driver is None or source.name not in (owners or {"runfile"}):
+        return None
+    branch = branch_of(case.newer_driver)
+    if not all(gpu.served_by(branch) for gpu in case.gpus):
+        return None
+    _check(case, source, branch, flavours)
+    return branch if any(record["branch"] == branch for record in serving) else None
+
+
+def _too_old(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> Exception:
+    way = _another(case, flavours).replace("; or take", "Take", 1)
+    way = f"{way}, or allow this one" if way else "Allow it"
+    return refuse("P008", branch=record["branch"], state=end_of_life(record), way=way)
+
+
+def _not_carried(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -> Exception:
+    """Return the refusal of a branch that its source lacks, with another branch, another source, or trust as remedy."""
+    lasting = _lasting(case, source.branches, flavours)
+    ways = [_settings(case, nvidia_driver_branch=f'"{lasting}"')] if lasting else []
+    ways += [
+        _settings(case, nvidia_driver_source=name) if name == "distribution" else f"nvidia_driver_source: {name}"
+        for name, branches in _carried(case).items()
+        if branch in branches
+    ]
+    trusted = newer.with_sources(case.platform, [branch])["driver_sources"].get(source.name)
+    if trusted and branch in trusted["branches"]:
+        ways.append(f"{newer.TRUST}: true if it has that branch by now")
+    way = f"Set {'; or '.join(ways)}" if ways else "Leave nvidia_driver_branch unset"
+    return refuse("P013", source=source.label, branch=branch, carried=", ".join(source.branches), way=way)
+
+
+def _another(case: Case, flavours: tuple[str, ...]) -> str:
+    """Return the settings that give the node another branch that gets fixes, as part of a remedy; "" for none."""
+    ways = [
+        _settings(case, nvidia_driver_source=name, nvidia_driver_branch=f'"{branch}"')
+        for name, branches in _carried(case).items()
+        if (branch := _lasting(case, branches, flavours))
+    ]
+    packaged = [way for way in ways if "runfile" not in way] or ways
+    return f"; or take another branch ({'; or '.join(packaged)})" if packaged else ""
+
+
+def can_serve(case: Case, name: str) -> bool:
+    """Tell whether a source has packages for the node, and a branch that serves all its GPUs."""
+    return any(all(gpu.served_by(branch) for gpu in case.gpus) for branch in _carried(case).get(name, ()))
+
+
+def settings_of(case: Case, name: str) -> str:
+    """Return the settings that take the driver from a source, with the permission that an old branch needs."""
+    branches = case.platform["driver_sources"][name]["branches"]
+    newest_one = newest(list(branches))
+    settings = {"nvidia_driver_source": name}
+    if case.wishes["nvidia_driver_branch"] not in (None, *branches):
+        settings["nvidia_driver_branch"] = "null"
+    if all(has_ended(case.catalog.branches[branch], case.today) for branch in branches):
+        settings["gpulab_allow_branches"] = f'["{newest_one}"]'
+    return _settings(case, **settings)
+
+
+def _settings(case: Case, **settings: str) -> str:
+    """Return settings as an inventory has them; a requested version, which could contradict them, becomes null."""
+    settings |= {"nvidia_driver_version": "null"} if case.wishes["nvidia_driver_version"] else {}
+    return ", ".join(f"{name}: {value}" for name, value in settings.items())
+
+
+def _carried(case: Case) -> dict[str, list[str]]:
+    """Return the branches of every source of the platform that serves the node's architecture."""
+    sources = {
+        name: record["branches"]
+        for name, record in case.platform["driver_sources"].items()
+        if record["repository"] is None
+        or case.architecture in case.catalog.repositories[record["repository"]]["architectures"]
+    }
+    if case.facts["driver"]["packages"]:  # a .run file cannot be installed over packages, nor packages over one
+        return sources
+    runfile = {"runfile": list(case.catalog.branches)}
+    return runfile if case.facts["driver"]["runfile"] else {**sources, **runfile}
+
+
+def _lasting(case: Case, branches: Iterable[str], flavours: tuple[str, ...]) -> str | None:
+    """Return the newest of these branches that gets fixes and serves the node; None where none does."""
+    records = [case.catalog.branches[name] for name in branches]
+    fit = [
+        record["branch"]
+        for record in records
+        if record["type"] in LONG_LIVED
+        and record["latest"]
+        and not has_ended(record, case.today)
+        and _serves(case, record, flavours)
+    ]
+    return newest(fit) if fit else None
+
+
+def _serves(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> bool:
+    return any(flavour in record["kernel_modules"] for flavour in flavours) and all(
+        gpu.served_by(record["branch"], record["latest"]) for gpu in case.gpus
+    )
+
+
+def _none_serves(case: Case, source: Source, flavours: tuple[str, ...]) -> Exception:
+    """Return the refusal that names two GPUs without a common branch, or the one that no carried branch serves."""
+    branches = case.catalog.branches
+    for index, one in enumerate(case.gpus):
+        for other in case.gpus[index + 1 :]:
+            if not any(one.served_by(branch) and other.served_by(branch) for branch in branches):
+                return refuse("P004", one=one.name, other=other.name, why=f"{one.demand()} against {other.demand()}")
+    for gpu in case.gpus:
+        if not any(gpu.served_by(branch) for branch in source.branches):
+            return refuse(
+                "P014",
+                source=source.label,
+                gpu=gpu.name,
+                demand=gpu.demand(),
+                way=_other_sources(case, source, flavours),
+            )
+    demand = f"{' or '.join(flavours)} kernel modules that these branches lack"
+    return refuse(
+        "P014", source=source.label, gpu=names(case), demand=demand, way=_other_sources(case, source, flavours)
+    )
+
+
+def _other_sources(case: Case, source: Source, flavours: tuple[str, ...]) -> str:
+    """Name the sources that have a branch for the GPUs, each with its newest one, for a remedy."""
+    ways = []
+    for name, branches in _carried(case).items():
+        serving = [
+            record
+            for record in (case.catalog.branches[branch] for branch in branches)
+            if record["latest"] and _serves(case, record, flavours)
+        ]
+        lasting = [record["branch"] for record in serving if not has_ended(record, case.today)]
+        if name != source.name and serving:
+            branch = newest(lasting or [record["branch"] for record in serving])
+            allow = "" if lasting else f', gpulab_allow_branches: ["{branch}"]'
+            ways.append(f"nvidia_driver_source: {name}{allow} (branch {branch})")
+    return f"Set {'; or '.join(ways)}" if ways else "Move the GPU to a node with a system that has a driver for it"
+
+
+def _last_day(day_or_month: str) -> date:
+    """Read "2027-03-24", or "2028-06" as the last day of that month."""
+    year, month, *day = (int(number) for number in day_or_month.split("-"))
+    return date(year, month, day[0] if day else calendar.monthrange(year, month)[1])

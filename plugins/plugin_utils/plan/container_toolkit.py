@@ -1,0 +1,147 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NVIDIA Container Toolkit, the container engines of the node, and how each of them gives GPUs to containers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import source
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+ENGINES = ("docker", "podman", "containerd")
+NAMES = {"docker": "Docker", "podman": "Podman", "containerd": "containerd"}
+CDI = {"features": {"cdi": True}}
+RUNTIME = {"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}
+NOTHING: dict[str, Any] = {
+    "engines": [],
+    "version": None,
+    "packages": [],
+    "retire_packages": [],
+    "packages_change": False,
+    "engine_packages": [],
+    "engine_repository": None,
+    "docker": None,
+}
+
+
+def plan(case: Case) -> dict[str, Any]:
+    """Return the part for the container toolkit.
+
+    That is {engines, version, floor, packages, retire_packages, packages_change, repository, engine_packages,
+    engine_repository, docker, because}; docker is {required, settings, start}: keys of its daemon.json, and whether its
+    service is gpulab's to start; None where Docker is not among the engines. Raises Refusal for a version below the
+    floor, and for an engine that cannot be had.
+    """
+    record = case.catalog.container_toolkit
+    floor = record["security_floors"][-1]
+    version = case.wishes["container_toolkit_version"] or record["newest"]
+    nothing = {
+        **NOTHING,
+        "floor": floor["version"],
+        "repository": source.repository(case, record["repositories"][case.platform["family"]]),
+    }
+    present = case.facts["engines"].get("nvidia_container_toolkit")
+    if case.wishes["container_toolkit_state"] == "absent":
+        because = ["The container toolkit is wished away."]
+        gone = {"retire_packages": record["packages"], "packages_change": present is not None}
+        return {**nothing, **gone, "because": because}
+    if not same_or_newer(version, floor["version"]):
+        raise refuse("P030", version=version, floor=floor["version"], cves=", ".join(floor["cves"]))
+    wished = case.wishes["container_toolkit_engines"]
+    found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
+    engines = found if wished is None else list(wished)
+    if not engines:
+        return {**nothing, "because": ["No container engine is wished for or found: no container toolkit."]}
+    versions, missing, why_engines = _engines(case, engines)
+    docker, why_docker = _docker(case, versions["docker"]) if "docker" in engines else (None, [])
+    _warn_of_old_podman(case, versions.get("podman"))
+    return {
+        **nothing,
+        "engines": engines,
+        "version": version,
+        "packages": [f"{name}={version}-1" for name in record["packages"]],
+        "packages_change": present != version,
+        **missing,
+        "docker": docker,
+        "because": [
+            f"For {', '.join(engines)}; the floor is {floor['version']} ({', '.join(floor['cves'])}).",
+            *why_engines,
+            *why_docker,
+        ],
+    }
+
+
+def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dict[str, Any], list[str]]:
+    """Return each engine's version, {engine_packages, engine_repository} of those that are missing, and why.
+
+    The version is the one on the node, else the one that will come; None where nobody knows. Raises Refusal P078.
+    """
+    versions: dict[str, str | None] = {engine: case.facts["engines"].get(engine) for engine in engines}
+    missing: dict[str, Any] = {"engine_packages": [], "engine_repository": None}
+    because = []
+    for engine in (engine for engine in engines if not versions[engine]):
+        vendor = engine == "docker" and case.wishes["container_toolkit_docker_source"] == "docker"
+        origin = _vendor(case) if vendor else _distribution(case, engine)
+        if origin is None:
+            system = case.platform["name"]
+            case.warnings.append(f"{NAMES[engine]} is not on the node, and gpulab has no packages of it for {system}.")
+            continue
+        versions[engine] = origin["version"]
+        missing["engine_packages"] += origin["packages"]
+        if vendor:
+            missing["engine_repository"] = origin["repository"]
+        whose = "docker.com's" if vendor else "the distribution's"
+        because.append(f"{NAMES[engine]} is not on the node; {whose} packages bring {origin['version']} or newer.")
+    return versions, missing, because
+
+
+def _docker(case: Case, version: str | None) -> tuple[dict[str, Any], list[str]]:
+    """Return which keys of daemon.json give GPUs to containers, whether Docker is to be started, and why these keys."""
+    start = case.wishes["container_toolkit_docker_source"] == "docker" and case.platform["family"] == "redhat"
+    since = case.catalog.container_toolkit["engines"]["docker"]["cdi_since"]
+    if version and same_or_newer(version, since):
+        why = f"Docker {version} takes GPUs by CDI: docker run --device nvidia.com/gpu=all."
+        return {"required": CDI, "settings": {}, "start": start}, [why]
+    known = f"Docker {version} is" if version else "A Docker of unknown version may be"
+    why = f"{known} older than {since} and without CDI: the runtime nvidia stands in (--runtime nvidia, or --gpus all)."
+    return {"required": {}, "settings": RUNTIME, "start": start}, [why]
+
+
+def _warn_of_old_podman(case: Case, version: str | None) -> None:
+    since = case.catalog.container_toolkit["engines"]["podman"]["cdi_since"]
+    if version and not same_or_newer(version, since):
+        case.warnings.append(f"Podman {version} has no CDI, so its containers get no GPU; {since} has it.")
+
+
+def _distribution(case: Case, engine: str) -> dict[str, Any] | None:
+    """Return {version, packages} of an engine in the distribution; None where the catalog knows none."""
+    record: dict[str, Any] | None
+    record = case.catalog.container_toolkit["engines"][engine]["distribution"].get(case.platform["id"])
+    return record
+
+
+def _vendor(case: Case) -> dict[str, Any]:
+    """Return {version, packages, repository} of docker.com's Docker. Raises Refusal P078 for others in its way."""
+    record, platform = case.catalog.container_toolkit["docker_vendor"], case.platform
+    rivals = case.facts["engines"]["docker_rivals"]
+    if rivals:
+        raise refuse("P078", rivals=", ".join(rivals))
+    repository = record["repositories"][platform["family"]]
+    names = {key: platform[key] for key in ("distribution", "version")}
+    return {
+        "version": record["version"],
+        "packages": record["packages"],
+        "repository": {
+            "url": repository["url"].format(architecture=case.architecture, **names),
+            "suite": platform["codename"],
+            "components": ["stable"],
+            "key_url": repository["key_url"].format(**names),
+            "key_fingerprint": repository["key_fingerprint"],
+        },
+    }

@@ -1,0 +1,286 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The CUDA part of the plan: toolkits side by side, and the default one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import branch, compat, newer, packages, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case, Request
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
+
+LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
+PREFIX = LINK + "-{version}"
+PACKAGE = "cuda-toolkit"
+DISTRIBUTION_PREFIX = "/usr"
+COMPILER, COMPILER_RPM = "g++", "gcc-c++"
+
+
+def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+    """Return the CUDA part. Raises Refusal for a toolkit that cannot serve the node.
+
+    {source, toolkits, default, home, compute_capabilities, apt_components, repository, retire_packages, because}: home
+    is the CUDA_HOME of login sessions, compute_capabilities what nvcc has to compile for, retire_packages what an
+    earlier plan may have brought and this one does not want.
+    """
+    own = case.wishes["cuda_source"] == "distribution"
+    versions, because = _versions(case, driver)
+    for version in versions:
+        _check(case, driver, version)
+    if versions and own and driver["source"] != "distribution":
+        way = branch.settings_of(case, "distribution")
+        raise refuse("P039", system=case.platform["name"], source=driver["source"], way=way)
+    default = default_of(case, versions)
+    toolkits = [(_of_distribution if own else _of_nvidia)(case, driver, version) for version in versions]
+    return {
+        "source": case.wishes["cuda_source"],
+        "toolkits": toolkits,
+        "default": default,
+        "home": (DISTRIBUTION_PREFIX if own else LINK) if versions else None,
+        "compute_capabilities": _compute_capabilities(case),
+        "apt_components": case.platform["cuda_toolkit"]["components"] if versions and own else [],
+        "repository": _repository(case, driver) if versions and not own else None,
+        "retire_packages": _retired(case, {name for toolkit in toolkits for name in toolkit["packages"]}),
+        "because": because + _forward(case, driver, toolkits),
+    }
+
+
+def default_of(request: Request, toolkits: list[str]) -> str | None:
+    """Return the default one of the toolkits. Raises Refusal P026 where the requested one is not among them."""
+    default: str | None = request.wishes["cuda_default"]
+    if default and default not in toolkits and request.wishes["cuda_state"] == "present":
+        raise refuse("P026", default=default, toolkits=", ".join(toolkits) or "none")
+    return (default or newest(toolkits)) if toolkits else None
+
+
+def check_driver(request: Request, driver: dict[str, Any], version: str) -> None:
+    """Refuse a toolkit that a driver does not run, not even with cuda-compat. Raises Refusal P023 or P077.
+
+    driver has at least the keys branch and newest_known of the driver part of a plan.
+    """
+    floor = request.catalog.toolkits[version]["min_driver"]
+    if not same_or_newer(driver["newest_known"], floor) and not compat.wanted(request, driver, version):
+        way = compat.way(request, driver, version)
+        raise refuse("P023", version=version, floor=floor, driver=driver["newest_known"], way=way)
+
+
+def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
+    """Tell whether nvcc of a toolkit has a GPU among its targets, by architecture where no more is known."""
+    if gpu.compute_capability is not None:
+        return gpu.compute_capability in toolkit["nvcc_targets"]
+    first_fits = same_or_newer(toolkit["cuda"], gpu.first_cuda)
+    return first_fits and (gpu.last_cuda is None or same_or_newer(gpu.last_cuda, toolkit["cuda"]))
+
+
+def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
+    wished = case.wishes["cuda_toolkits"]
+    if case.wishes["cuda_state"] == "absent":
+        return [], ["cuda_state is absent: no toolkit, and none of the libraries that are tied to one."]
+    if wished:
+        return list(wished), ["The toolkits are wished for."]
+    if wished is not None:
+        return [], ["cuda_toolkits is empty: no toolkit; frameworks bring their own CUDA."]
+    if case.wishes["cuda_source"] == "distribution":
+        carried = _carried_by_distribution(case)
+        return carried, [f"CUDA {version} is what {case.platform['name']} itself carries." for version in carried]
+    return _default(case, driver)
+
+
+def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
+    if driver["source"] == "distribution":
+        return [], ["The driver is the distribution's and no toolkit is wished for: frameworks bring their own CUDA."]
+    level = case.catalog.branches[driver["branch"]]["cuda"]
+    fitting = [
+        version
+        for version, toolkit in case.catalog.toolkits.items()
+        if same_or_newer(level, version)
+        and _carried(case, version)
+        and _seen(case, version)
+        and _serves_all(case, toolkit)
+    ]
+    if not fitting:
+        return [], ["No toolkit that the repository is known to carry serves the driver and every GPU."]
+    version = newest(fitting)
+    return [version], [f"CUDA {version} is the newest that driver branch {driver['branch']} runs in full."]
+
+
+def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]]) -> list[str]:
+    """Say which toolkits have NVIDIA's cuda-compat beside them, where it is wished for."""
+    if not case.wishes["cuda_compat"] or not toolkits:
+        return []
+    return [
+        f"CUDA {toolkit['version']} is newer than driver {driver['newest_known']}: cuda-compat {toolkit['version']}"
+        " PROGRAM runs a program with the libcuda of its cuda-compat package."
+        for toolkit in toolkits
+        if toolkit["compat"]
+    ] or [f"cuda_compat is wished for, and driver {driver['newest_known']} runs every toolkit in full without."]
+
+
+def _check(case: Case, driver: dict[str, Any], version: str) -> None:
+    toolkit = newer.toolkit_record(case.catalog, version)
+    for gpu in case.gpus:
+        if not compiles_for(toolkit, gpu):
+            fitting = fitting_toolkits(case)
+            raise refuse("P024", version=version, gpu=gpu.name, way=_use(case, fitting))
+    check_driver(case, driver, version)
+    if not _carried(case, version):
+        system = f"{case.platform['name']} on {case.architecture}"
+        own = case.wishes["cuda_source"] == "distribution"
+        origin = f"{case.platform['name']} itself" if own else f"NVIDIA's repository for {system}"
+        raise refuse("P025", source=origin, version=version, way=_use(case, fitting_toolkits(case)))
+
+
+def fitting_toolkits(case: Case) -> list[str]:
+    """Return the toolkits that the source carries and that compile for every GPU with the platform's compiler."""
+    deb = packages.package_format(case) == "deb"
+    return [
+        version
+        for version, toolkit in case.catalog.toolkits.items()
+        if _carried(case, version)
+        and _serves_all(case, toolkit)
+        and (deb or case.platform["gcc"] <= toolkit["gcc"]["max"])
+    ]
+
+
+def usable_toolkits(request: Request) -> list[str]:
+    """Return the toolkits that a remedy may name, the best last: before a node is read, that for the most GPUs."""
+    if isinstance(request, Case):
+        return fitting_toolkits(request)
+    known = request.catalog.toolkits
+    return sorted(known, key=lambda version: len(known[version]["nvcc_targets"]))
+
+
+def _use(case: Case, fitting: list[str]) -> str:
+    """Return the remedy where a toolkit cannot be installed."""
+    libraries = [f"{library}_version" for library in newer.LIBRARIES if case.wishes[f"{library}_version"]]
+    settings = ", ".join(["cuda_toolkits: []", *(f"{name}: null" for name in libraries)])
+    none = f"leave the toolkit out ({settings}): the Python environments bring their own CUDA"
+    if not fitting:
+        return f"L{none[1:]}"
+    return f"Use CUDA {', '.join(fitting)}" + ("" if libraries else f"; or {none}")
+
+
+def _serves_all(case: Case, toolkit: dict[str, Any]) -> bool:
+    return all(compiles_for(toolkit, gpu) for gpu in case.gpus)
+
+
+def _compute_capabilities(case: Case) -> list[str]:
+    return sorted({gpu.compute_capability for gpu in case.gpus if gpu.compute_capability}, key=version_key)
+
+
+def _repository(case: Case, driver: dict[str, Any]) -> dict[str, Any] | None:
+    """Return NVIDIA's repository; it may replace packages of the driver only where the driver comes from there."""
+    name = case.platform["driver_sources"]["nvidia"]["repository"]
+    return source.repository(case, name, driver=driver["source"] == "nvidia")
+
+
+def _carried(case: Case, version: str) -> bool:
+    if case.wishes["cuda_source"] == "distribution":
+        return version in _carried_by_distribution(case)
+    record = _of_platform(case)
+    return case.architecture in record["architectures"] and same_or_newer(version, record.get("first_cuda", "0"))
+
+
+def _seen(case: Case, version: str) -> bool:
+    """Tell whether NVIDIA's repository is known to have a toolkit, and not only not known to lack it."""
+    return same_or_newer(version, _of_platform(case).get("first_cuda_seen", "0"))
+
+
+def _of_platform(case: Case) -> dict[str, Any]:
+    """Return NVIDIA's repository for the platform, as the catalog has it."""
+    return case.catalog.repositories[case.platform["driver_sources"]["nvidia"]["repository"]]
+
+
+def _carried_by_distribution(case: Case) -> list[str]:
+    record = case.platform.get("cuda_toolkit")
+    if record is None:
+        raise refuse("P041", system=case.platform["name"])
+    return [record["version"]]
+
+
+def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+    """Return the distribution's toolkit; host_compiler is None where its nvcc finds the one that came with it."""
+    record = case.platform["cuda_toolkit"]
+    return {
+        "version": version,
+        "packages": record["packages"],
+        "prefix": DISTRIBUTION_PREFIX,
+        "full_features": _full_features(case, driver, version),
+        "compat": None,
+        "host_compiler": record.get("host_compiler"),
+    }
+
+
+def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+    """Return a toolkit of NVIDIA's; host_compiler is None where the platform's own compiler fits.
+
+    Raises Refusal P044 where it does not, and the platform has no other one.
+    """
+    record = case.catalog.toolkits[version]
+    if record["max_glibc"] and not same_or_newer(record["max_glibc"], case.platform["glibc"]):
+        case.warnings.append(
+            f"nvcc {version} does not compile C++ against glibc {case.platform['glibc']} of {case.platform['name']}"
+            " (cospi, sinpi): take CUDA 13 to compile."
+        )
+    if not _seen(case, version):
+        case.warnings.append(
+            f"No CUDA older than {_of_platform(case)['first_cuda_seen']} has been seen in NVIDIA's repository for"
+            f" {case.platform['name']}: {version} may not be there to be installed."
+        )
+    too_new = case.platform["gcc"] > record["gcc"]["max"]
+    deb = packages.package_format(case) == "deb"
+    if too_new and not deb:
+        right = fitting_toolkits(case)
+        raise refuse(
+            "P044",
+            version=version,
+            newest=record["gcc"]["max"],
+            system=case.platform["name"],
+            has=case.platform["gcc"],
+            way=_use(case, right),
+        )
+    host_compiler = f"{COMPILER}-{record['gcc']['max']}" if too_new else None
+    prefix, forward = PREFIX.format(version=version), compat.wanted(case, driver, version)
+    names = [packages.of_cuda(PACKAGE, version), (host_compiler or COMPILER) if deb else COMPILER_RPM]
+    return {
+        "version": version,
+        "packages": [*names, packages.of_cuda(compat.PACKAGE, version)] if forward else names,
+        "prefix": prefix,
+        "full_features": forward or _full_features(case, driver, version),
+        "compat": compat.DIRECTORY.format(prefix=prefix) if forward else None,
+        "host_compiler": host_compiler,
+    }
+
+
+def _full_features(case: Case, driver: dict[str, Any], version: str) -> bool:
+    record = case.catalog.toolkits[version]
+    full = compat.in_full(case, driver, record)
+    if not full:
+        way = ", or cuda_compat: true" if compat.helps(case, driver, version) else ""
+        case.warnings.append(
+            f"CUDA {version} on driver {driver['newest_known']} runs by minor-version compatibility: its PTX"
+            f" needs driver {compat.driver_of(case, record)}{way}."
+        )
+    return full
+
+
+def _retired(case: Case, wanted: set[str]) -> list[str]:
+    """Return every package that a plan could name for CUDA on this platform, and this one does not.
+
+    The distribution's toolkit depends on its host compiler, which goes with it. Were it named, APT would have to
+    say each time that it is needed, which takes seconds.
+    """
+    compilers = {COMPILER_RPM}
+    if packages.package_format(case) == "deb":
+        compilers = {COMPILER, *(f"{COMPILER}-{record['gcc']['max']}" for record in case.catalog.toolkits.values())}
+    own = set(case.platform.get("cuda_toolkit", {}).get("packages", []))
+    if own and own <= wanted:
+        compilers = set()
+    named = {packages.of_cuda(name, version) for version in case.catalog.toolkits for name in (PACKAGE, compat.PACKAGE)}
+    return sorted((named | compilers | own) - wanted)

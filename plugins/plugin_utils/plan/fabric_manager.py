@@ -1,0 +1,60 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Fabric Manager, without which GPUs behind NVSwitches do not start, at exactly the version of the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import branch, packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+# NVLink 5 has its switches managed by a subnet manager, which has a version of its own and goes through InfiniBand ...
+NVLINK_5, NVLINK_5_MODULE = "nvlsm", "ib_umad"
+# ... and a library to read them, of which there is none for aarch64
+NVLINK_5_LIBRARY = "libnvsdm"
+
+
+def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+    """Return {needed, packages, version, service, modules, because}; modules are those that it does not start without.
+
+    Raises Refusal where the driver's source lacks it.
+    """
+    if case.wishes["nvidia_driver_state"] == "absent":
+        gone = {"needed": False, "packages": [NVLINK_5, NVLINK_5_LIBRARY], "version": None, "modules": []}
+        return {**gone, "because": ["The Fabric Manager goes with the driver."]}
+    switches = case.facts["pci"]["nvswitches"]
+    boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager == "always"]
+    if not switches and not boards:
+        none = {"needed": False, "packages": [], "version": None, "modules": []}
+        return {**none, "because": [_of_rack(case) or "The node has no NVSwitch."]}
+    names = packages.beside_driver(case, driver, "fabric_manager")
+    if not names:
+        served = branch.can_serve(case, "nvidia")
+        way = f"Set {branch.settings_of(case, 'nvidia')}" if served else "Move the GPUs to a node with another system"
+        raise refuse("P031", source=driver["source"], system=case.platform["name"], way=way)
+    if boards and case.architecture == "x86_64" and driver["source"] == "nvidia":
+        names.append(NVLINK_5_LIBRARY + (f"={driver['version']}*" if driver["version"] else ""))
+    if boards and driver["source"] != "nvidia":
+        case.warnings.append(
+            f"{', '.join(boards)}: the Fabric Manager needs {NVLINK_5}, which NVIDIA's repository has"
+            f" (nvidia_driver_source: nvidia), and {case.platform['name']} itself may not."
+        )
+    return {
+        "needed": True,
+        "packages": [*names, NVLINK_5] if boards else names,
+        "version": driver["version"],
+        "service": "nvidia-fabricmanager",
+        "modules": [NVLINK_5_MODULE] if boards else [],
+        "because": [f"{', '.join(boards) or f'{len(switches)} NVSwitches'}: it has to have the driver's version."],
+    }
+
+
+def _of_rack(case: Case) -> str | None:
+    """Say what runs elsewhere for GPUs whose NVSwitches are in the rack."""
+    boards = ", ".join(gpu.name for gpu in case.gpus if gpu.fabric_manager == "rack")
+    return f"{boards}: the switches of the rack run the Fabric Manager." if boards else None

@@ -1,0 +1,73 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a node is watched, by what, and the one address on which it answers Prometheus."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+LOOPBACK = "127.0.0.1"
+DCGM_EXPORTER = "datacenter-gpu-manager-exporter"  # its dependency is DCGM itself
+OWNERS = ("--web.listen-address", "--web.systemd-socket", "--collector.textfile.directory")
+
+
+def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+    """Return {address, dcgm_packages, because}; without an address node exporter is not gpulab's affair.
+
+    Raises Refusal where an address is wished for that the node does not have, or its owner chose one himself, and
+    where DCGM does not fit.
+    """
+    if case.wishes["monitoring_state"] != "present":
+        unwatched = "Nothing lets Prometheus watch the node (monitoring_state)."
+        return {"address": None, "dcgm_packages": [], "because": [unwatched]}
+    if case.platform["family"] != "debian":
+        raise refuse("P042", what="monitoring", system=case.platform["name"])
+    dcgm = case.wishes["monitoring_gpus"] == "dcgm"
+    if dcgm:
+        _check_dcgm(case, driver)
+    facts = case.facts["monitoring"]
+    own = [word for word in facts["exporter"]["arguments"] if word.partition("=")[0] in OWNERS]
+    if own:
+        raise refuse("P070", settings=" ".join(own))
+    address, because = _address(case.wishes["monitoring_listen_address"], facts)
+    return {
+        "address": address,
+        "dcgm_packages": [DCGM_EXPORTER] if dcgm else [],
+        "because": [f"Prometheus is answered on {address}: {because}"],
+    }
+
+
+def _check_dcgm(case: Case, driver: dict[str, Any]) -> None:
+    """Refuse DCGM's exporter where DCGM does not read a board in full, cannot be had, or is somebody else's."""
+    other = [gpu.name for gpu in case.gpus if not gpu.data_center]
+    if other:
+        raise refuse("P072", reason=f"{', '.join(other)} is no data-centre board")
+    if driver["source"] != "nvidia":
+        raise refuse("P072", reason=f"the driver's source is {driver['source']}, and DCGM is in NVIDIA's repository")
+    found = case.facts["monitoring"]["dcgm_exporter"]
+    if found["installed"] and found["listen"] is None:
+        raise refuse("P072", reason="an exporter of DCGM's is on the node already, which gpulab did not set up")
+
+
+def _address(wished: str | None, facts: dict[str, Any]) -> tuple[str, str]:
+    if wished:
+        try:
+            parsed = ipaddress.ip_address(wished)
+        except ValueError:
+            parsed = None
+        if parsed is None or not (parsed.is_unspecified or str(parsed) in facts["addresses"]):
+            raise refuse("P071", address=wished, known=", ".join(facts["addresses"]))
+        return wished, "monitoring_listen_address says so."
+    routed = facts["routed_address"]
+    if routed is None:
+        return LOOPBACK, "no address has the default route; monitoring_listen_address names another."
+    if ipaddress.ip_address(routed).is_global:
+        return LOOPBACK, f"{routed}, the default route's, is public; monitoring_listen_address names another."
+    return routed, "the address of the default route, which is not public."

@@ -1,0 +1,207 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NCCL's settings of a node, from its interfaces, its InfiniBand and RoCE ports, and the way between its GPUs.
+
+NCCL finds out most by itself. A setting is made only where the node's own facts say what NCCL cannot know, or where
+what NCCL would do is known to hang. NVIDIA on both:
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and .../troubleshooting.html
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks import nccl as nccl_check
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.cuda import nvcc
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides, tuning
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+TESTS = "/opt/gpulab-nccl-tests"
+PEERMEM = "nvidia-peermem"
+PASSING = ("wireless", "tunnel")  # interfaces that come and go; NCCL does not start with one that is gone
+FASTER = 2  # an interface that is this many times as fast as the one chosen is worth a word
+_NAME = re.compile(r"NCCL_[A-Z0-9_]+")
+
+
+def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
+    """Return {settings, file, modules, tests, because}; planned is what the plan has so far.
+
+    settings are {name, value, because}; file is what /etc/nccl.conf gets, modules are kernel modules to load at boot.
+    tests are None, or {url, sha256, directory, cuda_home, gencode, compiler} of the nccl-tests to build.
+    Raises Refusal for an interface that the node does not have, for a wish that is no setting, and for tests that
+    cannot be built.
+    """
+    driver, tuned = planned["driver"], planned["tuning"]
+    parts = [_part(_setting("NCCL_DEBUG", "WARN", "Errors are told, and nothing else fills the logs."))]
+    if case.gpus:
+        parts += [_interface(case), _adapters(case), _between_gpus(case, tuned), _gpudirect(case, driver)]
+    else:
+        parts.append(
+            _part(because="Without a GPU an image is built: NCCL's settings leave out what a machine decides.")
+        )
+    because = [line for part in parts for line in part["because"]]
+    settings = _overridden({one["name"]: one for part in parts for one in part["settings"]}, case)
+    for name, value in case.facts["nccl_own"].items():
+        if settings.pop(name, None):
+            because.append(f"/etc/nccl.conf has a {name} of its own, {value}: it is kept.")
+        if name in nccl_check.SOCKETS and not case.alone and nccl_check.leaves_loopback(value):
+            case.warnings.append(
+                f"/etc/nccl.conf sets {name}={value}. gpulab keeps that, but it does not exclude lo: NCCL may take lo,"
+                f" and then reaches no other node. Write {name}={value},lo, or remove the line."
+            )
+    chosen = list(settings.values())
+    because += [f"{setting['name']}={setting['value']}: {setting['because']}" for setting in chosen]
+    lines = [line for one in chosen for line in (f"# {one['because']}", f"{one['name']}={one['value']}")]
+    return {
+        "settings": chosen,
+        "file": "".join(f"{line}\n" for line in lines),
+        "modules": [module for part in parts for module in part["modules"]],
+        "tests": _tests(case, planned),
+        "because": because,
+    }
+
+
+def _tests(case: Case, planned: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how nccl-tests are built: anew for another source, another toolkit, another NCCL or other GPUs."""
+    url, sha256 = case.wishes["nccl_tests_url"], case.wishes["nccl_tests_sha256"]
+    if not url:
+        return None
+    cuda, nccl = planned["cuda"], planned["libraries"]["nccl"]
+    if not re.fullmatch("[0-9a-f]{64}", sha256 or ""):
+        raise refuse("P076", reason="nccl_tests_sha256 does not say what has to come from there")
+    if nccl is None:
+        raise refuse("P076", reason="no NCCL is planned that they could be built with")
+    toolkit = next(one for one in cuda["toolkits"] if one["version"] == cuda["default"])
+    floor = case.catalog.toolkits[cuda["default"]]["min_driver"]
+    if not same_or_newer(planned["driver"]["newest_known"], floor):
+        raise refuse(
+            "P076", reason=f"CUDA {cuda['default']} runs by cuda-compat alone, which the proof measures without"
+        )
+    numbers = [capability.replace(".", "") for capability in cuda["compute_capabilities"]]
+    name = "-".join([sha256[:12], f"cuda{cuda['default']}", f"nccl{nccl['version']}", *numbers])
+    return {
+        "url": url,
+        "sha256": sha256,
+        "directory": f"{TESTS}/{name}",
+        "cuda_home": cuda["home"],
+        "gencode": " ".join(nvcc.targets(cuda["compute_capabilities"])),
+        "compiler": toolkit["host_compiler"],
+    }
+
+
+def _setting(name: str, value: str, because: str) -> dict[str, str]:
+    return {"name": name, "value": value, "because": because}
+
+
+def _part(*settings: dict[str, str], because: str | None = None, modules: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"settings": list(settings), "because": [because] if because else [], "modules": list(modules)}
+
+
+def _interface(case: Case) -> dict[str, Any]:
+    """Choose the interface that NCCL's processes meet over, and talk over where there is no better network."""
+    interfaces = {interface["name"]: interface for interface in case.facts["network"]}
+    wished = case.wishes["nccl_interface"]
+    if wished:
+        if wished not in interfaces:
+            raise refuse("P052", name=wished, known=", ".join(interfaces) or "none")
+        return _part(_setting("NCCL_SOCKET_IFNAME", f"={wished}", "nccl_interface names this one."))
+    if case.alone:
+        return _part(because="No other node is of this host's type: the interface is left to NCCL.")
+    routed = next((interface for interface in interfaces.values() if interface.get("default_route")), None)
+    if routed is None:
+        return _part(because="No interface has the default route: which one NCCL meets over is left to NCCL.")
+    if routed["kind"] in PASSING:
+        told = f"{routed['name']}, with the default route, is a {routed['kind']} interface, which comes and goes"
+        return _part(because=f"{told}: which one NCCL meets over is left to NCCL.")
+    _tell_of_faster(case, routed)
+    name = f"={routed['name']}"
+    return _part(_setting("NCCL_SOCKET_IFNAME", name, "The one with the default route, by which peers are reached."))
+
+
+def _tell_of_faster(case: Case, routed: dict[str, Any]) -> None:
+    """Warn of a faster interface where sockets carry the data: whether peers are behind it, no fact tells."""
+    if _ports(case) or not routed.get("speed_gbps"):
+        return
+    others = [one for one in case.facts["network"] if one.get("up") and one["kind"] in ("physical", "bond")]
+    best = max(others, key=lambda one: one["speed_gbps"] or 0, default=routed)
+    if (best["speed_gbps"] or 0) >= FASTER * routed["speed_gbps"]:
+        case.warnings.append(
+            f"NCCL uses {routed['name']} ({routed['speed_gbps']:g} Gb/s), the default route's; where other nodes are"
+            f" reached over {best['name']} ({best['speed_gbps']:g} Gb/s), set nccl_interface: {best['name']}."
+        )
+
+
+def _ports(case: Case) -> list[dict[str, Any]]:
+    """Return the ports that carry the data: active, InfiniBand before RoCE, of these the fastest."""
+    active = [port for port in case.facts["infiniband"] if port["state"] == "active"]
+    layer = [port for port in active if port["link_layer"] == "infiniband"] or active
+    best = max((port["rate_gbps"] or 0 for port in layer), default=0)
+    return [port for port in layer if (port["rate_gbps"] or 0) == best]
+
+
+def _adapters(case: Case) -> dict[str, Any]:
+    chosen = _ports(case)
+    if not chosen:
+        return _part(because="No InfiniBand or RoCE port is active: NCCL takes sockets.")
+    kind = "InfiniBand" if chosen[0]["link_layer"] == "infiniband" else "RoCE"
+    reason = f"The {kind} ports that are up, at {chosen[0]['rate_gbps'] or 0:g} Gb/s"
+    left_out = [_port(port) for port in case.facts["infiniband"] if port not in chosen]
+    reason += f"; {', '.join(left_out)} left out, slower or down." if left_out else "."
+    return _part(_setting("NCCL_IB_HCA", "=" + ",".join(map(_port, chosen)), reason))
+
+
+def _port(port: dict[str, Any]) -> str:
+    return f"{port['device']}:{port['port']}"
+
+
+def _gpudirect(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+    """Say how adapters reach GPU memory: by dma-buf, which the open kernel modules have, or by a module."""
+    if not _ports(case) or case.container:
+        return _part()
+    if driver["kernel_modules"] == "open":
+        return _part(because="GPUDirect RDMA takes dma-buf, which the open kernel modules offer.")
+    return _part(because=f"GPUDirect RDMA takes {PEERMEM} with the proprietary kernel modules.", modules=(PEERMEM,))
+
+
+def _between_gpus(case: Case, tuned: dict[str, Any]) -> dict[str, Any]:
+    """Forbid direct copies over PCI Express where ACS or the IOMMU, once looked at, stand in their way."""
+    boards = [
+        gpu for gpu in case.facts["pci"]["gpus"] if case.catalog.profiles.get(gpu["device"], {}).get("form") == "pcie"
+    ]
+    if len(boards) < 2:  # noqa: PLR2004 - a copy has two ends
+        return _part()
+    if case.container or case.facts["system"]["virtualization"] != "none":
+        return _part(because="In a virtual machine or container ACS and IOMMU are the host's: NCCL decides on P2P.")
+    if tuning.iommu_translates(case.facts) and tuning.UNTRANSLATED not in tuned["kernel_arguments"]:
+        reason = (
+            "The IOMMU translates what PCIe boards send each other, which CUDA does not support; NVLink is not barred."
+        )
+    elif any(gpu.get("redirecting_bridges") for gpu in boards):
+        reason = (
+            "ACS is on above the GPUs, sends what they copy up to the processor, and can hang; NVLink is not barred."
+        )
+    elif any(gpu.get("redirecting_bridges") is None for gpu in boards):
+        return _part(because="Whether ACS is on above the GPUs could not be read: NCCL decides on P2P.")
+    else:
+        return _part(because="Neither ACS nor the IOMMU stands between the GPUs: NCCL decides on P2P.")
+    return _part(_setting("NCCL_P2P_LEVEL", "NVL", reason))
+
+
+def _overridden(settings: dict[str, dict[str, str]], case: Case) -> dict[str, dict[str, str]]:
+    """Put the operator's values in, and take out what he leaves alone."""
+    result = dict(settings)
+    for name, value in case.wishes["nccl_overrides"].items():
+        if not _NAME.fullmatch(str(name)):
+            raise refuse("P053", name=name)
+        if value is None:
+            result.pop(name, None)
+        else:
+            text = overrides.text("nccl_overrides", name, value)
+            result[name] = _setting(name, text, "The inventory's nccl_overrides says so.")
+    return result

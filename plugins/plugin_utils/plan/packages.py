@@ -1,0 +1,31 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the packages of a platform are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+
+def package_format(case: Case) -> str:
+    """Return deb or rpm."""
+    return "deb" if case.platform["family"] == "debian" else "rpm"
+
+
+def beside_driver(case: Case, driver: dict[str, Any], part: str) -> list[str]:
+    """Return what a source has of a part beside the driver, as fabric_manager, at the driver's version."""
+    record = case.platform["driver_sources"].get(driver["source"], {"package_sets": []})
+    for names in record["package_sets"]:
+        if driver["branch"] in names["branches"]:
+            found = [name.format(branch=driver["branch"]) for name in names.get(part, ())]
+            return [f"{name}={driver['version']}*" for name in found] if driver["version"] else found
+    return []
+
+
+def of_cuda(name: str, version: str) -> str:
+    """Return NVIDIA's package of this name for a CUDA: ("cuda-toolkit", "13.2") is cuda-toolkit-13-2."""
+    return f"{name}-{version.replace('.', '-')}"

@@ -1,0 +1,32 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the node has to reboot after the plan is applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+
+def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+    """Return {needed, because}: a reboot is needed where the loaded modules cannot be those of the plan."""
+    if not case.gpus:
+        return {"needed": False, "because": ["There is no GPU to load the driver for."]}
+    if case.container:
+        return {"needed": False, "because": ["A container runs its host's kernel and modules."]}
+    modules = case.facts["modules"]
+    because = [
+        f"{name} is in use, and lets go of the GPUs only at a reboot."
+        for name in ("nouveau", "nova_core")
+        if modules.get(name, {}).get("loaded") and not (name == "nouveau" and case.facts["nouveau"]["unused"])
+    ]
+    nvidia = modules.get("nvidia", {})
+    planned = driver["version"] or driver["branch"]
+    if nvidia.get("loaded") and planned not in (nvidia["version"], branch_of(nvidia["version"])):
+        because.append(f"nvidia {nvidia['version']} is loaded; the plan is {planned}.")
+    return {"needed": bool(because), "because": because or ["The driver loads without a reboot."]}

@@ -1,0 +1,217 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the driver comes from, what that source carries, and what its packages are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import kernels, secure_boot
+from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{architecture}-{version}.run"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source of drivers on one platform."""
+
+    name: str  # distribution, nvidia or runfile
+    label: str  # for messages
+    branches: tuple[str, ...]
+    record: dict[str, Any]  # of the catalog; empty for a .run file
+    signed: bool = False  # modules signed by the distribution in place of DKMS
+
+    def version(self, case: Case, branch: str, kernel_modules: str) -> str:
+        """Return the version that this source gives: the wished one, else the newest known."""
+        wished = case.wishes["nvidia_driver_version"]
+        newest = self._set(branch).get("newest", {}).get(kernel_modules) if self.record else None
+        return wished or newest or case.catalog.branches[branch]["latest"]
+
+    def exact(self, case: Case, branch: str, kernel_modules: str) -> bool:
+        """Tell whether the version is held: NVIDIA's are; a distribution decides within its branch, unless pinned.
+
+        Raises Refusal P048 for a wished version where the distribution's packages cannot be held to it.
+        """
+        if self.name != "distribution":
+            return True
+        names, wished = self._set(branch), case.wishes["nvidia_driver_version"]
+        pinned = kernel_modules in names.get("pin", {})
+        held = names.get("exact", False) or (pinned and wished == names["newest"][kernel_modules])
+        if wished and not held:
+            raise refuse("P048", source=self.label, branch=branch, version=wished)
+        return pinned or (held and wished is not None)
+
+    def packages(
+        self, case: Case, branch: str, version: str, kernel_modules: str, build_for: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the keys of the plan that name packages, repositories and files."""
+        if not self.record:
+            return _of_runfile(case, version)
+        names = self._set(branch)
+        values = {"branch": branch, "version": version, "pin": names.get("pin", {}).get(kernel_modules)}
+        kernel_package = names["kernel_package"][kernel_modules].format(**values)
+        chosen = names["packages_signed" if self.signed else "packages"][kernel_modules]
+        packages = [package.format(**values) for package in chosen]
+        pin = names.get("pin_package", "").format(**values)
+        debian = case.platform["family"] == "debian"
+        if pin or not debian or (names.get("exact") and case.wishes["nvidia_driver_version"]):
+            packages = [f"{package}={version}*" for package in packages]
+        if self.signed:  # these have the version of a kernel
+            pattern = names["signed_package"][kernel_modules]
+            known = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
+            packages += [pattern.format(series=series, **values) for series in known]
+        installed = {package["name"] for package in case.facts["driver"]["packages"]}
+        other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
+        if pin:
+            other |= {
+                name for name in installed if name.startswith(names["pin_package"].format(branch="", version=""))
+            } - {pin}
+        stream = names.get("module_stream", {}).get(kernel_modules)
+        return {
+            "packages": packages,
+            "kernel_package": None if self.signed else kernel_package,
+            "dkms_module": None if self.signed else names["dkms_module"][kernel_modules],
+            "build_packages": [] if self.signed else ["dkms"],
+            "remove_packages": sorted(other & installed),
+            "pin_package": pin or None,
+            "module_stream": stream.format(**values) if stream else None,
+            "apt_components": self.record["components"] if debian else [],
+            "release_packages": [] if debian else [*self.record["components"], names["lock_package"]],
+            "repository": repository(case, self.record["repository"], driver=True),
+        }
+
+    def _set(self, branch: str) -> dict[str, Any]:
+        return next(names for names in self.record["package_sets"] if branch in names["branches"])
+
+
+def choose(case: Case) -> tuple[Source, list[str]]:
+    """Return the source and why this one. Raises Refusal for one that platform or node forbid."""
+    wished = case.wishes["nvidia_driver_source"]
+    name, why = (wished, f"Source {wished} is wished for.") if wished != "auto" else _default(case)
+    _check_mixture(case, name)
+    if name == "runfile":
+        return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
+    record = case.platform["driver_sources"].get(name)
+    if record is None or not _serves_architecture(case, record):
+        others = [key for key, one in case.platform["driver_sources"].items() if _serves_architecture(case, one)]
+        way = "; or ".join(f"nvidia_driver_source: {other}" for other in [*others, "runfile"])
+        raise refuse("P009", source=name, system=f"{case.platform['name']} on {case.architecture}", way=way)
+    signed = name == "distribution" and _has_signed_modules(case, record)
+    owner = case.platform["name"] if name == "distribution" else f"NVIDIA's repository for {case.platform['name']}"
+    because = [why, "Its modules are built and signed by the distribution: no DKMS."] if signed else [why]
+    return Source(name, owner, tuple(record["branches"]), record, signed), because
+
+
+def check_version(case: Case, branch: str, version: str) -> list[str]:
+    """Refuse a version below the floor of its branch, or too old for a GPU; return what is to be said about it."""
+    record = case.catalog.branches[branch]
+    for gpu in case.gpus:
+        if not gpu.served_by(branch, version):
+            raise refuse("P010", branch=version, gpu=gpu.name, demand=gpu.first_driver[branch])
+    if branch in (case.wishes["gpulab_allow_branches"] or ()):
+        case.warnings.append(f"Branch {branch} is allowed by name in spite of its age: {version} may have known holes.")
+        return [f"Branch {branch} is allowed by name in gpulab_allow_branches."]
+    floor = record["security_floor"]
+    if floor and not same_or_newer(version, floor["version"]):
+        raise refuse("P017", version=version, floor=floor["version"], bulletin=floor["bulletin"], branch=branch)
+    if record["latest"] and not same_or_newer(record["latest"], version):
+        case.warnings.append(f"Driver {version} is newer than the catalog knows ({record['latest']}).")
+    held = (
+        f"{version} is the newest known of its branch"
+        if not case.wishes["nvidia_driver_version"]
+        else "It is wished for"
+    )
+    return [f"{held}; the floor is {floor['version']} (bulletin {floor['bulletin']})." if floor else f"{held}."]
+
+
+def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[str, Any] | None:
+    """Return {id, url, suite, key_url, key_file, key_fingerprint, packages} of a repository for the architecture.
+
+    packages are those that it may replace; the driver's are among them where the driver comes from it. Of NVIDIA's
+    repository it is the mirror that is wished for, which has the key beside the packages as NVIDIA has.
+    """
+    if name is None:
+        return None
+    record = case.catalog.repositories[name]
+    found = {
+        "id": record["id"],
+        "format": record["format"],
+        "url": record["url"].format(architecture=record["architectures"][case.architecture]),
+        "suite": record["suite"],
+        "key_url": record["key_url"],
+        "key_file": None,
+        "key_fingerprint": record["key_fingerprint"],
+        "keyring_package_sha256": record["keyring_package_sha256"],
+        "packages": [*(record.get("driver_packages", ()) if driver else ()), *record.get("packages", ())],
+    }
+    if name == case.platform["driver_sources"]["nvidia"]["repository"]:
+        mirror = case.wishes["gpulab_nvidia_repository_url"]
+        if mirror:
+            key_name = PurePosixPath(record["key_url"]).name
+            found.update(url=mirror, key_url=f"{mirror.rstrip('/')}/{key_name}")
+        found["key_file"] = case.wishes["gpulab_nvidia_repository_key"]
+        found["key_fingerprint"] = case.wishes["gpulab_nvidia_repository_fingerprint"] or record["key_fingerprint"]
+    return found
+
+
+def _default(case: Case) -> tuple[str, str]:
+    sources = case.platform["driver_sources"]
+    distribution = sources.get("distribution")
+    if secure_boot.is_on(case) and distribution and "signed_package" in distribution["package_sets"][0]:
+        return "distribution", f"Secure Boot is on, and {case.platform['name']} has signed modules."
+    return "nvidia", "NVIDIA's repository has the branches with fixes."
+
+
+def _serves_architecture(case: Case, record: dict[str, Any]) -> bool:
+    name = record["repository"]
+    return name is None or case.architecture in case.catalog.repositories[name]["architectures"]
+
+
+def _has_signed_modules(case: Case, record: dict[str, Any]) -> bool:
+    """Tell whether the distribution signs modules, and for every kernel of the node."""
+    build_for, _why = kernels.to_build_for(case)
+    return "signed_package" in record["package_sets"][0] and all(kernels.series(case, one) for one in build_for)
+
+
+def _of_runfile(case: Case, version: str) -> dict[str, Any]:
+    """Return what a .run file takes. Raises Refusal P043 where nobody has said which file it has to be."""
+    url = case.wishes["nvidia_driver_runfile"]
+    url = url or RUNFILE_URL.format(version=version, architecture=case.architecture)
+    sha256 = case.wishes["nvidia_driver_runfile_sha256"]
+    if not sha256:
+        raise refuse("P043", url=url)
+    debian = case.platform["family"] == "debian"
+    nvidia = case.platform["driver_sources"]["nvidia"]  # on RPM systems, DKMS is where its packages have it from
+    return {
+        "packages": [],
+        "kernel_package": None,
+        "dkms_module": "nvidia",
+        "build_packages": ["dkms", "gcc", "make"],
+        "remove_packages": [],
+        "pin_package": None,
+        "module_stream": None,
+        "apt_components": [],
+        "release_packages": [] if debian else [*nvidia["components"], nvidia["package_sets"][0]["lock_package"]],
+        "repository": None,
+        "runfile": {"url": url, "sha256": sha256},
+    }
+
+
+def _check_mixture(case: Case, name: str) -> None:
+    driver = case.facts["driver"]
+    if name == "runfile" and driver["packages"]:
+        origins = sorted({package["source"] for package in driver["packages"]} & {*case.platform["driver_sources"]})
+        way = f"nvidia_driver_source: {origins[0]}" if len(origins) == 1 else "with another nvidia_driver_source"
+        raise refuse("P019", packages=", ".join(sorted(package["name"] for package in driver["packages"])[:3]), way=way)
+    if name != "runfile" and driver["runfile"]:
+        raise refuse("P020", version=driver["runfile"])

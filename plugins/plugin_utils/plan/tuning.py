@@ -1,0 +1,140 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the host around the GPUs is tuned to, from catalog/tuning.yml, by host type and by what the node has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments
+from ansible_collections.gpulab.node.plugins.module_utils.system.kernel_values import KNOBS
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides, tuning_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+
+GIB_IN_MIB = 1024
+TRANSLATES = ("DMA", "DMA-FQ")  # types of an IOMMU group, as the kernel names them; "identity" passes through
+
+UNTRANSLATED = "iommu=pt"
+SERVES = "active"  # the one value of a service
+
+# By the name of a condition in the catalog: whether it holds on a node, for what the catalog asks.
+CONDITIONS: dict[str, Callable[[dict[str, Any], Any], bool]] = {
+    "memory_gib_min": lambda facts, gib: (facts["system"]["memory_mib"] or 0) >= gib * GIB_IN_MIB,
+    "numa_nodes_min": lambda facts, count: facts["system"]["numa_nodes"] >= count,
+    "gpus_min": lambda facts, count: len(facts["pci"]["gpus"]) >= count,
+    "bare_metal": lambda facts, _: facts["system"]["virtualization"] == "none",
+    "nic_gbps_min": lambda facts, gbps: any(
+        (nic.get("speed_gbps") or 0) >= gbps for nic in facts["network"] if nic.get("up")
+    ),
+    "rdma": lambda facts, _: any(port["state"] == "active" for port in facts["infiniband"]),
+    "infiniband": lambda facts, _: any(
+        port["state"] == "active" and port["link_layer"] == "infiniband" for port in facts["infiniband"]
+    ),
+    "nfs": lambda facts, _: any(filesystem.get("type") in ("nfs", "nfs4") for filesystem in facts["filesystems"]),
+    "iommu_translates": lambda facts, _: iommu_translates(facts) or UNTRANSLATED in _kept(facts),
+}
+
+
+def iommu_translates(facts: dict[str, Any]) -> bool:
+    """Tell whether an IOMMU translates the addresses that some GPU uses."""
+    return any(gpu.get("iommu") in TRANSLATES for gpu in facts["pci"]["gpus"])
+
+
+def _kept(facts: dict[str, Any]) -> list[str]:
+    """Return the kernel arguments that gpulab's file has already: what they cured is no reason to take them out."""
+    arguments: list[str] = facts["tuning"]["kernel_arguments"]["wanted"]
+    return arguments
+
+
+def plan(case: Case) -> dict[str, Any]:
+    """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, services, because}.
+
+    settings are {kind, name, value, because, source}; the rest is the same in the forms in which it is carried out:
+    the text of each file by its path (boot_files are what GRUB's menu is made of), kernel values and limits by name,
+    arguments of the kernel's command line, and whether each service, of a package of its name, shall run.
+    Raises Refusal for a wish that is no setting, and for an argument that somebody else has set otherwise.
+    """
+    tuned = case.facts["tuning"]
+    settings = _of_catalog(case)
+    overridden = _override(settings, case)
+    because = [f"Tuned as one of {case.host_type}." if case.host_type else "Tuned as a host of no type."]
+    if overridden:
+        because.append(f"tuning_overrides decides {', '.join(overridden)}.")
+    arguments = [setting for setting in settings.values() if setting["kind"] == "kernel_argument"]
+    told = [f"{setting['name']}={setting['value']}" for setting in arguments]
+    if told and (case.container or not (tuned["grub"] or tuned["boot_entries"])):
+        case.warnings.append(f"The kernel's command line should have {' '.join(told)}; this node has no GRUB to tell.")
+        settings = {name: setting for name, setting in settings.items() if setting["kind"] != "kernel_argument"}
+    elif tuned["boot_entries"]:
+        boot_arguments.own_of(told, tuned["boot_entries"], tuned["kernel_arguments"]["wanted"])
+    chosen = list(settings.values())
+    _warn_of_later(chosen, case)
+    return {
+        "host_type": case.host_type,
+        "settings": chosen,
+        "files": tuning_files.files(chosen),
+        "boot_files": tuning_files.boot_files(chosen if tuned["grub"] else []),
+        "values": {one["name"]: one["value"] for one in chosen if one["kind"] in ("sysctl", "knob")},
+        "limits": {one["name"]: one["value"] for one in chosen if one["kind"] == "limit"},
+        "kernel_arguments": [f"{one['name']}={one['value']}" for one in chosen if one["kind"] == "kernel_argument"],
+        "services": {
+            record["name"]: record["name"] in settings for record in case.catalog.tuning if record["kind"] == "service"
+        },
+        "because": because,
+    }
+
+
+def _warn_of_later(chosen: list[dict[str, Any]], case: Case) -> None:
+    """Warn of each value that somebody else's file overwrites at every boot."""
+    later = {} if case.container else case.facts["tuning"]["later"]
+    for name, value in ((one["name"], one["value"]) for one in chosen if one["kind"] == "sysctl"):
+        other = later.get(name)
+        if other and other["value"] != value:
+            case.warnings.append(
+                f"{other['file']}, line {other['line']}, sets {name} = {other['value']} at every boot, after gpulab has"
+                f" set {value}. Remove the line, or keep its value: tuning_overrides: {{{name}: {other['value']}}}."
+            )
+
+
+def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:
+    """Return the settings that hold for the node, by name."""
+    found = {}
+    for record in case.catalog.tuning:
+        if case.host_type not in record.get("hosts", [case.host_type]):
+            continue
+        if all(CONDITIONS[name](case.facts, asked) for name, asked in record.get("when", {}).items()):
+            found[record["name"]] = _setting(record["kind"], record["name"], record["value"], record)
+    return found
+
+
+def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
+    """Put the operator's values in, take out what he leaves alone; return the names that this touched."""
+    kinds = {record["name"]: record["kind"] for record in case.catalog.tuning} | dict.fromkeys(KNOBS, "knob")
+    reason = {"because": "The inventory's tuning_overrides says so.", "source": []}
+    for name, value in case.wishes["tuning_overrides"].items():
+        kind = kinds.get(name, "sysctl" if "." in name else None)
+        if kind is None:
+            raise refuse("P050", name=name, known=", ".join(sorted(known for known in kinds if "." not in known)))
+        if value is None:
+            settings.pop(name, None)
+        else:
+            text = overrides.text("tuning_overrides", name, value)
+            if kind == "service" and text != SERVES:
+                raise refuse("P075", name=name, value=text, allowed=SERVES)
+            if kind != "sysctl" and not forms.TUNED.fits(text):
+                raise refuse("P051", variable="tuning_overrides", name=name, value=value)
+            settings[name] = _setting(kind, name, " ".join(text.split()), reason)
+    return list(case.wishes["tuning_overrides"])
+
+
+def _setting(kind: str, name: str, value: str, record: dict[str, Any]) -> dict[str, Any]:
+    if kind == "limit" and ":" not in value:
+        value = f"{value}:{value}"
+    return {"kind": kind, "name": name, "value": value, "because": record["because"], "source": record["source"]}

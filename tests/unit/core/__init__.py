@@ -1,0 +1,1 @@
+"""Tests of what every other part uses: files, records, refusals, long steps."""

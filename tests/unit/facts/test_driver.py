@@ -1,0 +1,161 @@
+"""The NVIDIA driver on disk."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
+from ansible_collections.gpulab.node.plugins.module_utils.facts import driver
+from ansible_collections.gpulab.node.plugins.module_utils.facts.driver import PATTERNS, DriverQuery
+from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery, installed
+
+DEBIAN = "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>"
+LISTING = f"""ii \tnvidia-driver\t535.261.03-1\t{DEBIAN}
+hi \tnvidia-kernel-dkms\t535.261.03-1\t{DEBIAN}
+iF \tnvidia-persistenced\t535.1-1\t{DEBIAN}
+ii \tcuda-drivers\t580.95-1\tcudatools <cudatools@nvidia.com>
+ii \tnvidia-mine\t1\tMe <me@example.org>
+ii \trunc\t1.1\tDebian Go Packaging Team
+un \tnvidia-none\t\t
+rc \tnvidia-removed\t470\t{DEBIAN}
+ii \tnvidia-container-toolkit\t1.17\tNVIDIA CORPORATION <x@nvidia.com>
+ii \tnvidia-cuda-toolkit\t11.8\t{DEBIAN}
+ii \tnvidia-cuda-mps\t535.261.03-1\t{DEBIAN}
+garbage
+"""
+LDCONFIG = """120 libs found in cache `/etc/ld.so.cache'
+\tlibnvidia-ml.so.1 (libc6) => /usr/lib32/libnvidia-ml.so.1
+\tlibnvidia-ml.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so.1
+\tlibnvidia-ml.so (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so
+"""
+
+
+def facts(tree, module_on_disk):
+    node = tree.node()
+    return DriverQuery(node, PackagesQuery(node, *PATTERNS)).facts(module_on_disk)
+
+
+def test_packages():
+    packages, held = driver.packages(installed(LISTING))
+    assert [(package["name"], package["source"]) for package in packages] == [
+        ("nvidia-driver", "distribution"),
+        ("nvidia-kernel-dkms", "distribution"),
+        ("nvidia-persistenced", "distribution"),
+        ("cuda-drivers", "nvidia"),
+        ("nvidia-mine", "other"),
+        ("nvidia-cuda-mps", "distribution"),
+    ]
+    assert held == ["nvidia-kernel-dkms"]
+
+
+def test_packages_of_a_foreign_architecture_carry_its_name():
+    rows = (("dpkg", "amd64"), ("libcuda1", "amd64"), ("libcuda1", "i386"), ("nvidia-support", "all"))
+    listing = "".join(f"hi \t{name}\t1\t{DEBIAN}\t{architecture}\n" for name, architecture in rows)
+    packages, held = driver.packages(installed(listing))
+    assert [package["name"] for package in packages] == ["libcuda1", "libcuda1:i386", "nvidia-support"] == held
+
+
+def test_debian_node(tree):
+    tree.file("/var/lib/dpkg/status").prints("dpkg-query", LISTING).prints("ldconfig", LDCONFIG)
+    tree.link("/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/etc/alternatives/glx--libnvidia-ml.so.1")
+    tree.link("/etc/alternatives/glx--libnvidia-ml.so.1", "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1")
+    tree.link("/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1", "libnvidia-ml.so.535.261.03")
+    found = facts(tree, "535.261.03")
+    assert found["library"] == "535.261.03"
+    assert found["library_path"] == "/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    assert found["module_on_disk"] == "535.261.03"
+    assert found["holds"] == ["nvidia-kernel-dkms"]
+    assert found["runfile"] is None
+
+
+def test_redhat_node(tree):
+    tree.prints("rpm -qa", "ii \tnvidia-driver\t580.95-1.el9\tNVIDIA Corporation\n")
+    tree.file("/etc/dnf/plugins/versionlock.list", "# nvidia\nnvidia-driver-3:580.95-1.el9.*\nbash-5.*\n")
+    found = facts(tree, None)
+    assert found["packages"] == [{"name": "nvidia-driver", "version": "580.95-1.el9", "source": "nvidia"}]
+    assert found["holds"] == ["nvidia-driver-3:580.95-1.el9.*"]
+
+
+@pytest.mark.parametrize(
+    ("record", "foreign"),
+    [
+        (None, ["nvidia-kernel-dkms"]),
+        ('["nvidia-driver"]', ["nvidia-kernel-dkms"]),
+        ('["nvidia-kernel-dkms"]', []),
+        ("[", []),  # damaged: a transaction names it
+    ],
+)
+@pytest.mark.parametrize("file", ["holds.json", "packages.json"])
+def test_holds_of_somebody_else_are_told_from_gpulabs(tree, record, foreign, file):
+    tree.file("/var/lib/dpkg/status").prints("dpkg-query", LISTING)
+    if record:
+        tree.file(f"/var/lib/gpulab/{file}", record)
+    assert facts(tree, None)["holds_foreign"] == foreign
+
+
+def test_locks_of_somebody_else_are_told_from_gpulabs(tree):
+    tree.file("/etc/dnf/plugins/versionlock.list", "nvidia-driver-3:580.95-1.el9.*\nnvidia-smi-3:580.95-1.el9.*\n")
+    tree.file("/var/lib/gpulab/holds.json", '["nvidia-driver"]')
+    assert facts(tree, None)["holds_foreign"] == ["nvidia-smi-3:580.95-1.el9.*"]
+
+
+def test_locks_of_what_is_no_driver_and_what_is_excluded_are_no_holds(tree):
+    lines = ("nvidia-container-toolkit-0:1.17.8-1.*", "libnvidia-container1-0:1.17.8-1.*", "!nvidia-driver-3:575.1-1.*")
+    tree.file("/etc/dnf/plugins/versionlock.list", "\n".join(lines))
+    assert facts(tree, None)["holds"] == facts(tree, None)["holds_foreign"] == []
+
+
+def test_node_without_driver(tree):
+    assert facts(tree, None) == {
+        "packages": [],
+        "holds": [],
+        "holds_foreign": [],
+        "runfile": None,
+        "runfile_own": False,
+        "library": None,
+        "library_path": None,
+        "module_on_disk": None,
+        "former": {},
+    }
+
+
+def test_a_driver_that_was_replaced_is_kept_until_the_new_one_proved_itself(tree):
+    record = '{"versions": {"nvidia-driver": "1"}, "held": [], "new": []}'
+    tree.file("/var/lib/gpulab/former/nvidia-driver/packages.json", record)
+    assert facts(tree, None)["former"] == {"nvidia-driver": "1"}
+
+
+def test_a_former_driver_of_a_runfile_is_told(tree):
+    record = '{"wish": {"driver": {"version": "580.178.04", "kernel_modules": "open"}, "url": "x", "sha256": "0"}}'
+    tree.file("/var/lib/gpulab/runfile/former.json", record)
+    assert facts(tree, None)["former"] == {".run file": "580.178.04"}
+
+
+@pytest.mark.parametrize(
+    ("log", "version"),
+    [
+        ("nvidia-installer log file\n  driver version: 535.104.05\n", "535.104.05"),
+        ("Installing NVIDIA driver version 580.95.05.\n", "580.95.05"),
+        ("NVIDIA-Linux-x86_64-550.54.14.run", "550.54.14"),
+        ("nothing", "unknown"),
+    ],
+)
+def test_runfile(tree, log, version):
+    tree.file("/usr/bin/nvidia-uninstall").file(runfile.LOG, log)
+    assert facts(tree, None)["runfile"] == version
+
+
+def test_log_of_a_runfile_that_was_removed(tree):
+    tree.file(runfile.LOG, "driver version: 535.104.05")
+    assert facts(tree, None)["runfile"] is None
+
+
+def test_a_runfile_is_known_by_the_record_that_its_uninstaller_goes_by(tree):
+    """Its log may be that of a later attempt, which failed."""
+    tree.file("/usr/bin/nvidia-uninstall").file(runfile.LOG, "Installing NVIDIA driver version 595.91.07.")
+    tree.file(
+        runfile.BACKUP, "1.0-58017804 (580.178.04)\nNVIDIA Accelerated Graphics Driver\n1: /usr/bin/x (595.91.07)\n"
+    )
+    assert facts(tree, None)["runfile"] == "580.178.04"
+
+
+def test_a_runfile_is_known_to_be_gpulabs(tree):
+    tree.file("/usr/bin/nvidia-uninstall").file("/var/lib/gpulab/runfile/driver.json", "{}")
+    assert facts(tree, None)["runfile_own"] is True

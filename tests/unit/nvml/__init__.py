@@ -1,0 +1,1 @@
+"""Tests of NVML's readings."""

@@ -1,0 +1,1 @@
+"""Tests of packages by apt and dnf."""

@@ -1,0 +1,1 @@
+"""Tests of the system around the GPUs: kernel, names, firewall, groups."""
