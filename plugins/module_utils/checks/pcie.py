@@ -28,7 +28,7 @@ ERROR_COUNTERS = "https://docs.kernel.org/PCI/pcieaer-howto.html"
 PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-programming-guide/03-advanced/multi-gpu-systems.html"
 ACS_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 SUPERCHIP = "superchip"  # a profile's form: GH200, GB10
-BELOW_SWITCHES = ("internal", "single", "multiple")  # what a pair of GPUs has in common; see nvml_facts
+BELOW_SWITCHES = ("internal", "single", "multiple")  # what a pair of GPUs has in common; see nvml.query
 BESIDE_C2C = "NVLink-C2C joins the GPU to its processor and carries its data"
 IN_MACHINE = "in a virtual machine this is the host's affair"
 

@@ -19,7 +19,7 @@ GENERATED = ("/var/run/cdi/", "/run/cdi/")  # where they put it; /etc/cdi is its
 
 
 def why_stale(specifications: list[dict[str, Any]], driver: str | None) -> str:
-    """Return why one has to be made, of those of facts_containers; "" where containers can use what is there.
+    """Return why one has to be made, of those in the facts; "" where containers can use what is there.
 
     driver is the version that runs, None where none does: the specification is then made when it does. Those that were
     made at this boot count, where there are any: what lies in /etc/cdi is its owner's.

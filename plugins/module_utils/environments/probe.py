@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A program for the interpreter of a Python environment: say what the environment's framework can really do.
 
-    python -I environment_probe.py FRAMEWORK NAME=VALUE...
+    python -I probe.py FRAMEWORK NAME=VALUE...
 
 FRAMEWORK is pytorch, tensorflow or jax; each NAME=VALUE is an environment variable that the interpreter should have.
 It needs nothing of gpulab and prints one line of JSON at its end, see probe().

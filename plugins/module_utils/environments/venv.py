@@ -292,7 +292,7 @@ def _essence(printed: str) -> str:
 
 
 def faults(answer: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """Return what an environment's own interpreter answered (see environment_probe) that is not as it is to be."""
+    """Return what an environment's own interpreter answered (see probe) that is not as it is to be."""
     if answer["failure"]:
         return [f"{expected['framework']} cannot be imported: {answer['failure']}"]
     found = []

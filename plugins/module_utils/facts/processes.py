@@ -5,7 +5,7 @@
 
 People's work is what runs in a login session, what somebody left running after it (tmux, nohup, a service of a user who
 lingers), jobs of cron and at, units that somebody started with systemd-run, and virtual machines of libvirt.
-Services, containers (facts_users has those with a GPU), greeters and the connection of this process do not count.
+Services, containers (users has those with a GPU), greeters and the connection of this process do not count.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import query
 
 SECONDS = 10.0  # what the driver has to answer in
-COMMAND = "gpulab-metrics"  # of the process that opens the GPUs; facts_users knows it as nobody's work
+COMMAND = "gpulab-metrics"  # of the process that opens the GPUs; facts.users knows it as nobody's work
 READABLE = 0o644
 _NO_MOUNT = {"swap", "none"}
 

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
-from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import (
+from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     driver,
     engines,
     filesystems,

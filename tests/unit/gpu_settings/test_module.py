@@ -21,8 +21,8 @@ basic._ANSIBLE_PROFILE = "legacy"
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import host
 from ansible_collections.gpulab.node.plugins.modules import gpu_settings
 run = Path(sys.argv.pop(1))
-gpu_settings_host.LOCKED, gpu_settings.MEMORY = run / "locked.json", run / "memory/before.json"
-gpu_settings_host.READ_SECONDS = 60
+host.LOCKED, gpu_settings.MEMORY = run / "locked.json", run / "memory/before.json"
+host.READ_SECONDS = 60
 gpu_settings.main()
 """
 

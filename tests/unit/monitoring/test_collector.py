@@ -70,7 +70,7 @@ def test_a_reading_is_nobodys_work():
 
 
 def test_the_reader_has_its_name_before_it_asks_the_driver(lock, monkeypatch):
-    monkeypatch.setattr(collector.nvml_facts, "read_node", say_name)
+    monkeypatch.setattr(collector.query, "read_node", say_name)
     child = collector.Child(lambda emit: collector._read(emit, lock, "none"), 5)  # noqa: SLF001
     child.wait()
     assert child.messages[-1] == collector.COMMAND
