@@ -11,10 +11,11 @@ LAB := ansible-playbook -i .lab/inventory
 # For unit tests, which look for processes that use GPUs: a lab at work beside them has its simulated ones open. The shell
 # is the first process there, and buries what the tests leave behind.
 OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
+UNIT := $$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'pytest -m "$$0"; exit $$?'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit sanity molecule lab-test kill-test test test-full test-vm test-gpu \
-        bench bench-cold plan-matrix catalog-check fault-table docs site build
+.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test kill-test test \
+        test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,11 +43,17 @@ lint: test-setup ## ansible-lint (production, strict), yamllint, ruff, mypy
 	ruff format --check
 	MYPYPATH=collections mypy --namespace-packages --explicit-package-bases -p ansible_collections.gpulab.node.plugins
 
-unit: test-setup ## unit tests
-	$$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'pytest; exit $$?'
+unit: test-setup ## unit tests, but for the slow ones
+	$(UNIT) 'not slow'
+
+unit-slow: test-setup ## unit tests that start programs: ansible-playbook, Chromium, real transactions that are killed
+	$(UNIT) slow
 
 sanity: test-setup ## ansible-test sanity on the built artefact
 	tests/sanity.sh
+
+pylint: test-setup ## ansible-test's pylint, beside the rules of ruff
+	tests/sanity.sh --test pylint
 
 molecule: test-setup ## every molecule scenario; one of them: make molecule SCENARIO='-s nouveau' (LAB_NODES=debian13 for one node)
 	molecule test $(or $(SCENARIO),--all)
@@ -60,7 +67,10 @@ kill-test: test-setup ## kill site.yml in one task after the other; remove.yml h
 test: test-setup ## everything that CI runs
 	tests/run.py
 
-test-full: test-setup ## the slow scenarios too
+test-changed: test-setup ## what the changes since main concern; since another branch: make test-changed SINCE=origin/main
+	tests/run.py --changed $(or $(SINCE),main)
+
+test-full: test-setup ## every gate, and every scenario whole; written down in docs/tested.md
 	tests/run.py --full
 
 test-vm: test-setup ## boot disks of nodes in QEMU with kernels of their own

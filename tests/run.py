@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Run every gate, two at a time, say what runs and how long it took, and end with one line of counts.
 
-Output of a gate goes to .ansible/test/<gate>.log, and its end is shown when the gate fails; a line every 30 s says that
-it lives.
+Lint, the unit tests and sanity come first, and nothing else begins before they have passed: a fault that they find is
+shown within minutes. Output of a gate goes to .ansible/test/<gate>.log, and its end is shown when the gate fails; every
+30 s, a line shows that it is alive. make test-full writes docs/tested.md: when each gate last ran, where and how long.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -17,61 +19,39 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gates
+from gates import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
 LOGS = ROOT / ".ansible" / "test"
 HEARTBEAT = 30  # seconds
 AT_ONCE = 2  # gates wait for packages, nodes and reboots more than they compute
 TAIL = 80  # lines shown of a gate that failed
-# Left to make test-full, so that make test ends in time on a machine of half the speed, too: lab-test builds the driver
-# of the first on the same systems, the second downloads 2 GB, the third PyTorch, the others work long on stand-ins.
-SLOW_SCENARIOS = {
-    "nvidia_driver",
-    "cuda_distribution",
-    "across_nodes",
-    "conda",
-    "cuda",
-    "nvidia_rpm",
-    "nvidia_runfile",
-    "nvidia_ubuntu",
-    "secure_boot",
-}
-LONGEST_SCENARIO = "nvidia_repository"  # begun early, it does not run on alone at the end
-# Their other node is left to make test-full, for the same reason.
-ONE_NODE = {LONGEST_SCENARIO: ("LAB_NODES=debian13",), "container_toolkit": ("LAB_NODES=debian13",)}
+TESTED = ROOT / "docs" / "tested.md"
+SPARE = 40 * 60  # seconds within which a gate begins that a run can do without
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
 @dataclass(frozen=True)
-class Gate:
-    """One make target; minutes bound how long it may take."""
+class Result:
+    """How a gate ended."""
 
-    name: str
-    minutes: int
-    arguments: tuple[str, ...] = ()
-
-
-def scenarios() -> list[str]:
-    """Return the molecule scenarios by name."""
-    return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
+    gate: Gate
+    passed: bool
+    seconds: float
+    text: str
 
 
-def gates(*, full: bool) -> list[Gate]:
-    """Return the gates in order, lint first, then the longest."""
-    wanted = [name for name in scenarios() if full or name not in SLOW_SCENARIOS]
-    wanted.sort(key=lambda name: name != LONGEST_SCENARIO)
-    chosen = [Gate("lint", 10), Gate("lab-test", 75), Gate("unit", 30)]
-    fewer = {} if full else ONE_NODE
-    chosen += [Gate("molecule", 60, (f"SCENARIO=-s {name}", *fewer.get(name, ()))) for name in wanted]
-    chosen.append(Gate("sanity", 20))
-    return chosen + ([Gate("kill-test", 120), Gate("test-vm", 90)] if full else [])
-
-
-def run(gate: Gate) -> tuple[bool, str]:
-    """Run a gate to its end or its time limit; return whether it passed, and its output."""
-    label = " ".join([gate.name, *gate.arguments])
-    log = LOGS / (re.sub(r"\W+", "-", label) + ".log")
-    command = ["make", "--no-print-directory", gate.name, *gate.arguments]
+def run(gate: Gate) -> Result:
+    """Run a gate to its end or its time limit."""
+    label = " ".join([gate.name, *gate.arguments[1:]])
+    log = LOGS / f"{gate.name}.log"
+    command = ["make", "--no-print-directory", gate.target, *gate.arguments]
     print(f"== {label}", flush=True)
     start = time.monotonic()
     with log.open("w") as output:
@@ -83,12 +63,12 @@ def run(gate: Gate) -> tuple[bool, str]:
                 os.killpg(process.pid, signal.SIGKILL)
     text = log.read_text(errors="replace")
     passed = process.returncode == 0
-    verdict = "passed" if passed else "FAILED"
-    print(f"   {label}: {verdict} in {time.monotonic() - start:.0f} s  {summary(text)}", flush=True)
+    seconds = time.monotonic() - start
+    print(f"   {label}: {'passed' if passed else 'FAILED'} in {seconds:.0f} s  {summary(text)}", flush=True)
     if not passed:
         print("\n".join(text.splitlines()[-TAIL:]), flush=True)
         print(f"   the whole log: {log}", flush=True)
-    return passed, text
+    return Result(gate, passed, seconds, text)
 
 
 def ended(process: subprocess.Popen[bytes]) -> bool:
@@ -123,22 +103,61 @@ def summary(text: str) -> str:
     return ", ".join(f"{number} {what}" for what, number in found.items() if number)
 
 
+def run_all(gates: Iterable[Gate], start: float) -> list[Result]:
+    """Run gates, two at a time; leave out what a run can do without where there is no time left for it."""
+
+    def run_in_time(gate: Gate) -> Result | None:
+        if gate.spare and time.monotonic() - start > SPARE:
+            print(f"== {gate.name}: left out, there is no time left for it", flush=True)
+            return None
+        return run(gate)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [result for result in pool.map(run_in_time, gates) if result]
+
+
+def record(results: list[Result], commit: str) -> None:
+    """Write down when each gate last ran, where, how long and how it ended."""
+    head = ["| gate | date | commit | machine | seconds | result |", "| --- | --- | --- | --- | --- | --- |"]
+    old = TESTED.read_text(encoding="utf-8") if TESTED.exists() else ""
+    rows = {line.split(" ")[1]: line for line in old.splitlines() if line.startswith("| ") and line not in head}
+    machine = f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {os.cpu_count()} cores"
+    for result in results:
+        outcome = "passed" if result.passed else "failed"
+        fields = (result.gate.name, time.strftime("%Y-%m-%d"), commit[:9], machine, f"{result.seconds:.0f}")
+        rows[result.gate.name] = f"| {' | '.join(fields)} | {outcome}: {summary(result.text) or '1 check'} |"
+    title = ["# When each gate last ran", "", "Written by `make test-full` and by `tests/run.py GATE ...`.", ""]
+    TESTED.write_text("\n".join([*title, *head, *(rows[name] for name in sorted(rows)), ""]), encoding="utf-8")
+
+
 def main() -> int:
     """Run the gates; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the slow gates too")
+    parser.add_argument("--full", action="store_true", help="all gates, and every scenario whole")
+    parser.add_argument("--changed", metavar="BRANCH", help="the gates that changes since this branch concern")
+    parser.add_argument("gates", nargs="*", help="these gates only, each whole: lab-test, nccl, ...")
+    given = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
+    start, commit = time.monotonic(), gates.git("rev-parse", "HEAD").strip()
+    if given.changed:
+        chosen = gates.named(gates.touched(gates.changed_since(given.changed)))
+    elif given.gates:
+        chosen = gates.named(given.gates)
+    else:
+        chosen = gates.of_full() if given.full else gates.of_test(commit)
+    results = [] if given.gates else run_all(gates.FIRST, start)
+    if all(result.passed for result in results):
+        results += run_all(chosen, start)
+        results += [run(gates.target("bench", 30))] if given.full else []
+    else:
+        print("== lint, unit tests or sanity failed: nothing else is begun", flush=True)
+    if given.full or given.gates:
+        record(results, commit)
     total = {"passed": 0, "failed": 0, "skipped": 0}
-    full = parser.parse_args().full
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        ended_gates = list(pool.map(run, gates(full=full)))
-    if full:
-        ended_gates.append(run(Gate("bench", 30)))
-    for passed, text in ended_gates:
-        found = counts(text)
+    for result in results:
+        found = counts(result.text)
         # A gate counts as one check beside the tests in it.
-        found["passed" if passed else "failed"] += 1
+        found["passed" if result.passed else "failed"] += 1
         total = {what: total[what] + found[what] for what in total}
     print(f"== all gates: {time.monotonic() - start:.0f} s")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")

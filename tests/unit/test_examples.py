@@ -15,6 +15,8 @@ from ansible.vars.manager import VariableManager
 from unit.plan import make
 from unit.plan.test_plan_action import of, run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 LABS = sorted((ROOT / "examples").glob("*/hosts.yml"))
 RTX_4090, RTX_A6000, A100_SXM, L4, H100_SXM = (f"10de:{device}" for device in ("2684", "2230", "20b2", "27b8", "2330"))

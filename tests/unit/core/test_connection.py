@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 # In place of ssh: as while sshd restarts, the first calls find nobody; then it runs the command here.
 SSH = """#!/bin/sh
 for last; do :; done

@@ -148,6 +148,7 @@ PLAY = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "options", "told"),
     [

@@ -19,7 +19,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host impo
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes
 from ansible_collections.gpulab.node.plugins.modules import packages
 
-pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and os.geteuid() == 0), reason="needs apt-get, and root")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (shutil.which("apt-get") and os.geteuid() == 0), reason="needs apt-get, and root"),
+]
 CONTROL = "Package: {}\nVersion: 1\nArchitecture: amd64\nMaintainer: A <a@example.org>\nDescription: a stub\n{}"
 STUBS = {"dpkg": "", "older": "", "lib": "", "x": "Depends: lib\n", "y": ""}
 THERE = {"dpkg", "older"}  # before gpulab

@@ -14,6 +14,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 
 from unit.preview.test_document import SCHEMA
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
 AWAY = {"ansible_host": "127.0.0.1", "ansible_port": 1}

@@ -14,6 +14,8 @@ import pytest
 
 from .terminal import Terminal
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 ANSIBLE = [str(Path(sys.executable).with_name("ansible-playbook"))]

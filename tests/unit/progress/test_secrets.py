@@ -11,6 +11,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import re
 
 from .test_progress import environment, run  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND = "canary'\"one", "canary'\"two"
 
 

@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import htm
 from unit.report import runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 FLAGS = (
     "--headless",
     "--no-sandbox",

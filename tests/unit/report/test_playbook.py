@@ -17,6 +17,8 @@ from sim.build import build
 from unit.checks import nodes
 from unit.report import runs
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
 AWAY = {"ansible_host": "127.0.0.1", "ansible_port": 1}

@@ -1,0 +1,148 @@
+"""Which gates a run has, and in which order: those of make test, all of them, or those that a change touches."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ROOT = Path(__file__).parents[1]
+# Begun in this order, so that none runs on alone at the end; the others are shorter.
+LONGEST = ("lab-test", "nvidia_repository", "container_toolkit", "unit-slow", "network", "environments", "monitoring")
+# Too long for make test: the lab builds the driver of the first, the second downloads 5 GB, the third PyTorch.
+FULL_ONLY = {"nvidia_driver", "cuda_distribution", "across_nodes"}
+# One of these is in each make test that has time left for it; which, the commit decides.
+IN_TURN = ("conda", "cuda", "nvidia_rpm", "nvidia_runfile", "nvidia_ubuntu", "secure_boot")
+# Their other node is left to make test-full.
+ONE_NODE = {"nvidia_repository": ("LAB_NODES=debian13",), "container_toolkit": ("LAB_NODES=debian13",)}
+# Check mode and a second run are shown by a third of the scenarios in each make test; of which, the commit decides.
+SHORT, TURNS = "SCENARIO_SEQUENCE=[create, prepare, converge, verify, side_effect, destroy]", 3
+# Every scenario makes use of these.
+EVERYWHERE = re.compile(r"lab/|tests/sim/|molecule/resources/c|\.config/molecule/|requirements|ansible\.cfg|Makefile")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A make target with its arguments; minutes bound how long it may take. spare: begun only while there is time."""
+
+    name: str
+    minutes: int
+    target: str
+    arguments: tuple[str, ...] = ()
+    spare: bool = False
+
+
+def target(name: str, minutes: int) -> Gate:
+    """Return the gate of a make target of this name."""
+    return Gate(name, minutes, name)
+
+
+FIRST = (target("lint", 15), target("unit", 15), target("sanity", 20))
+OTHERS = (target("lab-test", 75), target("unit-slow", 30))
+FULL_TARGETS = (target("pylint", 20), target("kill-test", 120), target("test-vm", 90))
+
+
+def scenarios() -> list[str]:
+    """Return the molecule scenarios by name."""
+    return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
+
+
+def scenario(name: str, *arguments: str, spare: bool = False) -> Gate:
+    """Return the gate of a scenario."""
+    return Gate(name, 60, "molecule", (f"SCENARIO=-s {name}", *arguments), spare)
+
+
+def of_test(commit: str) -> list[Gate]:
+    """Return the gates of make test that follow the first ones."""
+    turn = int(commit[:8], 16)
+    names = [name for name in scenarios() if name not in FULL_ONLY and name not in IN_TURN]
+    shorter = [() if (turn + number) % TURNS == 0 else (SHORT,) for number in range(len(names))]
+    chosen = [scenario(name, *ONE_NODE.get(name, ()), *less) for name, less in zip(names, shorter)]
+    return [*longest_first([*OTHERS, *chosen]), scenario(IN_TURN[turn % len(IN_TURN)], spare=True)]
+
+
+def of_full() -> list[Gate]:
+    """Return the gates of make test-full that follow the first ones."""
+    return longest_first([*OTHERS, *map(scenario, scenarios()), *FULL_TARGETS])
+
+
+def named(names: Iterable[str]) -> list[Gate]:
+    """Return whole gates by their names."""
+    known = {gate.name: gate for gate in [*FIRST, *of_full()]}
+    return longest_first([known[name] for name in names])
+
+
+def longest_first(gates: list[Gate]) -> list[Gate]:
+    """Return the gates with the longest ones first."""
+    return sorted(gates, key=lambda gate: LONGEST.index(gate.name) if gate.name in LONGEST else len(LONGEST))
+
+
+def changed_since(base: str) -> list[str]:
+    """Return the files that differ from where the checkout left a branch, new ones too."""
+    start = git("merge-base", base, "HEAD").strip()
+    return git("diff", "--name-only", start).split() + git("ls-files", "--others", "--exclude-standard").split()
+
+
+def git(*arguments: str) -> str:
+    """Return what git prints."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def touched(paths: Iterable[str]) -> list[str]:
+    """Return the names of the gates, beside the first ones, that a change of these files concerns."""
+    paths = [path for path in paths if not path.startswith(("docs/", "changelogs/", "tests/unit/"))]
+    reached = users(paths)
+    found = {path.split("/")[1] for path in reached if re.match(r"(molecule|roles)/", path)}
+    known = found & set(scenarios())
+    everywhere = "plan" in found or any(EVERYWHERE.match(path) for path in paths)  # every role takes part of the plan
+    if everywhere:
+        known = set(scenarios()) - FULL_ONLY - set(IN_TURN)
+    if everywhere or found - known or any(re.match(r"playbooks/|site\.yml|tests/lab/", path) for path in paths):
+        known.add("lab-test")  # it runs the playbooks, and the roles that no scenario is named after
+    if any(re.match(r"plugins/|playbooks/|tests/sim/", path) for path in paths):
+        known.add("unit-slow")
+    return [gate.name for gate in named(known)]
+
+
+def users(paths: Iterable[str]) -> set[str]:
+    """Return these files, and those that make use of them, directly or through others."""
+    reached, news = set(paths), set(paths)
+    while news:
+        names = {name for path in news for name in known_as(path)}
+        news = {path for path, found in mentioned().items() if path not in reached and names & found}
+        reached |= news
+    return reached
+
+
+def known_as(path: str) -> set[str]:
+    """Return the names by which other files make use of this one."""
+    found = re.match(r"roles/(\w+)/|plugins/(?:action|filter|lookup|modules)/(\w+)\.", path)
+    names = {f"gpulab.node.{found[1] or found[2]}"} if found else set()
+    shared = set(Path(path).parts[2:]) if path.startswith(("tests/stubs/", "molecule/resources/")) else set()
+    return names | shared | {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")}
+
+
+@cache
+def mentioned() -> dict[str, set[str]]:
+    """Return the names of other files in each file."""
+    files = git("ls-files", "plugins", "roles", "molecule", "tests/stubs").split()
+    return {path: mentions(path) for path in files if (ROOT / path).is_file()}
+
+
+def mentions(path: str) -> set[str]:
+    """Return the names of other files in this one: modules that it imports, roles and modules that it calls, stubs."""
+    text = (ROOT / path).read_text(encoding="utf-8", errors="replace")
+    if path.endswith(".py") and path.startswith("plugins/"):
+        imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
+        modules = [(node.module or "").rpartition("gpulab.node.")[2] for node in imports]
+        return {*modules, *(f"{name}.{part.name}" for name, node in zip(modules, imports) for part in node.names)}
+    stubs = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
+    named = re.findall(r"gpulab\.node\.\w+|\b\w+\.(?:py|sh|yml)\b|(?<=\")\w+(?=\")", text)
+    return {*named, *(f"{name}.py" for name in stubs)}

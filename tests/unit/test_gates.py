@@ -1,0 +1,79 @@
+"""Which gates make test has, and which ones a change concerns."""
+
+import gates
+import pytest
+
+COMMITS = [f"{number:08x}{'0' * 32}" for number in range(60)]
+ORDINARY = set(gates.scenarios()) - gates.FULL_ONLY - set(gates.IN_TURN)
+
+
+def of_scenarios(chosen):
+    return {gate.name: gate for gate in chosen if gate.target == "molecule"}
+
+
+def test_what_the_choices_name_is_there():
+    assert (gates.FULL_ONLY | set(gates.IN_TURN) | set(gates.ONE_NODE)) <= set(gates.scenarios())
+    assert set(gates.LONGEST) <= {gate.name for gate in gates.of_full()}
+
+
+@pytest.mark.parametrize("commit", COMMITS[:6])
+def test_make_test_has_every_ordinary_scenario_and_a_slow_one_at_the_end(commit):
+    chosen = gates.of_test(commit)
+    assert {"lab-test", "unit-slow"} <= {gate.name for gate in chosen}
+    assert {name for name, gate in of_scenarios(chosen).items() if not gate.spare} == ORDINARY
+    assert [gate.spare for gate in chosen] == [False] * (len(chosen) - 1) + [True]
+
+
+def test_each_slow_scenario_has_its_turn_whole():
+    last = [gates.of_test(commit)[-1] for commit in COMMITS]
+    assert {gate.name for gate in last} == set(gates.IN_TURN)
+    assert all(gate.arguments == (f"SCENARIO=-s {gate.name}",) for gate in last)
+
+
+def test_each_ordinary_scenario_has_check_mode_and_a_second_run_in_turn():
+    whole = [
+        {name for name, gate in of_scenarios(gates.of_test(commit)).items() if gates.SHORT not in gate.arguments}
+        for commit in COMMITS[: gates.TURNS * len(gates.IN_TURN)]
+    ]
+    assert all((names & ORDINARY) < ORDINARY for names in whole)
+    assert set().union(*whole) >= ORDINARY
+
+
+def test_make_test_full_has_every_scenario_whole_on_all_nodes():
+    scenarios = of_scenarios(gates.of_full())
+    assert set(scenarios) == set(gates.scenarios())
+    assert all(gate.arguments == (f"SCENARIO=-s {name}",) and not gate.spare for name, gate in scenarios.items())
+
+
+@pytest.mark.parametrize(
+    ("path", "concerned"),
+    [
+        ("roles/nccl/tasks/main.yml", {"nccl", "across_nodes"}),
+        ("molecule/conda/test_conda.py", {"conda"}),
+        ("tests/stubs/conda_channel.py", {"conda"}),
+        ("tests/stubs/toolkit/podman", {"container_toolkit"}),
+        ("molecule/resources/nvidia_repository.yml", {"cuda", "monitoring", "nvidia_repository", "lab-test"}),
+        ("playbooks/remove.yml", {"lab-test", "unit-slow"}),
+        ("roles/reboot/tasks/main.yml", {"lab-test", "gpu_settings", "monitoring"}),
+        ("plugins/modules/jupyter_kernels.py", {"environments", "unit-slow"}),
+        ("roles/plan/tasks/main.yml", ORDINARY | {"lab-test"}),
+        ("plugins/modules/gpu_facts.py", ORDINARY | {"lab-test", "unit-slow"}),
+        ("lab/up.yml", ORDINARY | {"lab-test"}),
+        ("tests/sim/build.py", ORDINARY | {"lab-test", "unit-slow"}),
+    ],
+)
+def test_a_change_concerns_what_makes_use_of_it(path, concerned):
+    assert concerned <= set(gates.touched([path]))
+
+
+@pytest.mark.parametrize(
+    ("path", "concerned"),
+    [
+        ("docs/support.md", set()),
+        ("tests/unit/test_gates.py", set()),
+        ("roles/nccl/tasks/main.yml", {"nccl", "across_nodes"}),
+        ("molecule/network/prepare.yml", {"network"}),
+    ],
+)
+def test_and_nothing_else(path, concerned):
+    assert set(gates.touched([path])) == concerned

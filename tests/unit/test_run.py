@@ -1,0 +1,74 @@
+"""How make test runs its gates: which come first, what is left out, and what is written down."""
+
+import gates
+import pytest
+import run
+
+
+@pytest.fixture
+def begun(monkeypatch, tmp_path):
+    """Let gates end at once, all well but those in the list that is returned beside the names of those begun."""
+    names, bad = [], []
+
+    def end(gate):
+        names.append(gate.name)
+        return run.Result(gate, gate.name not in bad, 7.0, "3 passed in 7.0s")
+
+    monkeypatch.setattr(run, "run", end)
+    monkeypatch.setattr(run, "LOGS", tmp_path)
+    monkeypatch.setattr(run, "TESTED", tmp_path / "tested.md")
+    return names, bad
+
+
+def main(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["run.py", *arguments])
+    return run.main()
+
+
+def test_lint_and_unit_tests_come_before_all_others(monkeypatch, begun, capsys):
+    assert main(monkeypatch) == 0
+    assert set(begun[0][:3]) == {"lint", "unit", "sanity"}
+    assert {"lab-test", "nouveau"} < set(begun[0][3:])
+    # Each gate counts beside its tests.
+    assert f"{4 * len(begun[0])} passed, 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("bad", ["lint", "unit", "sanity"])
+def test_nothing_else_is_begun_where_one_of_them_fails(monkeypatch, begun, capsys, bad):
+    begun[1].append(bad)
+    assert main(monkeypatch) == 1
+    assert set(begun[0]) == {"lint", "unit", "sanity"}
+    assert "nothing else is begun" in capsys.readouterr().out
+
+
+def test_a_scenario_that_fails_keeps_no_other_from_its_run(monkeypatch, begun):
+    begun[1].append("lab-test")
+    assert main(monkeypatch) == 1
+    assert "nouveau" in begun[0]
+
+
+@pytest.mark.parametrize(("spare", "is_begun"), [(3600, True), (-1, False)])
+def test_the_slow_scenario_is_left_out_where_no_time_is_left(monkeypatch, begun, spare, is_begun):
+    monkeypatch.setattr(run, "SPARE", spare)
+    assert main(monkeypatch) == 0
+    assert bool(set(begun[0]) & set(gates.IN_TURN)) is is_begun
+    assert "nouveau" in begun[0]
+
+
+def test_named_gates_run_alone_and_their_rows_are_written(monkeypatch, begun):
+    assert main(monkeypatch, "nccl", "base") == 0
+    begun[1].append("nccl")
+    assert main(monkeypatch, "nccl") == 1
+    assert sorted(begun[0]) == ["base", "nccl", "nccl"]
+    lines = run.TESTED.read_text(encoding="utf-8").splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| ")]
+    assert [row[0] for row in rows] == ["| gate", "| ---", "| base", "| nccl"]
+    assert [row[-1] for row in rows[2:]] == ["passed: 3 passed |", "failed: 3 passed |"]
+    assert rows[2][2] == gates.git("rev-parse", "HEAD")[:9]
+
+
+def test_what_a_change_concerns_runs_after_the_first_gates(monkeypatch, begun):
+    monkeypatch.setattr(gates, "changed_since", lambda _branch: ["molecule/conda/test_conda.py"])
+    assert main(monkeypatch, "--changed", "main") == 0
+    assert begun[0][3:] == ["conda"]
+    assert not run.TESTED.exists()
