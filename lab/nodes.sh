@@ -1,0 +1,51 @@
+#!/bin/sh
+# Start a lab's nodes as systemd containers on a network of their own, let a key in, wait until they are up, and print
+# their SSH host keys, one line each. Safe to run again: a node of the same image goes on.
+#   lab/nodes.sh LAB SUBNET PUBLIC_KEY NAME=IMAGE[=DEVICE_RULE,...]...      SUBNET without its last number
+set -eu
+lab=$1 subnet=$2 key=$3
+shift 3
+
+start() {  # name, image, last number of its address, device rules
+    if [ "$(docker container inspect --format '{{.Image}}' "$1" 2>/dev/null)" = "$(docker image inspect --format '{{.Id}}' "$2")" ]; then
+        docker start "$1" >/dev/null
+        return
+    fi
+    docker rm --force --volumes "$1" >/dev/null 2>&1 || :
+    # A reboot ends the container's init; the engine starts it again, as a machine's firmware would. Rules are for the
+    # simulated GPUs' device nodes, and for what else the node needs. A machine has half of its memory in /dev/shm.
+    # Systemd of Debian 13 asks for its variable on a host with cgroup v1.
+    (
+        IFS=,
+        set -f
+        for rule in ${4:-}; do set -- "$@" --device-cgroup-rule "$rule"; done
+        image=$2 name=$1 address=$subnet.$3
+        shift 4
+        docker run --detach --pull never --name "$name" --hostname "${name#"$lab-"}" --label "gpulab=$lab" \
+            --network "$lab" --ip "$address" --restart unless-stopped \
+            --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_PTRACE --security-opt seccomp=unconfined \
+            --cgroupns host --volume /sys/fs/cgroup:/sys/fs/cgroup:rw --tmpfs /run --tmpfs /run/lock --shm-size 1g \
+            --env SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1 --device-cgroup-rule 'c 195:* rwm' "$@" "$image" >/dev/null
+    )
+    echo "started $1" >&2
+}
+
+docker network inspect "$lab" >/dev/null 2>&1 || docker network create --subnet "$subnet.0/24" "$lab" >/dev/null
+number=10
+for node in "$@"; do
+    name=${node%%=*} rest=${node#*=}
+    rules=${rest#"${rest%%=*}"}
+    start "$lab-$name" "${rest%%=*}" "$number" "${rules#=}"
+    number=$((number + 1))
+done
+for node in "$@"; do
+    docker exec --interactive "$lab-${node%%=*}" sh -ec '
+        cd /home/admin/.ssh && cat > authorized_keys && chmod 0600 authorized_keys && chown 1000:1000 authorized_keys
+        tries=0
+        until systemctl is-system-running 2>/dev/null | grep -q -e running -e degraded && cat /etc/ssh/ssh_host_ed25519_key.pub
+        do
+            tries=$((tries + 1))
+            [ "$tries" -lt 240 ] || { echo "$(hostname) is not up after a minute: $(systemctl is-system-running)" >&2; exit 1; }
+            sleep 0.25
+        done' < "$key"
+done
