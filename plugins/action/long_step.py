@@ -9,7 +9,7 @@ import shlex
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
 

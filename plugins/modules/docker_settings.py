@@ -103,10 +103,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_engine, docker_flags, docker_settings
 from ansible_collections.gpulab.node.plugins.module_utils.containers.docker_settings import PATH, RELOAD, Plan, Record
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 
 RECORD = Path("/var/lib/gpulab/docker-settings.json")

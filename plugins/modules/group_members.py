@@ -65,7 +65,7 @@ import pwd
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 AS_GOOD_AS_ROOT = ("docker",)  # a container may mount the node's root directory

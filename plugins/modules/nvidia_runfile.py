@@ -130,8 +130,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import Driver, Wish

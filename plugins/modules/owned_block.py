@@ -56,8 +56,8 @@ changes:
 
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 
 

@@ -74,8 +74,8 @@ refusal:
 from dataclasses import asdict
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 

@@ -73,7 +73,7 @@ removed:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.system import peer_firewall
 from ansible_collections.gpulab.node.plugins.module_utils.system.peer_firewall import NOBODY, Step, Wish
 

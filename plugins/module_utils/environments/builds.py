@@ -21,8 +21,8 @@ import stat
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import probe as environment_probe
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv

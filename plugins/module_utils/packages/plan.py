@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.changes import Changes, changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import dkms as action
-from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome

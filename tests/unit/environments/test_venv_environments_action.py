@@ -2,7 +2,7 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import venv_environments as action
-from ansible_collections.gpulab.node.plugins.module_utils.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import change
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome

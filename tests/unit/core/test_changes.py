@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.changes import changes, of_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes, of_files
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MODULES = sorted((ROOT / "plugins/modules").glob("*.py"))
 
 
