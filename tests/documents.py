@@ -228,6 +228,7 @@ def _yaml(value: Any) -> str:
 def main() -> None:
     """Write all of them."""
     for path, text in documents().items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 

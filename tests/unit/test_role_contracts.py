@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.options import load as
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
 # Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
-WITHOUT_SCENARIO = {"plan", "preflight", "reboot"}
+WITHOUT_SCENARIO = {"plan", "preflight", "reboot", "verify"}
 
 
 def load(path):
@@ -80,7 +80,9 @@ def test_a_boolean_that_is_decided_on_may_be_a_word():
     files = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/vars/*.yml"), *ROOT.glob("playbooks/*.yml")]
     text = "\n".join(re.sub(r"^ *#.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE) for path in files)
     converted = rf"(?:{booleans})(?: \| default\(false\))? \| bool\b"
-    whole = rf'"\{{\{{ (?:{booleans})(?: \| default\((?:false|omit|network_state.*?)\))? \}}\}}"'
+    whole = (
+        rf'"\{{\{{ (?:[^\n"]* if (?:{booleans}) is none else )?(?:{booleans})(?: \| default\((?:false|omit)\))? \}}\}}"'
+    )
     assigned = rf"^ *(?:{booleans}):"
     text = re.sub(f"{converted}|{whole}|{assigned}", "", text, flags=re.MULTILINE)
     assert re.findall(rf"^.*\b(?:{booleans})\b.*$", text, re.MULTILINE) == []
@@ -130,6 +132,9 @@ def test_no_role_asks_ansible_for_the_mode_which_knows_nothing_of_a_plays_own():
 
 
 def test_every_role_begins_by_holding_the_node(role):
-    """It depends on the role plan, or reads the node itself; both see whether its variables are known, too."""
+    """It depends on the role plan, or reads the node itself; both see whether its variables are known, too.
+
+    The role verify ends the work of a run, or has none.
+    """
     begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("main.yml"))
-    assert begins or "gpulab.node.plan" in load(role / "meta/main.yml")["dependencies"]
+    assert begins or role.name == "verify" or "gpulab.node.plan" in load(role / "meta/main.yml")["dependencies"]

@@ -1,29 +1,20 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All options, and which other variables look as if they were meant to be one.
-
-Nothing is listed twice: roles are read from their argument specs, a playbook's variables are those it gives a default.
-"""
+"""All options, and which other variables look as if they were meant to be one."""
 
 from __future__ import annotations
 
-import importlib
-import re
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import LOADER
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import Option, of_spec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ROOT = Path(__file__).parents[3]
-MODULES = "ansible_collections.gpulab.node.plugins.modules"
 NEAR = 0.6  # of difflib, for a name with one of our prefixes
 NEARER = 0.9  # for any other name: cudnn_verison is meant for us, cudnn_home is not
 # Names of roles and playbooks that others' variables begin with, too: storage_class is not meant for us.
@@ -70,43 +61,13 @@ class Options:
 @lru_cache(maxsize=1)
 def load() -> Options:
     """Read the variables of this collection."""
-    options, prefixes = {}, {"gpulab_"}
-    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
-        prefixes.add(f"{path.parents[1].name}_")
+    options: dict[str, Option] = {}
+    paths = sorted(ROOT.glob("roles/*/meta/argument_specs.yml"))
+    for path in paths:
         for entry in _read(path)["argument_specs"].values():
             options.update({option.name: option for option in of_spec(entry.get("options") or {})})
-    for path in sorted(ROOT.glob("playbooks/*.yml")):
-        prefixes.add(f"{path.stem}_")
-        for option in _of_playbook(path):
-            if option.type != "raw" or option.name not in options:
-                options[option.name] = option
-    return Options(options, tuple(sorted(prefixes)))
-
-
-def _of_playbook(path: Path) -> Iterator[Option]:
-    """Find a playbook's variables: one that is an argument of our modules takes what the argument takes."""
-    for name in re.findall(r"(?<![\w.])([a-z]\w*) \| default\(", path.read_text(encoding="utf-8")):
-        yield from of_spec({name: {"type": "raw"}})
-    for module, arguments in _calls(_read(path)):
-        documentation = importlib.import_module(f"{MODULES}.{module}").DOCUMENTATION
-        documented = yaml.load(documentation, LOADER)["options"]  # noqa: S506 - LOADER is safe
-        for argument, value in arguments.items():
-            variable = re.match(r"\{\{ ([a-z]\w*) \| default\(", str(value))
-            if variable:
-                yield from of_spec({variable.group(1): documented[argument]})
-
-
-def _calls(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Walk through a playbook and yield each call of a module of this collection with its arguments."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _calls(item)
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            if key.startswith("gpulab.node.") and isinstance(value, dict):
-                yield key.rpartition(".")[2], value
-            else:
-                yield from _calls(value)
+    names = {"gpulab", *(path.parents[1].name for path in paths), *(path.stem for path in ROOT.glob("playbooks/*.yml"))}
+    return Options(options, tuple(sorted(f"{name}_" for name in names)))
 
 
 def _read(path: Path) -> Any:

@@ -42,7 +42,7 @@ def _option(name: str, record: dict[str, Any], place: str) -> Option:
         tuple(record.get("choices") or (form.choices if form else ())),
         record.get("elements"),
         form,
-        of_spec(record.get("options") or record.get("suboptions") or {}, f"{place}."),
+        of_spec(record.get("options") or {}, f"{place}."),
         bool(record.get("required")),
     )
 

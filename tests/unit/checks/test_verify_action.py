@@ -1,13 +1,16 @@
-"""What the action takes is what its module documents, and what verify.yml lets an operator say."""
+"""What the action takes is what its module documents, and what the role lets an operator say."""
 
-import re
 from pathlib import Path
 
 import yaml
 from ansible_collections.gpulab.node.plugins.action.verify import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.modules.verify import DOCUMENTATION
 
-PLAYBOOK = (Path(__file__).parents[3] / "playbooks/verify.yml").read_text(encoding="utf-8")
+ROLE = Path(__file__).parents[3] / "roles/verify"
+
+
+def load(part):
+    return yaml.safe_load((ROLE / part).read_text(encoding="utf-8"))
 
 
 def test_documented_options_are_the_arguments():
@@ -16,14 +19,13 @@ def test_documented_options_are_the_arguments():
     assert told == {name: (spec["type"], spec.get("choices"), spec.get("default")) for name, spec in ARGUMENTS.items()}
 
 
-def test_everything_that_a_proof_can_be_told_is_a_variable_of_the_playbook():
-    block = yaml.safe_load(PLAYBOOK)[0]["tasks"][0]["block"]
-    (told,) = [task["gpulab.node.verify"] for task in block if "gpulab.node.verify" in task]
-    assert set(told) == set(ARGUMENTS) - {"subjects"}
-    assert all(re.match(r"\{\{ verify_\w+ \| default\(", value) for value in told.values())
-
-
-def test_comments_of_the_playbook_list_all_its_variables():
-    comments = "".join(line for line in PLAYBOOK.splitlines(keepends=True) if line.startswith("#"))
-    used = set(re.findall(r"\b(verify_\w+) \| default\(", PLAYBOOK))
-    assert {name for name in used if not re.search(rf"\b{name}\b", comments)} == set()
+def test_everything_that_a_proof_can_be_told_is_an_option_of_the_role():
+    (block,) = (part["block"] for part in load("tasks/main.yml"))
+    (given,) = [task["gpulab.node.verify"] for task in block if "gpulab.node.verify" in task]
+    assert set(given) == set(ARGUMENTS) - {"subjects"}
+    options = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    for name, value in given.items():
+        option, argument = options[f"verify_{name}"], ARGUMENTS[name]
+        assert f"verify_{name}" in value
+        assert (option["type"], option.get("choices")) == (argument["type"], argument.get("choices"))
+        assert option.get("default", argument.get("default")) == argument.get("default")
