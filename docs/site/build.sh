@@ -1,5 +1,6 @@
 #!/bin/sh
-# Build the documents' site into .site/html. The directory .site has its own Python environment and can be deleted.
+# Lint what modules, plugins and roles say of themselves, and build the site into .site/html.
+# The directory .site has a Python environment of its own and can be deleted.
 set -eu
 cd "$(dirname "$0")/../.."
 if ! cmp -s requirements/site.in .site/requirements; then
@@ -10,6 +11,8 @@ if ! cmp -s requirements/site.in .site/requirements; then
 fi
 PATH=$PWD/.site/venv/bin:$PATH
 export PATH ANSIBLE_HOME="$PWD/.site/ansible" ANSIBLE_COLLECTIONS_PATH="$PWD/collections"
+antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs=all \
+    --disallow-unknown-collection-refs .
 rm -rf .site/collection .site/html
 mkdir -p .site/collection
 antsibull-docs collection --use-current --squash-hierarchy --no-indexes --dest-dir .site/collection gpulab.node
