@@ -119,10 +119,6 @@ def test_a_list_of_choices_is_shown_as_a_list():
     assert "| list of str: `clock` \\| " in (ROOT / "roles/preflight/README.md").read_text(encoding="utf-8")
 
 
-def test_the_role_is_named_in_the_readme(role):
-    assert f"`{role.name}`" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
 def test_no_role_asks_ansible_for_the_mode_which_knows_nothing_of_a_plays_own():
     """The mode is ansible_facts['gpulab_check_mode'], in --check and under plan.yml alike."""
     asking = [path for path in ROOT.glob("roles/**/*.y*ml") if "ansible_check_mode" in path.read_text(encoding="utf-8")]
