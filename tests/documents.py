@@ -57,7 +57,7 @@ the same text in a terminal. An unknown or misspelled variable is refused before
 | --- | --- |
 {contents}
 {roles}"""
-ERRORS = """<!-- Written by `make docs` from plugins/module_utils/refusal.py and plugins/module_utils/checks. -->
+ERRORS = """<!-- Written by `make docs` from plugins/module_utils/core/refusal.py and plugins/module_utils/checks. -->
 # Errors and findings
 
 A **refusal** stops the run on a node. It has a code `GPULAB-Xnnn`, a cause and a remedy. A code never changes its
