@@ -1,7 +1,8 @@
-"""Write what is made from the code: the roles' READMEs and defaults, docs/settings.md and docs/errors.md."""
+"""Write what is made from the code: the roles' READMEs and defaults, docs/settings.md, docs/errors.md, schemas."""
 
 from __future__ import annotations
 
+import json
 import re
 import string
 import sys
@@ -13,9 +14,11 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 import conftest  # noqa: F401  it makes this checkout importable as a collection
+import schemas
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
+from ansible_collections.gpulab.node.plugins.module_utils.facts import model
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 
 if TYPE_CHECKING:
@@ -102,7 +105,15 @@ def documents() -> dict[Path, str]:
         **{role / "defaults/main.yml": text for role, main in specs.items() if (text := defaults(role.name, main))},
         ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
         ROOT / "docs/errors.md": errors(),
+        ROOT / "docs/facts.schema.json": facts_schema(),
     }
+
+
+def facts_schema() -> str:
+    """Return the JSON Schema of the facts."""
+    description = " ".join(str(model.__doc__).partition("\n\n")[2].split())
+    whole = schemas.schema(model.Facts, "gpulab facts", f"What gpulab.node.gpu_facts returns. {description}")
+    return json.dumps(whole, indent=2) + "\n"
 
 
 def readme(name: str, main: dict[str, Any]) -> str:

@@ -79,6 +79,7 @@ ansible_facts:
           C(infiniband), C(imex), C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services),
           C(long_steps), C(kernel_log), C(storage), C(own_files), C(gpu_settings), C(tuning) hold what
           was read; V(null) is what could not be."
+        - "The file C(docs/facts.schema.json) of the collection describes every field."
         - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices),
           V(error)."
         - "A reading below C(nvml.gpus) is a value, or C(unsupported) with NVML's reason where this board or driver has

@@ -76,7 +76,7 @@ def test_the_profile_names_the_host_compiler_where_the_toolkit_needs_another_tha
         (False, None, "debian", False),
         (True, None, "debian", True),
         (False, {"from": "580.178.04", "to": "595.91.07"}, "debian", True),
-        (False, None, "rhel", True),
+        (False, None, "redhat", True),
     ],
 )
 def test_what_builds_modules_comes_before_the_driver_where_it_has_to(headers_decide, change, family, first):

@@ -5,11 +5,12 @@ Values per board: captures of nvidia-smi -q where they are public, else data she
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import catalog
+
+from unit import machines
 
 DRIVER = "580.178.04"
 KERNEL, NEXT_KERNEL = "6.1.0-49-amd64", "6.1.0-50-amd64"
@@ -312,55 +313,26 @@ def healthy(model: str) -> dict[str, Any]:
     """Return the facts of a provisioned, healthy and idle node with these GPUs."""
     spec = MODELS[model]
     addresses = [f"0000:{0x19 + 0x10 * n:02x}:00.0" for n in range(spec["count"])]
-    return unshared(
+    return machines.machine(
         {
-            "schema": 1,
-            "simulated": False,
-            "system": {
-                "id": "debian",
-                "version": "12",
-                "name": "Debian GNU/Linux 12 (bookworm)",
-                "architecture": "x86_64",
-                "hostname": "node1",
-                "kernel": KERNEL,
-                "container": False,
-                "virtualization": "none",
-                "python": "3.11.2",
-                "secure_boot": "disabled",
-                "mok_enrolled": None,
-                "mok_pending": None,
-                "cpu_cores": 64,
-                "memory_mib": 2 * spec["memory"] * spec["count"],
-                "numa_nodes": 1,
-                "boot_id": "5f1c",
-                "package_state": "ok",
-                "clock_synchronized": True,
-                "clock_services": ["chrony.service"],
-            },
+            "system": {"kernel": KERNEL, "memory_mib": 2 * spec["memory"] * spec["count"]},
             "pci": {
                 "gpus": [_pci(spec, address) for address in addresses],
-                "lent": [],
-                "other_gpus": [],
                 "nvswitches": [
-                    {"address": f"0000:0{n}:00.0", "device": "10de:22a3"} for n in range(spec.get("nvswitches", 0))
+                    {"address": f"0000:0{n}:00.0", "device": "10de:22a3", "driver": None}
+                    for n in range(spec.get("nvswitches", 0))
                 ],
             },
             "kernels": [_kernel(spec, KERNEL, running=True), _kernel(spec, NEXT_KERNEL, next_boot=True)],
             "modules": {
                 "nvidia": {"loaded": True, "version": DRIVER},
-                "nouveau": {"loaded": False, "version": None},
-                "nova_core": {"loaded": False, "version": None},
                 "nvidia_peermem": {"loaded": bool(spec.get("nvswitches")), "version": None},
             },
-            "nouveau": {"blacklisted": True, "bound": [], "unused": False},
-            "forbidden": {"now": [], "next_boot": []},
+            "nouveau": {"blacklisted": True, "nova_blacklisted": True},
             "driver": {
                 "packages": [{"name": "nvidia-driver", "version": f"{DRIVER}-1", "source": "nvidia"}],
-                "runfile": None,
-                "runfile_own": False,
                 "library": DRIVER,
                 "module_on_disk": DRIVER,
-                "holds": [],
             },
             "nvml": {
                 "state": "ok",
@@ -371,18 +343,7 @@ def healthy(model: str) -> dict[str, Any]:
                 "gpus": [_gpu(spec, index, address) for index, address in enumerate(addresses)],
                 "peers": [_peers(spec, a, b) for a in range(spec["count"]) for b in range(a + 1, spec["count"])],
             },
-            "users_of_gpus": {"state": "idle", "who": [], "sessions": []},
-            "filesystems": [
-                {
-                    "mount": "/",
-                    "free_mib": 200000,
-                    "size_mib": 400000,
-                    "free_inodes": 10**7,
-                    "read_only": False,
-                    "type": "ext4",
-                }
-            ],
-            "cuda": {"toolkits": [], "default": None, "compat": []},
+            "filesystems": [{**machines.FILESYSTEM, "free_mib": 200000, "size_mib": 400000, "free_inodes": 10**7}],
             "cuda_compiled": None,
             "engines": {
                 "docker": "28.0.1",
@@ -404,6 +365,7 @@ def healthy(model: str) -> dict[str, Any]:
                         "kind": "nvidia.com/gpu",
                         "library": DRIVER,
                         "missing": [],
+                        "devices": ["all"],
                         "mig_devices": [],
                     }
                 ],
@@ -411,9 +373,9 @@ def healthy(model: str) -> dict[str, Any]:
             },
             "imex": {"nodes": ["10.1.2.3", "10.1.2.4"], "own": True, "state": "READY", "channel": True}
             if spec.get("rack")
-            else {"nodes": [], "own": False, "state": None, "channel": False},
+            else {},
             "libraries": {"cudnn": ["9.14.0"], "nccl": ["2.28.3"], "tensorrt": []},
-            "network": [{"name": "enp1s0f0np0"}],
+            "network": [machines.INTERFACE],
             "nccl": [{"name": "NCCL_SOCKET_IFNAME", "value": "=enp1s0f0np0", "file": "/etc/nccl.conf"}],
             "limits": {
                 "services": {"memlock": "unlimited", "nofile": 524288},
@@ -421,25 +383,16 @@ def healthy(model: str) -> dict[str, Any]:
                 "shared_memory_mib": spec["memory"] * spec["count"],
             },
             "infiniband": [_port(number) for number in range(2 * spec.get("nvswitches", 0))],
-            "kernel_log": {"readable": True, "events": []},
-            "nccl_own": {},
-            "storage": [],
             "group": {
                 "hosts": [
                     {"address": "10.1.2.3", "own": True, "names": ["node1"], "leads": {"node1": "10.1.2.3"}},
                     {"address": "10.1.2.4", "own": False, "names": ["node2"], "leads": {"node2": "10.1.2.4"}},
                 ],
-                "ephemeral_ports": [32768, 60999],
-                "ssh_ports": [22],
-                "firewall": None,
                 "own_firewall": {"wanted": True, "loaded": True},
             },
             "monitoring": {
-                "addresses": ["10.1.2.3", "127.0.0.1"],
-                "routed_address": "10.1.2.3",
                 "exporter": {
                     "installed": True,
-                    "arguments": [],
                     "listen": "10.1.2.3:9100",
                     "answers": True,
                     "serves_gpus": True,
@@ -454,14 +407,9 @@ def healthy(model: str) -> dict[str, Any]:
             },
             "tuning": {
                 "values": {"vm.swappiness": "10", "vm.max_map_count": "1048576", "cpu_governor": None},
-                "later": {},
                 "limits": {who: {"nofile": "1048576:1048576"} for who in ("pam", "systemd")},
-                "kernel_arguments": {"wanted": [], "in_menu": True, "running": ["quiet"]},
-                "grub": True,
-                "boot_entries": {},
-                "tuned_profile": None,
+                "kernel_arguments": {"running": ["quiet"]},
             },
-            "reboot": {"reasons": []},
         }
     )
 
@@ -521,7 +469,7 @@ def measured(model: str) -> dict[str, Any]:
         "container": {"state": "done", "image": "base", "expected": len(gpus), "seen": len(gpus)},
         "mounts": [{"path": "/data", "state": "done", "files": 64, "latency_ms": 0.8, "read_mbs": 1900.0}],
     }
-    return unshared(facts)
+    return machines.unshared(facts)
 
 
 def _between(peers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -545,12 +493,6 @@ def _between(peers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _linked(peers: dict[str, Any]) -> bool:
     return bool(peers["nvlink"] == "ok")
-
-
-def unshared(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy in which no two parts are one object."""
-    copied: dict[str, Any] = json.loads(json.dumps(facts))
-    return copied
 
 
 def _active(spec: dict[str, Any]) -> int:
@@ -593,16 +535,14 @@ def _pci(spec: dict[str, Any], address: str) -> dict[str, Any]:
 
 def _kernel(spec: dict[str, Any], version: str, *, running: bool = False, next_boot: bool = False) -> dict[str, Any]:
     return {
+        **machines.KERNEL,
         "version": version,
         "running": running,
-        "installed": True,
         "next_boot": next_boot,
         "headers": f"/usr/src/linux-headers-{version}",
-        "markers": [],
-        "dkms": [{"module": "nvidia", "version": DRIVER, "state": "installed", "source": True}],
+        "dkms": [{"module": "nvidia", "version": DRIVER, "state": "installed", "source": True, "error": None}],
         "nvidia_module": DRIVER,
         "nvidia_module_flavour": "proprietary" if spec["architecture"] == "volta" else "open",
-        "nvidia_module_signer": None,
         "initramfs": {
             "path": f"/boot/initrd.img-{version}",
             "nouveau": True,

@@ -7,6 +7,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from unit import machines
+
 from . import nodes
 from .cuda_faults import COMPAT_PLAN, FORWARD, NEW, OLD, PLAN, compiled
 from .driver_faults import SECURE_BOOT
@@ -122,7 +124,7 @@ SMALL = nodes.measured("a100-pcie-bridged")
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(paths(SMALL), key=str)), min_size=1, max_size=12), st.booleans())
 def test_missing_facts_give_results_and_no_traceback(removed, null):
-    facts = nodes.unshared(SMALL)
+    facts = machines.unshared(SMALL)
     for *parents, key in removed:
         at = facts
         for parent in parents:
@@ -228,7 +230,7 @@ def test_checks_say_what_they_prove_and_where_the_rule_comes_from():
 
 @pytest.mark.parametrize(("declared", "severity"), [({"gpus": 0}, "skipped"), ({}, "fail")])
 def test_container_without_gpu_is_fit_only_where_none_is_declared(declared, severity):
-    facts = nodes.unshared(nodes.healthy("t4"))
+    facts = machines.unshared(nodes.healthy("t4"))
     facts["system"]["container"] = True
     facts["pci"]["gpus"] = []
     facts["nvml"] = {"state": "absent", "gpus": [], "error": {"code": 12, "text": "no library"}}

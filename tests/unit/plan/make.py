@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
+from unit import machines
+
 TODAY = date(2026, 11, 20)
 SYSTEMS = {
     "debian-12": ("debian", "12", "6.1.0-50-amd64"),
@@ -18,16 +20,11 @@ SYSTEMS = {
 
 def kernel(version, *, markers=(), headers=True, installed=True):
     return {
+        **machines.KERNEL,
         "version": version,
-        "running": False,
         "installed": installed,
-        "next_boot": True,
         "headers": f"/usr/src/linux-headers-{version}" if headers else None,
         "markers": list(markers),
-        "dkms": [],
-        "nvidia_module": None,
-        "nvidia_module_flavour": None,
-        "initramfs": None,
     }
 
 
@@ -35,61 +32,24 @@ def facts(platform="debian-12", gpus=("10de:2330",), *, architecture="x86_64", k
     """Return the facts of a node; running is the kernel that runs, by default the platform's own and only one."""
     name, version, default_kernel = SYSTEMS[platform]
     running = running or default_kernel
-    return {
-        "schema": 1,
-        "simulated": False,
-        "system": {
-            "id": name,
-            "version": version,
-            "name": f"{name} {version}",
-            "family": "redhat" if name == "rhel" else "debian",
-            "architecture": architecture,
-            "kernel": running,
-            "container": False,
-            "secure_boot": "disabled",
-            "mok_enrolled": None,
-            "mok_pending": None,
-            "virtualization": "none",
-            "memory_mib": 65536,
-            "numa_nodes": 1,
-            **system,
-        },
-        "pci": {
-            "gpus": [
-                {"address": f"0000:{index:02x}:00.0", "device": device, "class": "0302", "driver": None}
-                for index, device in enumerate(gpus)
-            ],
-            "nvswitches": [],
-        },
-        "kernels": [kernel(running)] if kernels is None else kernels,
-        "modules": {"nvidia": {"loaded": False, "version": None}, "nouveau": {"loaded": False, "version": None}},
-        "nouveau": {"unused": False},
-        "driver": {"packages": [], "runfile": None, "runfile_own": False},
-        "filesystems": [{"mount": "/", "type": "ext4", "free_mib": 100_000}],
-        "network": [],
-        "infiniband": [],
-        "services": {},
-        "imex": {"nodes": [], "own": False, "state": None, "channel": False},
-        "nccl_own": {},
-        "storage": [],
-        "monitoring": {
-            "addresses": ["127.0.0.1", "10.1.2.3"],
-            "routed_address": "10.1.2.3",
-            "exporter": {"installed": False, "arguments": [], "listen": None, "answers": None, "serves_gpus": None},
-            "dcgm_exporter": {"installed": False, "listen": None, "answers": None, "serves_gpus": None},
-            "collector": None,
-        },
-        "tuning": {
-            "grub": True,
-            "boot_entries": {},
-            "later": {},
-            "kernel_arguments": {"wanted": [], "in_menu": True, "running": []},
-        },
-        "engines": {
-            "docker": None,
-            "podman": None,
-            "containerd": None,
-            "nvidia_container_toolkit": None,
-            "docker_rivals": [],
-        },
-    }
+    return machines.machine(
+        {
+            "system": {
+                "id": name,
+                "version": version,
+                "name": f"{name} {version}",
+                "family": "redhat" if name == "rhel" else "debian",
+                "architecture": architecture,
+                "kernel": running,
+                **system,
+            },
+            "pci": {
+                "gpus": [
+                    {**machines.PCI_GPU, "address": f"0000:{index:02x}:00.0", "device": device}
+                    for index, device in enumerate(gpus)
+                ],
+            },
+            "kernels": [kernel(running)] if kernels is None else kernels,
+            "monitoring": {"addresses": ["127.0.0.1", "10.1.2.3"]},
+        }
+    )

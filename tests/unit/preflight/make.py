@@ -8,46 +8,25 @@ from ansible_collections.gpulab.node.plugins.action.preflight import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import examine
 
+from unit import machines
+
 GIB = 1024
 LIMITS = {name: spec.get("default") for name, spec in ARGUMENTS.items()}
 PLAN = {"disk": {"/": 2500, "/boot": 150}, "gpu_settings": {"settings": {}}}
-ROOT_DISK = {
-    "mount": "/",
-    "type": "ext4",
-    "source": "/dev/nvme0n1p2",
-    "read_only": False,
-    "responsive": True,
-    "size_mib": 500_000,
-    "free_mib": 100_000,
-    "free_inodes": 1_000_000,
-    "rotational": False,
-    "nvme": True,
-}
-NODE = {
-    "system": {
-        "container": False,
-        "virtualization": "none",
-        "cpu_cores": 64,
-        "memory_mib": 512 * GIB,
-        "package_state": "ok",
-        "packages_unfinished": [],
-        "clock_synchronized": True,
-        "clock_services": ["chrony.service"],
-    },
-    "pci": {
-        "gpus": [
-            {"address": f"0000:{bus}:00.0", "device": "10de:2684", "link": {"width": 16, "max_width": 16}}
-            for bus in ("01", "02")
-        ]
-    },
-    "nvml": {"state": "absent", "gpus": []},
-    "driver": {"library": None},
-    "filesystems": [
-        ROOT_DISK,
-        {**ROOT_DISK, "mount": "/boot"},
-        {**ROOT_DISK, "mount": "/data", "source": "/dev/sda1", "nvme": False},
-    ],
-}
+ROOT_DISK = machines.FILESYSTEM
+NODE = machines.machine(
+    {
+        "system": {"memory_mib": 512 * GIB},
+        "pci": {
+            "gpus": [{**machines.PCI_GPU, "address": f"0000:{bus}:00.0", "device": "10de:2684"} for bus in ("01", "02")]
+        },
+        "filesystems": [
+            ROOT_DISK,
+            {**ROOT_DISK, "mount": "/boot"},
+            {**ROOT_DISK, "mount": "/data", "source": "/dev/sda1", "nvme": False},
+        ],
+    }
+)
 
 
 def node(*, root=None, data=None, gpu=None, driver=None, **system):
