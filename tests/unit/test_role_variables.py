@@ -71,101 +71,6 @@ def test_the_profile_names_the_host_compiler_where_the_toolkit_needs_another_tha
 
 
 @pytest.mark.parametrize(
-    ("headers_decide", "change", "family", "first"),
-    [
-        (False, None, "debian", False),
-        (True, None, "debian", True),
-        (False, {"from": "580.178.04", "to": "595.91.07"}, "debian", True),
-        (False, None, "redhat", True),
-    ],
-)
-def test_what_builds_modules_comes_before_the_driver_where_it_has_to(headers_decide, change, family, first):
-    driver = {"headers_decide": headers_decide, "change": change}
-    facts = {"system": {"family": family}}
-    assert value("nvidia_driver", "__nvidia_driver_headers_first", facts, __nvidia_driver_plan=driver) is first
-
-
-CHANGE = {"from": "580.178.04 (nvidia)", "to": "595.91.07 (nvidia, open modules)"}
-
-
-@pytest.mark.parametrize(
-    ("planned", "newer", "change"),
-    [
-        (None, {}, None),
-        (None, {"skipped": True}, None),
-        (None, {"foreseen": {"change": {}}}, None),
-        (None, {"foreseen": {"change": {"linux-image": ["6", "7"], "libcuda1": ["1", "2"]}}}, {"from": "1", "to": "2"}),
-        (CHANGE, {"foreseen": {"change": {"nvidia-smi": ["1", "2"]}}}, CHANGE),
-    ],
-)
-def test_a_newer_driver_of_the_distribution_is_a_change_of_the_driver(planned, newer, change):
-    known = {"__nvidia_driver_plan": {"change": planned}, "__nvidia_driver_newer": newer, "inventory_hostname": "a"}
-    known["__nvidia_driver_packages_wanted"] = ["libcuda1"]
-    known.update(nvidia_driver_change_force=None, __nvidia_driver_imex={"restart": False})
-    assert value("nvidia_driver", "__nvidia_driver_change", {}, **known) == change
-    assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **known) is (change is not None)
-
-
-def test_imex_is_restarted_only_while_the_gpus_are_idle_or_the_node_is_named():
-    known = {"__nvidia_driver_change": None, "inventory_hostname": "a", "nvidia_driver_change_force": None}
-    for restart in (True, False):
-        known["__nvidia_driver_imex"] = {"restart": restart}
-        assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **known) is restart
-    forced = {**known, "__nvidia_driver_imex": {"restart": True}, "nvidia_driver_change_force": "a"}
-    assert value("nvidia_driver", "__nvidia_driver_idle_required", {}, **forced) is False
-
-
-@pytest.mark.parametrize(("needed", "left"), [(True, []), (False, ["nvidia-imex", "nvidia-imex-595"])])
-def test_the_packages_of_imex_are_retired_where_it_is_not_needed(needed, left):
-    names = ("libnvidia-compute", "nvidia-imex", "nvidia-imex-595", "nvidia-kernel-common")
-    facts = {"driver": {"packages": [{"name": name} for name in names]}}
-    known = {"__nvidia_driver_imex": {"needed": needed, "service": "nvidia-imex"}}
-    assert value("nvidia_driver", "__nvidia_driver_imex_packages_left", facts, **known) == left
-
-
-def test_the_drivers_channel_of_imex_comes_with_it_and_the_inventory_has_the_last_word():
-    known = {"__nvidia_driver_imex": {"needed": True}, "nvidia_driver_module_options": {"nvidia": {"NVreg_A": 1}}}
-    (wanted,) = value("nvidia_driver", "__nvidia_driver_options_wanted", {}, **known)
-    assert wanted == {"key": "nvidia", "value": {"NVreg_CreateImexChannel0": 1, "NVreg_A": 1}}
-    known["nvidia_driver_module_options"] = {"nvidia": {"NVreg_CreateImexChannel0": 0}}
-    (wanted,) = value("nvidia_driver", "__nvidia_driver_options_wanted", {}, **known)
-    assert wanted["value"] == {"NVreg_CreateImexChannel0": 0}
-    known["__nvidia_driver_imex"] = {"needed": False}
-    assert (
-        value("nvidia_driver", "__nvidia_driver_options_wanted", {}, **known | {"nvidia_driver_module_options": {}})
-        == []
-    )
-
-
-@pytest.mark.parametrize(
-    ("different", "wanted"),
-    [
-        ({}, ["nvidia-cuda-toolkit", "g++"]),
-        ({"nvidia_driver_with_cuda": False}, []),
-        ({"source": "nvidia"}, []),
-        ({"apt_components": ["multiverse"]}, []),
-        ({"toolkits": []}, []),
-        ({"__nvidia_driver_change": CHANGE}, []),
-    ],
-)
-def test_the_toolkit_comes_with_a_driver_that_replaces_none_from_the_same_sources(different, wanted):
-    cuda = {"source": "distribution", "apt_components": ["non-free"]}
-    cuda["toolkits"] = [{"packages": ["nvidia-cuda-toolkit", "g++"]}]
-    driver = {"source": "distribution", "apt_components": ["contrib", "non-free"], "pin_package": None}
-    known = {"nvidia_driver_with_cuda": True, "__nvidia_driver_change": None, **different}
-    known["__nvidia_driver_cuda"] = {name: different.get(name, value) for name, value in cuda.items()}
-    known["__nvidia_driver_plan"] = driver
-    known["__nvidia_driver_packages_wanted"] = ["nvidia-driver=535"]
-    assert value("nvidia_driver", "__nvidia_driver_toolkit", {}, **known) == wanted
-    new, there = (
-        value("nvidia_driver", "__nvidia_driver_brought", {"cuda": {"toolkits": toolkits}}, **known)
-        for toolkits in ([], [{"prefix": "/usr", "version": "11.8"}])
-    )
-    assert new == ["nvidia-driver", *wanted]
-    assert there == ["nvidia-driver"]  # what was there before stays
-
-
-@pytest.mark.parametrize(
     ("tags", "skipped", "expected"),
     [
         (["all"], [], True),
@@ -179,23 +84,6 @@ def test_the_toolkit_comes_with_the_driver_where_its_own_role_runs(tags, skipped
     (text,) = (role["vars"]["nvidia_driver_with_cuda"] for role in roles if "vars" in role)
     known = {"ansible_run_tags": tags, "ansible_skip_tags": skipped}
     assert Templar(loader=DataLoader(), variables=known).template(trust_as_template(text)) is expected
-
-
-@pytest.mark.parametrize(
-    ("unfinished", "broken"),
-    [
-        (["nvidia-dkms-510", "nvidia-driver-510"], True),
-        (["libcuda1"], True),
-        (["linux-image-amd64"], False),
-        ([], False),
-    ],
-)
-def test_a_driver_that_cannot_be_configured_goes_first_and_is_none_to_go_back_to(unfinished, broken):
-    driver = {"conflicting_packages": ["nvidia-dkms-510", "nvidia-driver-510", "libcuda1:i386"], "change": CHANGE}
-    facts = {"system": {"packages_unfinished": unfinished}}
-    known = {"__nvidia_driver_plan": driver, "nvidia_driver_keep_former": True, "__nvidia_driver_newer": {}}
-    assert value("nvidia_driver", "__nvidia_driver_half_configured", facts, **known) is broken
-    assert value("nvidia_driver", "__nvidia_driver_way_back", facts, **known) is not broken
 
 
 @pytest.mark.parametrize(

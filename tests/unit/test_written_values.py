@@ -152,8 +152,8 @@ def meeting(put, value):
 
 
 def parameter(put, value):
-    wanted = [{"key": "nvidia", "value": {"NVreg_A": value, "NVreg_B": 1}}]
-    known = {"__nvidia_driver_options_wanted": wanted, "__nvidia_driver_module_names": ["nvidia"]}
+    wanted = {"nvidia": {"NVreg_A": value, "NVreg_B": 1}}
+    known = {"__nvidia_driver_steps": {"module_options": wanted}, "__nvidia_driver_module_names": ["nvidia"]}
     path = put(written("nvidia_driver/templates/modprobe.conf.j2", **known), "a.conf")
     (line,) = by_modprobe(str(Path(path).parent), "nvidia")
     shown = f'"{value}"' if not value or re.search(r"\s", value) else value  # the kernel takes these quotes away
@@ -247,7 +247,7 @@ OWN = {
     "__network_table",
     "family",
     "name",
-    "module.key",
+    "module",
 }
 VETTED = {"__network_peers", "__network_ranges", "found"}  # addresses, by hosts_file.is_address, and numbers
 

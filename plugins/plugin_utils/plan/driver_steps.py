@@ -1,0 +1,132 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role nvidia_driver does with its part of the plan: in which order, with which packages, and which way back.
+
+The plan is made before the node's package system is asked, and facts are read again in between. So this is decided when
+a step is due, from the plan and the facts of that time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FORMER = "nvidia-driver"  # under this name, the packages of all transactions are kept as they were
+CHANNEL = {"nvidia": {"NVreg_CreateImexChannel0": 1}}  # by default, the driver creates none, and NCCL finds no memory
+REPACKS = "dpkg-repack"  # comes with a change
+
+
+class Asked(NamedTuple):
+    """What the role's own variables ask for."""
+
+    keep_former: bool = True
+    with_cuda: bool = False
+    forced: bool = False  # the node may be in use
+    module_options: dict[str, dict[str, Any]] | None = None
+
+
+def driver_steps(plan: dict[str, Any], facts: dict[str, Any], newer: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    """Return what the role decides on.
+
+    newer are the packages that an upgrade would change, by name: their versions before and after.
+    """
+    driver, imex = plan["driver"], plan["imex"]
+    packages = [*driver["packages"], *plan["fabric_manager"]["packages"], *imex["packages"]]
+    builds = [*driver["header_packages"], *driver["build_packages"]]
+    change = _change(driver, packages, newer)
+    unfinished = _is_unfinished(driver, facts)
+    way_back = change is not None and asked.keep_former and not unfinished
+    toolkit = _toolkit(plan, change) if asked.with_cuda else []
+    present = facts["driver"]
+    return {
+        # {from, to} where another driver replaces one that is there: the planned one, or what an upgrade brings.
+        "change": change,
+        "upgrade": bool(newer),
+        # People at work would prevent the reboot that a driver needs, and until then every new program would fail.
+        "needs_idle_node": (change is not None or imex["restart"]) and not asked.forced,
+        "packages": packages,
+        "builds": builds,
+        # What builds modules comes in the driver's own transaction, which takes less time. It comes before it where the
+        # headers can show that another driver is needed, where a driver gives way to one that builds, and with RPM,
+        # which runs what builds the modules as soon as it has unpacked it.
+        "builds_first": driver["headers_decide"] or change is not None or facts["system"]["family"] != "debian",
+        "toolkit": toolkit,
+        # In every transaction, APT first configures unfinished packages; a driver that does not build would make each
+        # one fail. There is no way back to it.
+        "unfinished": unfinished,
+        "way_back": way_back,
+        "former": FORMER if way_back and driver["source"] != "runfile" else None,
+        "former_builds": _former_builds(driver, facts),
+        # Where there was none before, a driver that cannot be built goes again, and a toolkit that came with it.
+        "first": driver["source"] != "runfile" and not present["library"] and not present["module_on_disk"],
+        "brought": _names([*packages, driver["pin_package"], *([] if facts["cuda"]["toolkits"] else toolkit)]),
+        # What goes where the driver does, as far as gpulab brought it and nothing else needs it.
+        "retired": _names(
+            [
+                *(package["name"] for package in present["packages"]),
+                *builds,
+                *driver["release_packages"],
+                *plan["fabric_manager"]["packages"],
+                REPACKS,
+            ]
+        ),
+        "remove_imex": facts["imex"]["own"] and not imex["needed"],
+        "imex_packages": [] if imex["needed"] else _of_imex(imex["service"], present["packages"]),
+        "module_options": _module_options(imex, asked.module_options or {}),
+    }
+
+
+def _change(driver: dict[str, Any], packages: list[str], newer: dict[str, Any]) -> dict[str, str] | None:
+    planned: dict[str, str] | None = driver["change"]
+    if planned is not None or not newer:
+        return planned
+    named = next((name for name in packages if name in newer), next(iter(newer)))
+    return dict(zip(("from", "to"), newer[named]))
+
+
+def _is_unfinished(driver: dict[str, Any], facts: dict[str, Any]) -> bool:
+    conflicting = {name.partition(":")[0] for name in driver["conflicting_packages"]}
+    return not conflicting.isdisjoint(facts["system"]["packages_unfinished"])
+
+
+def _toolkit(plan: dict[str, Any], change: dict[str, str] | None) -> list[str]:
+    """Return the distribution's toolkit where the package sources of the driver have it, too.
+
+    The package lists, the solver, the hooks and the initramfs take their time once, then. Not with a change of the
+    driver, which may have to be taken back.
+    """
+    driver, cuda = plan["driver"], plan["cuda"]
+    both = driver["source"] == cuda["source"] == "distribution"
+    if change is not None or not both or not set(cuda["apt_components"]) <= set(driver["apt_components"]):
+        return []
+    return [package for toolkit in cuda["toolkits"] for package in toolkit["packages"]]
+
+
+def _former_builds(driver: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, str]]:
+    """Return what DKMS builds once more for the former driver: every kernel and module of the library's version."""
+    return [
+        {"kernel": kernel["version"], "module": record["module"], "version": record["version"]}
+        for kernel in facts["kernels"]
+        if kernel["version"] in driver["kernels"]
+        for record in kernel["dkms"]
+        if record["version"] == facts["driver"]["library"] and record["state"] != "installed"
+    ]
+
+
+def _of_imex(service: str, packages: list[dict[str, str]]) -> list[str]:
+    return [package["name"] for package in packages if package["name"].startswith(service)]
+
+
+def _module_options(imex: dict[str, Any], own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the options of the driver's modules, by module; the inventory has the last word."""
+    default = CHANNEL if imex["needed"] else {}
+    found = {module: {**default.get(module, {}), **own.get(module, {})} for module in (*default, *own)}
+    return {module: options for module, options in found.items() if options}
+
+
+def _names(packages: Iterable[str | None]) -> list[str]:
+    """Return packages without their versions, each once."""
+    return list(dict.fromkeys(package.partition("=")[0] for package in packages if package))
