@@ -118,6 +118,7 @@ import os
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -144,7 +145,7 @@ def main() -> None:
     try:
         if params["run"] and not module.check_mode and os.geteuid() == 0:
             run_lock.hold(params["run"], params["work"], params["dead"])
-        facts = plain_values(collect(Node(), params["timeout"]))
+        facts = plain_values(judged(collect(Node(), params["timeout"])))
     except Refusal as refusal:  # another run works on the node, or a record of gpulab there is damaged
         holder = run_lock.holder() if refusal.code == "S010" else None
         module.fail_json(msg=str(refusal), refusal=asdict(refusal), holder=holder)

@@ -129,6 +129,7 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
+from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 
@@ -169,7 +170,7 @@ def main() -> None:
         program_seconds=wanted["program_timeout"],
     )
     measurements = measure(node, wishes)
-    facts = {"gpulab": collect(node, ANSWER_SECONDS), "gpulab_measurements": measurements}
+    facts = {"gpulab": judged(collect(node, ANSWER_SECONDS)), "gpulab_measurements": measurements}
     module.exit_json(changed=False, ansible_facts=facts)
 
 

@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests")]
 
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
 from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import LANE_GBS
+from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 from gpu import recording
@@ -46,7 +47,7 @@ def main() -> int:
     print(f"PyTorch: {python or 'no interpreter has it, so no matrix products (--python names one)'}")
     wishes = Wishes(level=wanted.level, python=python, burn_in_minutes=wanted.minutes)
     measurements = measure(Node(), wishes)
-    facts = collect(Node(), ANSWER_SECONDS)
+    facts = judged(collect(Node(), ANSWER_SECONDS))
     show_tests(measurements)
     failures = judge_and_show(facts, measurements)
     simulated = facts["simulated"] or measurements["simulated"]

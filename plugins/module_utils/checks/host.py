@@ -111,7 +111,7 @@ def clock(node: Node) -> Iterator[Result]:
 
 
 @check(
-    "reboot-pending", proves="nothing waits for a reboot", source="plugins/module_utils/facts/reboot.py", on_host=True
+    "reboot-pending", proves="nothing waits for a reboot", source="plugins/module_utils/checks/reboot.py", on_host=True
 )
 def reboot_pending(node: Node) -> Iterator[Result]:
     """Tell what a reboot would change; what is wrong until then has its own finding."""

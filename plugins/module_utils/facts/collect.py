@@ -39,7 +39,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
 from ansible_collections.gpulab.node.plugins.module_utils.facts import kernels as facts_kernels
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
-from ansible_collections.gpulab.node.plugins.module_utils.facts.reboot import reboot
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
@@ -75,7 +74,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     if next_boot:
         next_boot["initramfs"] = initramfs_query.facts()
     answers = nvml_query.facts()
-    facts = {
+    return {
         "schema": SCHEMA,
         "simulated": simulated or answers["simulated"] or False,
         "system": system,
@@ -109,4 +108,3 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "gpu_settings": plan.read_file(node.text(plan.FILE)),
         "tuning": tuning.read(node, limit_texts),
     }
-    return {**facts, "reboot": reboot(facts)}

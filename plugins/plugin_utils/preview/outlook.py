@@ -10,8 +10,8 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.checks import reboot as reboot_check
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.facts import reboot as facts_reboot
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import ECC
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
@@ -123,7 +123,7 @@ def _coming(plan: dict[str, Any], results: Results) -> str | None:
 
 def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | None) -> dict[str, Any]:
     """Return {needed, because, refusal}: refusal is why site.yml would not reboot the node now, if it would not."""
-    reasons = facts_reboot.reboot(after)["reasons"]
+    reasons = reboot_check.reboot(after)["reasons"]
     who, refusal = users.in_use(after["users_of_gpus"]), None
     if reasons and policy == "never":
         refusal = refuse("H031", host=name, reasons="; ".join(reasons))
@@ -134,4 +134,4 @@ def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | No
 
 def loads_driver(after: dict[str, Any]) -> bool:
     """Tell whether the driver would be loaded without a reboot."""
-    return bool(facts_reboot.reboot(after)["loadable"] and not facts_reboot.reboot(after)["reasons"])
+    return bool((found := reboot_check.reboot(after))["loadable"] and not found["reasons"])

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core import node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
@@ -40,7 +41,7 @@ def machine(tree):
 
 
 def test_bare_tree(tree, tmp_path):
-    facts = collect(tree.node(), 5, str(tmp_path / "absent.so"))
+    facts = judged(collect(tree.node(), 5, str(tmp_path / "absent.so")))
     assert list(facts) == KEYS
     assert facts["nvml"]["state"] == "absent"
     assert facts["simulated"] is False
@@ -49,7 +50,7 @@ def test_bare_tree(tree, tmp_path):
 
 
 def test_parts_come_together(machine, tmp_path):
-    facts = collect(machine.node(), 5, str(tmp_path / "absent.so"))
+    facts = judged(collect(machine.node(), 5, str(tmp_path / "absent.so")))
     assert facts["schema"] == 1
     assert facts["simulated"] == "simulated GPU: NVIDIA H100"
     assert facts["driver"]["module_on_disk"] == "550.2"
@@ -70,7 +71,7 @@ def test_a_machine_that_lent_a_gpu_is_in_use_and_takes_no_reboot_for_it(machine,
     machine.link("/proc/1234/fd/30", "/dev/vfio/47")
     if not mixed:
         (machine.root / "sys/bus/pci/devices/0000:19:00.0/class").write_text("0x068000")  # another device
-    facts = collect(machine.node(), 5, str(tmp_path / "absent.so"))
+    facts = judged(collect(machine.node(), 5, str(tmp_path / "absent.so")))
     assert [gpu["address"] for gpu in facts["pci"]["gpus"]] == ["0000:19:00.0"] * mixed
     assert facts["pci"]["lent"] == [{"address": "0000:65:00.0", "device": "10de:21c4", "driver": "vfio-pci"}]
     assert users.in_use(facts["users_of_gpus"]).startswith("qemu-system-x86 (PID 1234, ")
@@ -79,7 +80,7 @@ def test_a_machine_that_lent_a_gpu_is_in_use_and_takes_no_reboot_for_it(machine,
 
 def test_this_machine():
     """The real one, whatever it is."""
-    facts = collect(node.Node(), 5)
+    facts = judged(collect(node.Node(), 5))
     assert list(facts) == KEYS
     assert facts["system"]["kernel"] == os.uname().release
     assert facts["system"]["memory_mib"] > 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 from ansible_collections.gpulab.node.plugins.modules.gpu_facts import RETURN
@@ -27,7 +28,7 @@ def misfits(facts):
 
 
 def test_this_machines_facts_fit():
-    assert misfits(json.loads(json.dumps(collect(Node(), 3)))) == []
+    assert misfits(json.loads(json.dumps(judged(collect(Node(), 3))))) == []
 
 
 @pytest.mark.parametrize("model", nodes.MODELS)

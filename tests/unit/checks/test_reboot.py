@@ -1,7 +1,7 @@
 """When a reboot is due: a table over what is bound, loaded and on disk."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.facts.reboot import reboot
+from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import reboot
 
 NOUVEAU = "nouveau holds GPU 0000:01:00.0 and lets go only at a reboot"
 NOVA = "NovaCore holds GPU 0000:01:00.0 and lets go only at a reboot"

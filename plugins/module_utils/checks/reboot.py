@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a node needs a reboot before its GPUs work with the driver on its disk. Pure: facts in, reasons out."""
+"""Whether a node needs a reboot before its GPUs work with the driver on its disk: facts in, reasons out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts import modprobe
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
+
+
+def judged(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts as they were read, with what they say of a reboot."""
+    return {**facts, "reboot": reboot(facts)}
 
 
 def reboot(facts: dict[str, Any]) -> dict[str, Any]:
