@@ -65,11 +65,11 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host, apt_sources
 
@@ -91,7 +91,7 @@ def main() -> None:
         try:
             after = apt_sources.render(apt_sources.missing(sources, module.params["components"]))
         except Refusal as refusal:
-            module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+            fail(module, refusal)
 
     changed = before != after
     if changed and not module.check_mode:

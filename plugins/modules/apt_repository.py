@@ -106,12 +106,12 @@ refusal:
 """
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host, apt_repository, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_repository import Repository
@@ -152,7 +152,7 @@ def main() -> None:
         try:
             declared_in, after = wanted(module, repository, before[repository.key_path])
         except Refusal as refusal:
-            module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+            fail(module, refusal)
 
     changed = [path for path in owned if before[path] != after[path]]
     if not module.check_mode:

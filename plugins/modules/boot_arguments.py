@@ -59,12 +59,12 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments
 
@@ -82,7 +82,7 @@ def main() -> None:
         if not module.check_mode:
             carry_out(module, plan, own, before)
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
     module.exit_json(
         changed=bool(plan.steps),
         changes=of_files({step.path: step.after for step in plan.steps}),

@@ -57,15 +57,15 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.containers import cdi
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import containers, modprobe
 
 
@@ -75,11 +75,7 @@ def main() -> None:
         argument_spec={"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}},
         supports_check_mode=True,
     )
-    try:
-        result = take_away(module) if module.params["state"] == "absent" else keep(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**result)
+    run(module, lambda module: take_away(module) if module.params["state"] == "absent" else keep(module))
 
 
 def keep(module: AnsibleModule) -> dict[str, Any]:

@@ -247,8 +247,8 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,
@@ -405,11 +405,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = operate(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**{"changed": False, **result})
+    run(module, operate)
 
 
 if __name__ == "__main__":

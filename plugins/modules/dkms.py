@@ -93,7 +93,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 
 
@@ -164,11 +165,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = diagnose(module.params) if module.params["operation"] == "diagnose" else look(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**result)
+    run(module, lambda module: diagnose(module.params) if module.params["operation"] == "diagnose" else look(module))
 
 
 if __name__ == "__main__":

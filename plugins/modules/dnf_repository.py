@@ -102,6 +102,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_repository, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_repository import Record, Repository
@@ -134,7 +135,7 @@ def main() -> None:
     try:
         record = dnf_repository.read_record(RECORD)
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
     streams = (record.former(repository).stream_path, repository.stream_path)
     owned = list(dict.fromkeys(path for path in (repository.key_path, repository.declaration_path, *streams) if path))
     before = {path: files.read(Path(path)) for path in owned}
@@ -142,7 +143,7 @@ def main() -> None:
     try:
         after.update(wanted(module, repository, before) if present else {})
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
 
     changed = [path for path in owned if before[path] != after[path]]
     keys = module.run_command(list(dnf_repository.KEY_QUERY), check_rc=True)[1]

@@ -98,7 +98,7 @@ import os
 import re
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.containers import dock
 from ansible_collections.gpulab.node.plugins.module_utils.containers.docker_settings import PATH, RELOAD, Plan, Record
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 RECORD = Path("/var/lib/gpulab/docker-settings.json")
 SWARM = "swarm/docker-state.json"  # below the data-root of a member
@@ -130,11 +131,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = operate(module, Docker(module))
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**result)
+    run(module, lambda module: operate(module, Docker(module)))
 
 
 def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:

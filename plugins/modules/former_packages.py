@@ -90,12 +90,12 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, dnf, dnf_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import (
@@ -188,11 +188,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = operate(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**result)
+    run(module, operate)
 
 
 if __name__ == "__main__":

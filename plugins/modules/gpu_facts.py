@@ -115,11 +115,11 @@ holder:
 """
 
 import os
-from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
@@ -148,7 +148,7 @@ def main() -> None:
         facts = plain_values(judged(collect(Node(), params["timeout"])))
     except Refusal as refusal:  # another run works on the node, or a record of gpulab there is damaged
         holder = run_lock.holder() if refusal.code == "S010" else None
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal), holder=holder)
+        fail(module, refusal, holder=holder)
     module.exit_json(changed=False, ansible_facts={"gpulab": facts, "gpulab_check_mode": module.check_mode})
 
 

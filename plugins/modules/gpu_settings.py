@@ -126,6 +126,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
@@ -197,7 +198,7 @@ def main() -> None:
     try:
         result = operate(module, module.params["settings"])
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
     module.exit_json(**{"settings": module.params["settings"], **result})
 
 

@@ -84,12 +84,12 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_file
 
@@ -133,7 +133,7 @@ def main() -> None:
                 raise refuse("H141", host=own, address=node["address"], known=", ".join(there))
         wanted = hosts_file.merged(before, nodes, own)
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
     templated = template(module, before, wanted.text)
     if wanted.unknown:
         module.warn(f"{hosts_file.PATH} leaves out, as their addresses are not known: {', '.join(wanted.unknown)}")

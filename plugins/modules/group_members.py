@@ -62,10 +62,10 @@ refusal:
 
 import grp
 import pwd
-from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 AS_GOOD_AS_ROOT = ("docker",)  # a container may mount the node's root directory
@@ -85,7 +85,7 @@ def main() -> None:
     for user in users:
         if user not in known:
             refusal = refuse("H118", user=user, group=group)
-            module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+            fail(module, refusal)
     members = next((entry.gr_mem for entry in grp.getgrall() if entry.gr_name == group), [])
     added = [user for user in users if user not in members]
     if added and group in AS_GOOD_AS_ROOT:

@@ -63,12 +63,12 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import jupyter
 
@@ -96,7 +96,7 @@ def main() -> None:
     try:
         steps = jupyter.plan(module.params["kind"], module.params["prefixes"], present)
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
     paths = {name: directory / name / jupyter.FILE for name in sorted(steps)}
     if not module.check_mode:
         for name, path in paths.items():

@@ -67,14 +67,13 @@ absent:
 
 import errno
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.system import kernel_values
 
 MEMORY = Path("/var/lib/gpulab/kernel-values.json")
@@ -119,11 +118,7 @@ def remember(
 def main() -> None:
     """Read, plan, write, read back."""
     module = AnsibleModule(argument_spec={"values": {"type": "dict", "required": True}}, supports_check_mode=True)
-    try:
-        result = operate(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**result)
+    run(module, operate)
 
 
 def operate(module: AnsibleModule) -> dict[str, object]:

@@ -108,6 +108,7 @@ from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Command, Status, Step, running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
@@ -164,7 +165,7 @@ def main() -> None:
     try:
         step = operate(module)
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal), step={"state": "absent"})
+        fail(module, refusal, step={"state": "absent"})
     module.exit_json(changed=True, step=step)
 
 

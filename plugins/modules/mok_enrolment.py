@@ -83,6 +83,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
@@ -216,7 +217,7 @@ def main() -> None:
         else:
             steps = work.revoke(check_mode=module.check_mode)
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
     module.exit_json(
         changed=bool(steps),
         changes=changes(arrange=steps),

@@ -70,12 +70,12 @@ refusal:
 """
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import download, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 
 TIMEOUT = 60  # seconds without an octet
@@ -116,7 +116,7 @@ def main() -> None:
         try:
             unpack(module)
         except Refusal as refusal:
-            module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+            fail(module, refusal)
     module.exit_json(changed=True, changes=changes(write=[module.params["directory"]]))
 
 

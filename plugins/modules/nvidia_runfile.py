@@ -132,7 +132,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import Driver, Wish
 from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile_host import Runfile
@@ -267,11 +267,7 @@ def main() -> None:
         required_if=[("state", "fetched", wanted), ("state", "present", wanted)],
         supports_check_mode=True,
     )
-    try:
-        result = operate(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**{"changed": False, **result})
+    run(module, operate)
 
 
 if __name__ == "__main__":

@@ -71,12 +71,11 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
@@ -98,7 +97,7 @@ def main() -> None:
     try:
         steps = owned_files.plan(wanted, current, module.params["owner"], private or (), closed)
     except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
+        fail(module, refusal)
     if not module.check_mode:
         for step in steps:
             write(module, step, closed)

@@ -192,7 +192,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt
 from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
@@ -338,11 +339,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     module.run_command_environ_update = dict(apt.ENVIRONMENT)
-    try:
-        result = operate(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**{"changed": False, **result})
+    run(module, operate)
 
 
 if __name__ == "__main__":

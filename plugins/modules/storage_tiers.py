@@ -143,15 +143,15 @@ refusal:
 """
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
@@ -184,11 +184,7 @@ def main() -> None:
         argument_spec={"tiers": {"type": "list", "elements": "dict", "required": True, "options": TIER}},
         supports_check_mode=True,
     )
-    try:
-        result = operate(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**result)
+    run(module, operate)
 
 
 def operate(module: AnsibleModule) -> dict[str, Any]:

@@ -182,12 +182,10 @@ refusal:
   type: dict
 """
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,
@@ -307,11 +305,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = operate(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), refusal=asdict(refusal))
-    module.exit_json(**{"changed": False, **result})
+    run(module, operate)
 
 
 if __name__ == "__main__":
