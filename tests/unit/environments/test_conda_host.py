@@ -20,6 +20,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_hos
 
 from . import wheels
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("rattler")
 STUBS = Path(__file__).parents[2] / "stubs"
 PYTHON = ".".join(map(str, sys.version_info[:3]))

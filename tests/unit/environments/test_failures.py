@@ -10,6 +10,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments import co
 
 from . import wheels
 
+pytestmark = pytest.mark.slow
+
 SAID = Path(__file__).parent / "said"  # by other releases than those that run here
 
 

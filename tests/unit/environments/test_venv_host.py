@@ -15,6 +15,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments import ve
 
 from . import wheels
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_environment_is_built_and_found_as_it_is_wanted(lab):
     assert lab.venvs.build("lab") is None
