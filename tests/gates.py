@@ -7,6 +7,7 @@ import re
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ FULL_ONLY = {"nvidia_driver", "cuda_distribution", "across_nodes"}
 IN_TURN = ("conda", "cuda", "nvidia_rpm", "nvidia_runfile", "nvidia_ubuntu", "secure_boot")
 # Their other node is left to make test-full.
 ONE_NODE = {"nvidia_repository": ("LAB_NODES=debian13",), "container_toolkit": ("LAB_NODES=debian13",)}
+# Whatever the machine: make test ends in time, because other scenarios are left out of a run that is older than LATEST.
+# The order in which they come is the commit's, so that none is always the last.
+ALWAYS = {"nvidia_repository", "network", "storage"}
+LATEST, LATEST_IN_TURN = 60, 40  # minutes
 # Check mode and a second run are shown by a third of the scenarios in each make test; of which, the commit decides.
 SHORT, TURNS = "SCENARIO_SEQUENCE=[create, prepare, converge, verify, side_effect, destroy]", 3
 # Every scenario makes use of these.
@@ -30,13 +35,13 @@ EVERYWHERE = re.compile(r"lab/|tests/sim/|molecule/resources/c|\.config/molecule
 
 @dataclass(frozen=True)
 class Gate:
-    """A make target with its arguments; minutes bound how long it may take. spare: begun only while there is time."""
+    """A make target with its arguments. minutes: its time limit; latest: the minute after which it is left out."""
 
     name: str
     minutes: int
     target: str
     arguments: tuple[str, ...] = ()
-    spare: bool = False
+    latest: float = inf
 
 
 def target(name: str, minutes: int) -> Gate:
@@ -54,18 +59,21 @@ def scenarios() -> list[str]:
     return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
 
 
-def scenario(name: str, *arguments: str, spare: bool = False) -> Gate:
+def scenario(name: str, *arguments: str, latest: float = inf) -> Gate:
     """Return the gate of a scenario."""
-    return Gate(name, 60, "molecule", (f"SCENARIO=-s {name}", *arguments), spare)
+    return Gate(name, 60, "molecule", (f"SCENARIO=-s {name}", *arguments), latest)
 
 
 def of_test(commit: str) -> list[Gate]:
     """Return the gates of make test that follow the first ones."""
     turn = int(commit[:8], 16)
     names = [name for name in scenarios() if name not in FULL_ONLY and name not in IN_TURN]
-    shorter = [() if (turn + number) % TURNS == 0 else (SHORT,) for number in range(len(names))]
-    chosen = [scenario(name, *ONE_NODE.get(name, ()), *less) for name, less in zip(names, shorter)]
-    return [*longest_first([*OTHERS, *chosen]), scenario(IN_TURN[turn % len(IN_TURN)], spare=True)]
+    names = names[turn % len(names) :] + names[: turn % len(names)]
+    chosen = []
+    for number, name in enumerate(names):
+        shorter = (SHORT,) if number % TURNS else ()
+        chosen.append(scenario(name, *ONE_NODE.get(name, ()), *shorter, latest=inf if name in ALWAYS else LATEST))
+    return [*longest_first([*OTHERS, *chosen]), scenario(IN_TURN[turn % len(IN_TURN)], latest=LATEST_IN_TURN)]
 
 
 def of_full() -> list[Gate]:

@@ -1,5 +1,7 @@
 """Which gates make test has, and which ones a change concerns."""
 
+from math import inf
+
 import gates
 import pytest
 
@@ -20,8 +22,14 @@ def test_what_the_choices_name_is_there():
 def test_make_test_has_every_ordinary_scenario_and_a_slow_one_at_the_end(commit):
     chosen = gates.of_test(commit)
     assert {"lab-test", "unit-slow"} <= {gate.name for gate in chosen}
-    assert {name for name, gate in of_scenarios(chosen).items() if not gate.spare} == ORDINARY
-    assert [gate.spare for gate in chosen] == [False] * (len(chosen) - 1) + [True]
+    assert set(of_scenarios(chosen[:-1])) == ORDINARY
+    assert min(chosen, key=lambda gate: gate.latest) is chosen[-1]
+    assert {gate.name for gate in chosen if gate.latest == inf} == {"lab-test", "unit-slow"} | gates.ALWAYS
+
+
+def test_no_scenario_is_always_the_last():
+    last = {gates.of_test(commit)[-2].name for commit in COMMITS}
+    assert len(last) > 3
 
 
 def test_each_slow_scenario_has_its_turn_whole():
@@ -42,7 +50,7 @@ def test_each_ordinary_scenario_has_check_mode_and_a_second_run_in_turn():
 def test_make_test_full_has_every_scenario_whole_on_all_nodes():
     scenarios = of_scenarios(gates.of_full())
     assert set(scenarios) == set(gates.scenarios())
-    assert all(gate.arguments == (f"SCENARIO=-s {name}",) and not gate.spare for name, gate in scenarios.items())
+    assert all(gate.arguments == (f"SCENARIO=-s {name}",) and gate.latest == inf for name, gate in scenarios.items())
 
 
 @pytest.mark.parametrize(

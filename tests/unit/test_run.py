@@ -1,5 +1,7 @@
 """How make test runs its gates: which come first, what is left out, and what is written down."""
 
+from types import SimpleNamespace
+
 import gates
 import pytest
 import run
@@ -47,12 +49,18 @@ def test_a_scenario_that_fails_keeps_no_other_from_its_run(monkeypatch, begun):
     assert "nouveau" in begun[0]
 
 
-@pytest.mark.parametrize(("spare", "is_begun"), [(3600, True), (-1, False)])
-def test_the_slow_scenario_is_left_out_where_no_time_is_left(monkeypatch, begun, spare, is_begun):
-    monkeypatch.setattr(run, "SPARE", spare)
+@pytest.mark.parametrize(
+    ("minutes", "left_out"), [(1, set()), (50, {"the slow one"}), (70, {"the slow one", "nouveau", "base"})]
+)
+def test_scenarios_are_left_out_where_no_time_is_left(monkeypatch, begun, capsys, minutes, left_out):
+    clock = iter([0.0, *[minutes * 60.0] * 1000])
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert main(monkeypatch) == 0
-    assert bool(set(begun[0]) & set(gates.IN_TURN)) is is_begun
-    assert "nouveau" in begun[0]
+    slow = set(begun[0]) & set(gates.IN_TURN)
+    assert ("the slow one" in left_out) is not bool(slow)
+    assert left_out.isdisjoint(begun[0])
+    assert {"lab-test", "nvidia_repository", "network", "storage"} <= set(begun[0])
+    assert ("nouveau: LEFT OUT" in capsys.readouterr().out) is ("nouveau" in left_out)
 
 
 def test_named_gates_run_alone_and_their_rows_are_written(monkeypatch, begun):
