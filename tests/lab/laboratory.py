@@ -179,7 +179,7 @@ class Lab:
         """Start ansible-playbook on the lab's inventory; variables are of the environment."""
         return self._start("-i", str(self.inventory), playbook, *arguments, **environment)
 
-    def play(self, playbook, *arguments, timeout=300, **environment):
+    def play(self, playbook, *arguments, timeout=600, **environment):
         """Run ansible-playbook to its end and return its Run."""
         return self.start(playbook, *arguments, **environment).wait(timeout)
 
