@@ -167,14 +167,15 @@ BARE: dict[str, Any] = {
 
 def machine(changes: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the facts of a bare machine with changes: a dict changes the fields that it names, all else replaces."""
-    return _changed(BARE, changes or {})
+    return changed(BARE, changes or {})
 
 
-def _changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return facts with changes, as machine()."""
     facts = unshared(base)
     for name, value in changes.items():
         inner = isinstance(value, dict) and isinstance(facts.get(name), dict)
-        facts[name] = _changed(facts[name], value) if inner else unshared(value)
+        facts[name] = changed(facts[name], value) if inner else unshared(value)
     return facts
 
 

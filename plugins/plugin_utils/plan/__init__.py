@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
 SCHEMA = 1
 
 
 def resolve(  # noqa: PLR0913
-    facts: dict[str, Any],
+    facts: Facts,
     wishes: Mapping[str, Any],
     catalog: Catalog,
     today: date,

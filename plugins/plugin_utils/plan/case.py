@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts, Pci
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
 
@@ -32,7 +33,7 @@ class Request:
 class Case(Request):
     """A node, what is requested for it, and what is known."""
 
-    facts: dict[str, Any]
+    facts: Facts
     today: date
     platform: dict[str, Any]
     gpus: list[gpus.Gpu]
@@ -44,7 +45,7 @@ class Case(Request):
     @classmethod
     def of(  # noqa: PLR0913
         cls,
-        facts: dict[str, Any],
+        facts: Facts,
         wishes: Mapping[str, Any],
         catalog: Catalog,
         today: date,
@@ -89,12 +90,12 @@ class Case(Request):
         return self.facts["system"]["architecture"]
 
 
-def _no_gpu(pci: dict[str, Any]) -> Refusal:
+def _no_gpu(pci: Pci) -> Refusal:
     """Return why there is no GPU to plan for."""
-    if pci.get("lent"):
+    if pci["lent"]:
         named = ", ".join(f"{gpu['address']} ({gpu['driver']})" for gpu in pci["lent"])
         return refuse("P080", gpus=named, drivers=" and ".join(sorted({gpu["driver"] for gpu in pci["lent"]})))
-    if pci.get("other_gpus"):
+    if pci["other_gpus"]:
         named = ", ".join(f"{gpu['maker']} {gpu['device']} at {gpu['address']}" for gpu in pci["other_gpus"])
         return refuse("P082", gpus=named)
     return refuse("P002")

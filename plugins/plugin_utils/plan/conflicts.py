@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import has
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import DriverPackage
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 # What has the version of a driver is a part of one; a library such as libnvidia-egl-wayland1 has a version of its own.
@@ -79,17 +80,17 @@ def way_to_keep(case: Case) -> str:
     return f"nvidia_driver_source: {source}, {held}{old}"
 
 
-def _is_of_a_driver(package: dict[str, str]) -> bool:
+def _is_of_a_driver(package: DriverPackage) -> bool:
     named = package["name"].startswith((_PINNING, *SIGNED_MODULES))
     return named or _branch_of(package) is not None
 
 
-def _branch_of(package: dict[str, str]) -> str | None:
+def _branch_of(package: DriverPackage) -> str | None:
     found = _VERSION.match(package["version"])
     return found.group(1) if found else None
 
 
-def _is_other(package: dict[str, str], branch: str, version: str, series: str | None) -> bool:
+def _is_other(package: DriverPackage, branch: str, version: str, series: str | None) -> bool:
     """Tell whether a package of the planned source is of another driver, or keeps others at another version.
 
     series is what the names of the planned packages have of branch and -server; None where they have no branch.

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import source
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 ENGINES = ("docker", "podman", "containerd")
@@ -82,7 +84,8 @@ def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dic
 
     The version is the one on the node, else the one that will come; None where nobody knows. Raises Refusal P078.
     """
-    versions: dict[str, str | None] = {engine: case.facts["engines"].get(engine) for engine in engines}
+    found = cast("Mapping[str, str | None]", case.facts["engines"])
+    versions = {engine: found[engine] for engine in engines}
     missing: dict[str, Any] = {"engine_packages": [], "engine_repository": None}
     because = []
     for engine in (engine for engine in engines if not versions[engine]):

@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import PciGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
 NVIDIA = "10de"
@@ -61,7 +62,7 @@ class Gpu:
         return " and ".join(bound for bound in bounds if bound) or "any branch"
 
 
-def identify(devices: Iterable[dict[str, Any]], catalog: Catalog) -> tuple[list[Gpu], list[str]]:
+def identify(devices: Iterable[PciGpu], catalog: Catalog) -> tuple[list[Gpu], list[str]]:
     """Return each kind of NVIDIA GPU once, and warnings for those that the catalog does not list.
 
     Raises Refusal for a GPU whose architecture cannot be read from its PCI id either.

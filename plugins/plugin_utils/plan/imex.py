@@ -30,7 +30,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     none = {"needed": False, "packages": [], "version": None, "service": SERVICE, "nodes": []}
     if case.wishes["nvidia_driver_state"] == "absent":
         return {**none, "restart": False, "because": ["IMEX goes with the driver."]}
-    active = ((case.facts["services"] or {}).get(SERVICE) or {}).get("active") == "active"
+    services = case.facts["services"] or {}
+    active = SERVICE in services and services[SERVICE]["active"] == "active"
     if wished and not boards:
         raise refuse("P096", gpus=", ".join(gpu.name for gpu in case.gpus))
     if not wished:

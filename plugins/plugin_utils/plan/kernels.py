@@ -12,6 +12,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import re
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, version_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 
@@ -48,7 +50,7 @@ def header_packages(case: Case, kernels: list[str]) -> list[str]:
     return list(dict.fromkeys(packages))
 
 
-def facts_of(case: Case, kernel: str) -> dict[str, Any]:
+def facts_of(case: Case, kernel: str) -> Mapping[str, Any]:
     """Return what gpu_facts says of a kernel; a kernel it does not know has no headers and no markers."""
     for known in case.facts["kernels"]:
         if known["version"] == kernel:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Monitoring
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 LOOPBACK = "127.0.0.1"
@@ -56,7 +57,7 @@ def _check_dcgm(case: Case, driver: dict[str, Any]) -> None:
         raise refuse("P072", reason="an exporter of DCGM's is on the node already, which gpulab did not set up")
 
 
-def _address(wished: str | None, facts: dict[str, Any]) -> tuple[str, str]:
+def _address(wished: str | None, facts: Monitoring) -> tuple[str, str]:
     if wished:
         try:
             parsed = ipaddress.ip_address(wished)

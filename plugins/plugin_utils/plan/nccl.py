@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides,
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import InfinibandPort, Interface
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 TESTS = "/opt/gpulab-nccl-tests"
@@ -113,7 +114,7 @@ def _interface(case: Case) -> dict[str, Any]:
         return _part(_setting("NCCL_SOCKET_IFNAME", f"={wished}", "nccl_interface names this one."))
     if case.alone:
         return _part(because="No other node is of this host's type: the interface is left to NCCL.")
-    routed = next((interface for interface in interfaces.values() if interface.get("default_route")), None)
+    routed = next((interface for interface in interfaces.values() if interface["default_route"]), None)
     if routed is None:
         return _part(because="No interface has the default route: which one NCCL meets over is left to NCCL.")
     if routed["kind"] in PASSING:
@@ -124,11 +125,11 @@ def _interface(case: Case) -> dict[str, Any]:
     return _part(_setting("NCCL_SOCKET_IFNAME", name, "The one with the default route, by which peers are reached."))
 
 
-def _tell_of_faster(case: Case, routed: dict[str, Any]) -> None:
+def _tell_of_faster(case: Case, routed: Interface) -> None:
     """Warn of a faster interface where sockets carry the data: whether peers are behind it, no fact tells."""
-    if _ports(case) or not routed.get("speed_gbps"):
+    if _ports(case) or not routed["speed_gbps"]:
         return
-    others = [one for one in case.facts["network"] if one.get("up") and one["kind"] in ("physical", "bond")]
+    others = [one for one in case.facts["network"] if one["up"] and one["kind"] in ("physical", "bond")]
     best = max(others, key=lambda one: one["speed_gbps"] or 0, default=routed)
     if (best["speed_gbps"] or 0) >= FASTER * routed["speed_gbps"]:
         case.warnings.append(
@@ -137,7 +138,7 @@ def _tell_of_faster(case: Case, routed: dict[str, Any]) -> None:
         )
 
 
-def _ports(case: Case) -> list[dict[str, Any]]:
+def _ports(case: Case) -> list[InfinibandPort]:
     """Return the ports that carry the data: active, InfiniBand before RoCE, of these the fastest."""
     active = [port for port in case.facts["infiniband"] if port["state"] == "active"]
     layer = [port for port in active if port["link_layer"] == "infiniband"] or active
@@ -156,7 +157,7 @@ def _adapters(case: Case) -> dict[str, Any]:
     return _part(_setting("NCCL_IB_HCA", "=" + ",".join(map(_port, chosen)), reason))
 
 
-def _port(port: dict[str, Any]) -> str:
+def _port(port: InfinibandPort) -> str:
     return f"{port['device']}:{port['port']}"
 
 

@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog, Record
 
 TRUST = "gpulab_trust_newer"
@@ -33,11 +34,11 @@ FRAMEWORKS = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 _OF_A_DRIVER = re.compile(r"(?:\d+:)?(\d{3}(?:\.\d+)+)")
 
 
-def on_node(facts: Record) -> str | None:
+def on_node(facts: Facts) -> str | None:
     """Return the version of the driver that the node has, None without one."""
     driver = facts["driver"]
     found = [match.group(1) for package in driver["packages"] if (match := _OF_A_DRIVER.match(package["version"]))]
-    version = driver.get("module_on_disk") or driver.get("library") or driver["runfile"]
+    version = driver["module_on_disk"] or driver["library"] or driver["runfile"]
     return version or (newest(found) if found else None)
 
 

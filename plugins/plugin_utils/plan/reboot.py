@@ -23,10 +23,10 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     because = [
         f"{name} is in use, and lets go of the GPUs only at a reboot."
         for name in ("nouveau", "nova_core")
-        if modules.get(name, {}).get("loaded") and not (name == "nouveau" and case.facts["nouveau"]["unused"])
+        if name in modules and modules[name]["loaded"] and not (name == "nouveau" and case.facts["nouveau"]["unused"])
     ]
-    nvidia = modules.get("nvidia", {})
+    nvidia = modules["nvidia"]["version"] if modules["nvidia"]["loaded"] else None
     planned = driver["version"] or driver["branch"]
-    if nvidia.get("loaded") and planned not in (nvidia["version"], branch_of(nvidia["version"])):
-        because.append(f"nvidia {nvidia['version']} is loaded; the plan is {planned}.")
+    if nvidia and planned not in (nvidia, branch_of(nvidia)):
+        because.append(f"nvidia {nvidia} is loaded; the plan is {planned}.")
     return {"needed": bool(because), "because": because or ["The driver loads without a reboot."]}

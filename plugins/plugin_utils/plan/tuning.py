@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 GIB_IN_MIB = 1024
@@ -25,32 +26,29 @@ UNTRANSLATED = "iommu=pt"
 SERVES = "active"  # the one value of a service
 
 # By the name of a condition in the catalog: whether it holds on a node, for what the catalog asks.
-CONDITIONS: dict[str, Callable[[dict[str, Any], Any], bool]] = {
+CONDITIONS: dict[str, Callable[[Facts, Any], bool]] = {
     "memory_gib_min": lambda facts, gib: (facts["system"]["memory_mib"] or 0) >= gib * GIB_IN_MIB,
     "numa_nodes_min": lambda facts, count: facts["system"]["numa_nodes"] >= count,
     "gpus_min": lambda facts, count: len(facts["pci"]["gpus"]) >= count,
     "bare_metal": lambda facts, _: facts["system"]["virtualization"] == "none",
-    "nic_gbps_min": lambda facts, gbps: any(
-        (nic.get("speed_gbps") or 0) >= gbps for nic in facts["network"] if nic.get("up")
-    ),
+    "nic_gbps_min": lambda facts, gbps: any((nic["speed_gbps"] or 0) >= gbps for nic in facts["network"] if nic["up"]),
     "rdma": lambda facts, _: any(port["state"] == "active" for port in facts["infiniband"]),
     "infiniband": lambda facts, _: any(
         port["state"] == "active" and port["link_layer"] == "infiniband" for port in facts["infiniband"]
     ),
-    "nfs": lambda facts, _: any(filesystem.get("type") in ("nfs", "nfs4") for filesystem in facts["filesystems"]),
+    "nfs": lambda facts, _: any(filesystem["type"] in ("nfs", "nfs4") for filesystem in facts["filesystems"]),
     "iommu_translates": lambda facts, _: iommu_translates(facts) or UNTRANSLATED in _kept(facts),
 }
 
 
-def iommu_translates(facts: dict[str, Any]) -> bool:
+def iommu_translates(facts: Facts) -> bool:
     """Tell whether an IOMMU translates the addresses that some GPU uses."""
-    return any(gpu.get("iommu") in TRANSLATES for gpu in facts["pci"]["gpus"])
+    return any(gpu["iommu"] in TRANSLATES for gpu in facts["pci"]["gpus"])
 
 
-def _kept(facts: dict[str, Any]) -> list[str]:
+def _kept(facts: Facts) -> list[str]:
     """Return the kernel arguments that gpulab's file has already: what they cured is no reason to take them out."""
-    arguments: list[str] = facts["tuning"]["kernel_arguments"]["wanted"]
-    return arguments
+    return facts["tuning"]["kernel_arguments"]["wanted"]
 
 
 def plan(case: Case) -> dict[str, Any]:

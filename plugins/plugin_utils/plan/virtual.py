@@ -5,37 +5,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts, PciGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
 NVIDIA = "10de:"
 
 
-def check(facts: dict[str, Any], catalog: Catalog) -> list[str]:
+def check(facts: Facts, catalog: Catalog) -> list[str]:
     """Return warnings about GPUs of virtual machines, and of GPUs that may be virtual. Raises Refusal for a vGPU."""
-    lent, gpus = facts["pci"].get("lent", []), facts["pci"]["gpus"]
-    virtual = [gpu["address"] for gpu in gpus if gpu.get("vgpu")]
+    lent, gpus = facts["pci"]["lent"], facts["pci"]["gpus"]
+    virtual = [gpu["address"] for gpu in gpus if gpu["vgpu"]]
     if virtual:
         raise refuse("P081", gpus=", ".join(virtual))
-    guest = facts["system"].get("virtualization", "none") != "none" and not facts["system"]["container"]
+    guest = facts["system"]["virtualization"] != "none" and not facts["system"]["container"]
     return [
         *(f"gpulab leaves GPU {gpu['address']} alone: {gpu['driver']} holds it for a virtual machine." for gpu in lent),
-        *(_may_be_virtual(gpu) for gpu in gpus if guest and gpu.get("vgpu") is None and _unlike_boards(gpu, catalog)),
+        *(_may_be_virtual(gpu) for gpu in gpus if guest and gpu["vgpu"] is None and _unlike_boards(gpu, catalog)),
     ]
 
 
-def _unlike_boards(gpu: dict[str, Any], catalog: Catalog) -> bool:
+def _unlike_boards(gpu: PciGpu, catalog: Catalog) -> bool:
     """Tell whether a GPU's subsystem is NVIDIA's but of no known board. Those of other makers are real boards."""
-    maker, subsystem = (gpu.get("subsystem") or "")[: len(NVIDIA)], (gpu.get("subsystem") or "")[len(NVIDIA) :]
+    maker, subsystem = gpu["subsystem"][: len(NVIDIA)], gpu["subsystem"][len(NVIDIA) :]
     boards = catalog.gpus.get(gpu["device"], {}).get("subsystems", [])
     return bool(boards) and maker == NVIDIA and subsystem not in boards
 
 
-def _may_be_virtual(gpu: dict[str, Any]) -> str:
+def _may_be_virtual(gpu: PciGpu) -> str:
     return (
         f"GPU {gpu['address']} may be a virtual GPU (vGPU): NVIDIA has no board with the subsystem {gpu['subsystem']}."
         " If it is one, do not apply this plan: only the GRID driver of the hypervisor's branch drives it."

@@ -13,6 +13,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, option
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conflicts, reasons, resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
+from unit import machines
+
 from .make import TODAY, facts, kernel
 
 ROOT = Path(__file__).parents[3]
@@ -614,7 +616,7 @@ def test_the_pinning_package_of_another_version_is_removed():
 def with_driver(version, package="libcuda1", source="nvidia", **driver):
     """Return the facts of a node that has this driver."""
     packages = [{"name": package, "version": f"{version}-1", "source": source}]
-    return {**facts(), "driver": {"packages": packages, "runfile": None, "module_on_disk": version, **driver}}
+    return machines.changed(facts(), {"driver": {"packages": packages, "module_on_disk": version, **driver}})
 
 
 def with_runfile(version, flavour="open", *, own=True):
@@ -729,7 +731,7 @@ NOT_TO_INSTALL = {
 @pytest.mark.parametrize(("node", "given"), NOT_TO_INSTALL.values(), ids=NOT_TO_INSTALL)
 def test_what_is_to_go_need_not_be_what_could_be_installed(node, given):
     packages = [{"name": "nvidia-smi", "version": "535.309.01-1", "source": "distribution"}]
-    node = {**node, "driver": {"packages": packages, "runfile": None, "module_on_disk": "535.309.01"}}
+    node = machines.changed(node, {"driver": {"packages": packages, "module_on_disk": "535.309.01"}})
     known = options.load().options
     driver = plan(node, **{**given, **{name: TO_REMOVE[name] for name in TO_REMOVE if name in known}})["driver"]
     assert driver["change"] == {"from": "535.309.01 (distribution)", "to": "none"}
@@ -1428,7 +1430,7 @@ GONE = facts(running="6.1.0-49-amd64", kernels=[kernel("6.1.0-50-amd64")])
 FEDORA = {**facts(), "system": {**facts()["system"], "id": "fedora", "name": "Fedora 44", "version": "44"}}
 RUNFILE = with_runfile("535.104.05")
 NVIDIA_SMI = {"name": "nvidia-smi", "version": "535.309.01-1", "source": "distribution"}
-PACKAGED = {**facts(), "driver": {"packages": [NVIDIA_SMI], "runfile": None}}
+PACKAGED = machines.changed(facts(), {"driver": {"packages": [NVIDIA_SMI]}})
 SWITCHES = {"nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}
 SWITCHED = {**facts(), "pci": {**facts()["pci"], **SWITCHES}}
 
