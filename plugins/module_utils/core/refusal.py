@@ -661,7 +661,7 @@ CODES = {
     ),
     "P039": (
         "the CUDA toolkit of {system} itself comes with that system's libcuda, and the driver is planned from {source}",
-        "Set cuda_source: nvidia; or {way}.",
+        "Set cuda_source: nvidia{way}.",
     ),
     "P040": (
         "{library} {version} is wished for, and {system} itself has none that is tied to its CUDA toolkit",

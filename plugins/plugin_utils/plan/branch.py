@@ -147,8 +147,14 @@ def _another(case: Case, flavours: tuple[str, ...]) -> str:
 
 
 def can_serve(case: Case, name: str) -> bool:
-    """Tell whether a source has packages for the node, and a branch that serves all its GPUs."""
-    return any(all(gpu.served_by(branch) for gpu in case.gpus) for branch in _carried(case).get(name, ()))
+    """Tell whether a source has packages for the node, and a branch that serves all its GPUs and NVSwitches."""
+    switches = bool(case.facts["pci"]["nvswitches"]) or any(gpu.fabric_manager == "always" for gpu in case.gpus)
+    for branch in _carried(case).get(name, ()):
+        sets = [names for names in case.platform["driver_sources"][name]["package_sets"] if branch in names["branches"]]
+        managed = any(names.get("fabric_manager") for names in sets)
+        if (managed or not switches) and all(gpu.served_by(branch) for gpu in case.gpus):
+            return True
+    return False
 
 
 def settings_of(case: Case, name: str) -> str:

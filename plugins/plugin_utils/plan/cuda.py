@@ -34,7 +34,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     for version in versions:
         _check(case, driver, version)
     if versions and own and driver["source"] != "distribution":
-        way = branch.settings_of(case, "distribution")
+        served = branch.can_serve(case, "distribution")
+        way = f"; or {branch.settings_of(case, 'distribution')}" if served else ""
         raise refuse("P039", system=case.platform["name"], source=driver["source"], way=way)
     default = default_of(case, versions)
     toolkits = [(_of_distribution if own else _of_nvidia)(case, driver, version) for version in versions]

@@ -1741,6 +1741,12 @@ REFUSALS = {
         "Debian 13 itself carries no CUDA 12.6",
     ),
     "debian's CUDA with nvidia's driver": (facts(), {"cuda_source": "distribution"}, "P039", "from nvidia"),
+    "debian's CUDA on a node whose NVSwitches debian's driver cannot drive": (
+        machines.changed(facts(), {"pci": SWITCHES}),
+        {"cuda_source": "distribution", "nvidia_driver_source": "nvidia"},
+        "P039",
+        "Remedy: Set cuda_source: nvidia.",
+    ),
     "cuDNN for debian's CUDA": (
         facts("debian-13"),
         {**ALLOWED, "cuda_source": "distribution", "cudnn_version": "9.5.1"},
