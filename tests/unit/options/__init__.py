@@ -1,0 +1,1 @@
+"""Unit tests of the options: every variable that an inventory may set."""
