@@ -113,7 +113,7 @@ def test_an_environment_that_nobody_wishes_for_is_named_and_left_alone(host, sma
     result = environments(host)
     assert (result["changed"], result["unlisted"]) == (False, ["small"])
     assert host.file("/srv/venvs/small").exists
-    assert environments(host, absent=["small"])["environments"][0]["because"] == ["it shall not be there"]
+    assert environments(host, absent=["small"])["environments"][0]["because"] == ["it is requested as absent"]
     assert not host.file("/srv/venvs/small").exists
 
 
@@ -124,7 +124,7 @@ def test_an_environment_for_a_group_is_closed_to_others(host, small):
     environments(host, small)
     assert host.run(other).rc == 0
     (change,) = environments(host, {**small, "group": "lab"})["environments"]
-    assert change["because"] == ["it is for everybody, and shall be for lab"]
+    assert change["because"] == ["it is for everybody, but lab is requested"]
     assert environments(host, {**small, "group": "lab"})["changed"] is False
     assert (host.run(member).rc, host.run(other).rc == 0) == (0, False)
     assert environments(host, {**small, "group": "nobodys"})["refusal"]["code"] == "E019"

@@ -201,14 +201,14 @@ def test_a_driver_that_does_not_build_is_rolled_back_without_any_package_source(
     assert "GPULAB-D001" in story["uncompilable"].output
     said = " ".join(story["uncompilable"].output.split())
     assert "Known cause: pci_resize_resource takes a further argument on this kernel." in said
-    assert "The packages as they were before are put back." in said
+    assert "The former packages were reinstalled." in said
     assert seen("uncompilable") == seen("better")
 
 
 def test_a_driver_that_does_not_build_for_one_of_the_kernels_is_rolled_back(story, seen):
     assert story["choosy"].status == 2
     assert re.search(r"GPULAB-D001 .* 595\.98\.01 for kernel \S+-own:", " ".join(story["choosy"].output.split()))
-    assert "The packages as they were before are put back." in " ".join(story["choosy"].output.split())
+    assert "The former packages were reinstalled." in " ".join(story["choosy"].output.split())
     left, better = seen("choosy"), seen("better")
     assert better.dkms in left.dkms  # and for the other kernel, too
     assert replace(left, dkms=better.dkms) == better

@@ -96,7 +96,7 @@ def test_a_driver_that_does_not_build_leaves_the_former_one(story, seen):
     said = " ".join(story["uncompilable"].output.split())
     assert "GPULAB-D001" in said
     assert "error: #error spoilt" in said
-    assert "The packages as they were before are put back." in said
+    assert "The former packages were reinstalled." in said
     assert seen("uncompilable") == seen("better")
 
 

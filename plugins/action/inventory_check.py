@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
         hosts = {name: _variables(task_vars["hostvars"], name, known) for name in task_vars["ansible_play_hosts_all"]}
         refusals = inventory_check.check(hosts, task_vars["groups"], known, catalog.load())
         if not refusals:
-            return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is sound"}
+            return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is valid"}
         return failure(refusals)
 
 

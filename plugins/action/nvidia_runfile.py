@@ -44,7 +44,7 @@ class ActionModule(LongStepAction):
         try:
             source = self._find_needle("files", url)
         except AnsibleError as error:
-            raise refuse("D030", url=url, detail="there is no such file on the controller") from error
+            raise refuse("D030", url=url, detail="the file does not exist on the controller") from error
         directory = self._make_tmp_path()
         try:
             path = f"{directory}/driver.run"

@@ -83,10 +83,10 @@ class ActionModule(LongStepAction):
     def _told(self, found: dict[str, Any], undo: Outcome) -> str:
         """Return what became of the packages, in one sentence."""
         if "former" in self._args:
-            done = "are put back" if undo.rc == 0 else f"could not be put back, see {undo.log}"
-            return f"The packages as they were before {done}."
-        done = "are removed again" if undo.rc == 0 else f"could not be removed again, see {undo.log}"
-        return f"The {len(found['undo'])} packages that it brought {done}."
+            done = "were reinstalled" if undo.rc == 0 else f"could not be reinstalled, see {undo.log}"
+            return f"The former packages {done}."
+        done = "were removed again" if undo.rc == 0 else f"could not be removed again, see {undo.log}"
+        return f"The {len(found['undo'])} packages that it installed {done}."
 
     def _wait_for_lock(self, holder: str | None) -> None:
         """Wait until nobody holds a lock of the package system. Raises Refusal H054 after lock_timeout."""

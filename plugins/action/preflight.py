@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
         _validated, limits = self.validate_argument_spec(ARGUMENTS)
         known = task_vars["ansible_facts"]
         if "gpulab" not in known or "gpulab_plan" not in known:
-            msg = "there is no plan of this node: run gpulab.node.gpu_facts and gpulab.node.plan before"
+            msg = "this node has no plan: run gpulab.node.gpu_facts and gpulab.node.plan first"
             raise AnsibleActionFail(msg)
         return outcome(
             task_vars["inventory_hostname"], examine(known["gpulab"], known["gpulab_plan"], limits, catalog.load())
@@ -65,7 +65,7 @@ def outcome(host: str, findings: list[Finding]) -> dict[str, Any]:
     found: dict[str, list[Refusal]] = {FAIL: [], WARN: [], ADVICE: []}
     for finding in findings:
         found[finding.severity].append(finding.refusal)
-    good = {"changed": False, "failed": False, "msg": f"{host} is fit for its plan"}
+    good = {"changed": False, "failed": False, "msg": f"{host} meets the requirements of its plan"}
     return {
         **(failure(found[FAIL]) if found[FAIL] else good),
         "warnings": [f"{host}: {refusal}" for refusal in found[WARN]],

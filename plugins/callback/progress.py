@@ -195,7 +195,7 @@ class CallbackModule(CallbackBase):
     def v2_runner_retry(self, result: CallbackTaskResult) -> None:
         """Say that a task is tried again."""
         left = result.result["retries"] - result.result["attempts"]
-        self._show_line(result, f"not yet, {left} more tries", C.COLOR_DEBUG)
+        self._show_line(result, f"not yet, {left} tries left", C.COLOR_DEBUG)
 
     def v2_on_file_diff(self, result: CallbackTaskResult) -> None:
         """Show what changes, for --diff."""
@@ -208,11 +208,11 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """Say that a play had no host."""
-        self._show("no host matched", C.COLOR_SKIP)
+        self._show("no hosts matched", C.COLOR_SKIP)
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
         """Say that no host is left."""
-        self._show("no host is left", C.COLOR_ERROR)
+        self._show("no hosts left", C.COLOR_ERROR)
 
     def v2_playbook_on_notify(self, handler: Handler, host: Host) -> None:
         """Say with -vv that a handler was notified."""

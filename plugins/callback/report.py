@@ -86,7 +86,7 @@ class CallbackModule(CallbackBase):
             return
         hostvars = HostVars(_inventory(self._play), self._play.get_variable_manager(), self._play.get_loader())
         first = next(iter(self._ends))
-        others = {"failed": True, "msg": f"the run ended before it came to this host, with what became of {first}"}
+        others = {"failed": True, "msg": f"the run ended before it reached this host, because {first} failed"}
         try:
             hosts = gather(self._names, hostvars, {**dict.fromkeys(self._names, others), **self._ends})
             _document, lines, _directory = publish(

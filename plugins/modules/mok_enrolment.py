@@ -196,7 +196,7 @@ class Work:
 def _essence(output: str, error: str) -> str:
     """Return the last line that says something."""
     lines = [line.strip() for line in f"{output}\n{error}".splitlines() if line.strip() and NOISE not in line]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.active.session import 
 NCCL, GLOO = "nccl", "gloo"
 ENOUGH = 2  # nodes
 IN_USE = "none of its GPUs is idle and passed the CUDA smoke test"
-NO_GPU = "it has no GPU of its own, and others have"
+NO_GPU = "it has no GPU of its own, but other nodes do"
 ALONE = "fewer than two nodes can take part"
 
 
@@ -65,12 +65,12 @@ def _why_not(known: dict[str, Any], backend: str) -> str | None:
     if not known.get("gpulab") or not measured:
         return "it was not tested in this run"
     if not measured.get("python"):
-        return "no interpreter with PyTorch is known (verify_python)"
+        return "no interpreter with PyTorch is set (verify_python)"
     if backend == NCCL and not _able(known):
         return IN_USE if _real(known) else NO_GPU
     interface = _interface(known)
     if not interface:
-        return "no interface is known by which it reaches the others (nccl_interface)"
+        return "the interface to the other nodes is unknown (nccl_interface)"
     return None if interface.get("ipv4") else f"its interface {interface['name']} has no IPv4 address"
 
 

@@ -179,7 +179,7 @@ def _included(name: str, path: str, found: list[str], outer: tuple[Path, ...] = 
         inner = (file.parent / match[1].strip()).resolve()
         if "://" in match[1] or base not in inner.parents or inner in (*outer, file):
             advice = f"Put that file in {base}, or replace this line by the lines of that file."
-            raise _unusable(name, path, f"{line} leads out of the file's directory, or to itself", advice)
+            raise _unusable(name, path, f"{line} points outside the file's directory, or to itself", advice)
         if not inner.is_file():
             raise _unusable(name, path, f"{line} names a file that does not exist", f"Copy it to {inner}.")
         result += _included(name, str(inner), _requirements(_text(name, str(inner))), (*outer, file))

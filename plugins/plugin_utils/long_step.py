@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_r
 SHORTEST_WAIT, LONGEST_WAIT = 5.0, 30.0
 RECONNECT_PAUSE = 5.0
 RECONNECT_TIMEOUT = 300.0
-ORPHANED = "ansible-playbook is gone; the step goes on on the node, and its end is left for the next run"
+ORPHANED = "ansible-playbook has ended; the step continues on the node, and the next run collects its result"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def follow(  # noqa: PLR0913
                 silence = clock() - asked
                 if silence > RECONNECT_TIMEOUT:
                     raise refuse("S007", name=step.name, seconds=round(silence), detail=no_answer) from no_answer
-                report(status["seconds"] + silence, f"no answer for {silence:.0f} s, the step goes on: {no_answer}")
+                report(status["seconds"] + silence, f"no answer for {silence:.0f} s, the step continues: {no_answer}")
                 sleep(RECONNECT_PAUSE)
 
     status = ask({"operation": "start", **asdict(step)})

@@ -67,7 +67,7 @@ def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fa
     if line.startswith("-"):
         return _of_option(line, indexes) if sources else OPTION_FOR_UV
     if _OPTION_BEHIND.search(line):
-        return Fault("has an option of pip after the package", "Write only the package")
+        return Fault("has a pip option after the package", "Write only the package")
     address = _ADDRESS.match(line)
     if address and not address[1].startswith("file:"):
         return _of_address(address[1], sources=sources)
@@ -97,7 +97,7 @@ def _of_option(line: str, indexes: Sequence[str]) -> Fault | None:
         return None
     if address:
         return Fault(
-            "names another index, from which pip may take any package",
+            "names another index, from which pip may install any package",
             f"If you trust its owner with every package, add {address} to conda_extra_index_urls;"
             " if the node's pip.conf already names it, remove the line",
         )
@@ -109,7 +109,7 @@ def _of_address(address: str, *, sources: bool) -> Fault | None:
     if path.lower().endswith(".whl") and "+" not in address.partition("://")[0]:
         return None
     if not sources:
-        return Fault("leads to source code, which gpulab does not build for a virtual environment", WHEEL)
+        return Fault("points to source code, which gpulab does not build for a virtual environment", WHEEL)
     if re.match(r"git\+(?:https?|ssh)://", address):
         if _COMMIT.search(address):
             return None
@@ -119,7 +119,7 @@ def _of_address(address: str, *, sources: bool) -> Fault | None:
         )
     if _ARCHIVE.search(path) and "+" not in address.partition("://")[0]:
         return None
-    return Fault("leads to something that gpulab cannot lock", WHEEL)
+    return Fault("points to something that gpulab cannot lock", WHEEL)
 
 
 def _repository(address: str) -> str:

@@ -94,7 +94,7 @@ def test_somebody_who_computes_there_is_named_and_keeps_the_node_from_a_reboot(l
     assert run.rc == 0, run.output[-3000:]
     assert [(user["user"], user["command"]) for user in hosts["node12"]["users"]["who"]] == [("root", "sleep")]
     assert hosts["node12"]["reboot"]["refusal"]["code"] == "H030"
-    assert "and refused now: GPULAB-H030" in run.output
+    assert "but refused now: GPULAB-H030" in run.output
     assert hosts["node13"]["reboot"]["refusal"] is None
 
 

@@ -202,7 +202,7 @@ def test_what_somebody_left_running_is_not_rebooted_away(lab, report):
     boot = node.boot()
     run = lab.play(*SITE, *report[0])
     assert "GPULAB-H030" in run.said_of("node12")
-    assert "admin, who left running: sleep" in run.said_of("node12")
+    assert "admin, logged out, still runs sleep" in run.said_of("node12")
     assert node.boot() == boot
     node.run("pkill -u admin -x sleep")
 

@@ -163,7 +163,7 @@ def all_is_mounted(machine):
 def test_check_mode_says_what_would_be_and_changes_nothing(machine, first, storage):
     output, recap = storage(TIERS, "--check")
     first["foreseen"] = added(output)
-    assert "make a RAID 0 of " in output
+    assert "create a RAID 0 of " in output
     assert f"+UUID={DATA} /mnt/lab/data ext4 ro,nofail" in output
     assert not unchanged(recap)
     assert machine.run(LOOK) == first["look"]

@@ -21,7 +21,7 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
     does not know.
     """
     if not isinstance(gpu.get("uuid"), str) or not isinstance(gpu.get("processes"), list):
-        return "NVML does not tell which GPU it is, or who uses it"
+        return "NVML does not report which GPU it is, or who uses it"
     work = {entry["pid"]: entry for entry in workers(users)}
     here = [process["pid"] for process in gpu["processes"] if process["pid"] in work]
     if here:
@@ -32,7 +32,7 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
         return f"{', '.join(map(named, elsewhere))} may use any GPU"
     if users["state"] == "unknown":
         return "who uses it is hidden from this user (run as root)"
-    return "Multi-Instance GPU is on: it is not one device" if gpu["mig"].get("enabled") else None
+    return "MIG is on: the GPU is not one device" if gpu["mig"].get("enabled") else None
 
 
 def taken(uuids: Iterable[str], gpus: list[dict[str, Any]], users: dict[str, Any]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def measure(gpus: list[dict[str, Any]], seconds: float, library: str) -> list[di
     while waiting:
         left = min(seconds, end - time.monotonic())
         if left <= 0:
-            return records + [_named(pair, state="skipped", reason="no time was left for it") for pair in waiting]
+            return records + [_named(pair, state="skipped", reason="no time was left") for pair in waiting]
         found = _run(waiting, left, library)
         records += found
         waiting = waiting[len(found) :]

@@ -110,7 +110,7 @@ def all_reduce(python: str | None, gpus: list[dict[str, Any]], seconds: float) -
         values = nccl_test_values(record.pop("output"))
         return {"gpus": len(gpus), **record, **values}
     if not python:
-        reason = f"neither {NCCL_TEST} on the PATH nor an interpreter with PyTorch named"
+        reason = f"there is neither {NCCL_TEST} in the PATH nor an interpreter with PyTorch"
         return {"state": "skipped", "reason": reason}
     with tempfile.TemporaryDirectory() as directory:
         ranks = [

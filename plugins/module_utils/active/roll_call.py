@@ -61,7 +61,7 @@ def _host(call: RollCall) -> dict[str, Any]:
                 if said.get("run") == call.run and said.get("name") in expected:
                     came[said["name"]] = guest
                     missing.update({said["name"]: said["cannot"]} if said.get("cannot") else {})
-        late = f"did not come to {call.address} port {call.port} within {call.seconds:g} s"
+        late = f"did not reach {call.address} port {call.port} within {call.seconds:g} s"
         missing.update(dict.fromkeys(sorted(expected - came.keys()), late))
         for guest in came.values():
             with contextlib.suppress(OSError):
@@ -91,6 +91,6 @@ def _heard(peer: socket.socket) -> dict[str, Any]:
     with peer.makefile("rb") as stream:
         said = json.loads(stream.readline(LINE))
     if not isinstance(said, dict):
-        message = "not a message of a roll call"
+        message = "not a roll call message"
         raise ValueError(message)  # noqa: TRY004 - as of json.loads
     return said

@@ -122,7 +122,7 @@ def works(gpu: dict[str, Any]) -> bool:
 
 def _matmul(wishes: Wishes, gpu: dict[str, Any]) -> dict[str, Any]:
     if not wishes.python:
-        return _skipped("no interpreter with PyTorch is named (verify_python)")
+        return _skipped("no interpreter with PyTorch is set (verify_python)")
     try:
         return programs.TorchTest(wishes.python, gpu, wishes.program_seconds).finish()
     except OSError as error:
@@ -137,7 +137,7 @@ def _taken(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, 
 def _peer_copies(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     """Copy between all GPUs that work; the others are left alone."""
     if len(gpus) < 2:  # noqa: PLR2004 - a copy has two ends
-        return _skipped("it takes two GPUs")
+        return _skipped("needs two GPUs")
     taken = _taken(node, wishes, gpus)
     able = [gpu for gpu in gpus if works(gpu) and gpu["uuid"] not in taken]
     if len(able) < 2:  # noqa: PLR2004 - the same two
@@ -148,7 +148,7 @@ def _peer_copies(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict
 
 def _all_reduce(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     if len(gpus) < 2:  # noqa: PLR2004 - a collective needs two
-        return _skipped("it takes two GPUs")
+        return _skipped("needs two GPUs")
     taken = _taken(node, wishes, gpus)
     if taken or not all(works(gpu) for gpu in gpus):
         return _skipped(_with_users("not every GPU of the node is idle and passed the CUDA smoke test", taken))
@@ -164,7 +164,7 @@ def _with_users(reason: str, taken: dict[str, str]) -> str:
 
 def _container(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     if not wishes.container_image:
-        return _skipped("no image is named (verify_container_image)")
+        return _skipped("no image is set (verify_container_image)")
     return programs.container(wishes.container_image, len(gpus), wishes.program_seconds)
 
 

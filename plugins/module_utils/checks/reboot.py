@@ -35,7 +35,9 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
         reasons += _stale(nvidia["version"], coming, facts["driver"]["library"])
     elif coming and not running:
         kernel = facts["system"]["kernel"]
-        reasons.append(f"the NVIDIA driver {coming} is on disk for the next kernel, not for {kernel}, which runs")
+        reasons.append(
+            f"the NVIDIA driver {coming} is installed for the next kernel, but not for the running kernel {kernel}"
+        )
     if coming and not nvidia["loaded"]:
         reasons += _forbidden_until_then(facts)
     reasons += _options(facts)
@@ -53,7 +55,7 @@ def _never(facts: dict[str, Any], when: str) -> list[dict[str, str]]:
 def _forbidden_until_then(facts: dict[str, Any]) -> list[str]:
     """Return reasons for arguments that forbid the driver on the running kernel, but not on the next one."""
     lines = [one["line"] for one in _never(facts, "now") if not _never(facts, "next_boot")]
-    return [f"{line} of the kernel that runs forbids the NVIDIA driver" for line in dict.fromkeys(lines)]
+    return [f"{line} on the running kernel's command line blocks the NVIDIA driver" for line in dict.fromkeys(lines)]
 
 
 def _forbidden(gpu: dict[str, Any], facts: dict[str, Any]) -> bool:
@@ -62,7 +64,7 @@ def _forbidden(gpu: dict[str, Any], facts: dict[str, Any]) -> bool:
 
 def _held(driver: str, gpus: list[dict[str, Any]]) -> str:
     addresses = ", ".join(gpu["address"] for gpu in gpus if gpu["driver"] == driver)
-    return f"{driver} holds GPU {addresses} and lets go only at a reboot"
+    return f"{driver} holds GPU {addresses} until a reboot"
 
 
 def _options(facts: dict[str, Any]) -> list[str]:
@@ -83,12 +85,12 @@ def _arguments(facts: dict[str, Any]) -> list[str]:
     missing = [argument for argument in arguments["wanted"] if argument not in arguments["running"]]
     if not missing or facts["system"]["container"]:
         return []
-    return [f"{' '.join(missing)} is for the boot loader, and not on the command line of the kernel that runs"]
+    return [f"{' '.join(missing)} is set in the boot loader, but not on the running kernel's command line"]
 
 
 def _stale(loaded: str | None, coming: str | None, library: str | None) -> list[str]:
     """Compare the loaded module with what is on disk; a version that nobody knows proves nothing."""
     if not loaded or not coming or loaded == coming:
         return []
-    cause = f"the NVIDIA driver {loaded} is loaded and {coming} is on disk"
-    return [f"{cause}, with its library: every new program fails until then" if library == coming else cause]
+    cause = f"the NVIDIA driver {loaded} is loaded, but {coming} is installed"
+    return [f"{cause}, with its library: new programs fail until the reboot" if library == coming else cause]

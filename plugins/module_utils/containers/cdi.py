@@ -28,7 +28,7 @@ def why_stale(specifications: list[dict[str, Any]], driver: str | None) -> str:
         return ""
     found = used(specifications)
     if not found:
-        return "there is none"
+        return "none exists"
     made = [one for one in found if is_generated(one)]
     reasons = [_why_stale(one, driver) for one in made or found]
     return next(filter(None, reasons), "") if made or "" not in reasons else ""

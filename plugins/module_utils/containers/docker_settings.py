@@ -96,7 +96,7 @@ def parse(text: str | None) -> dict[str, Any]:
     except ValueError as error:
         raise refuse("H110", path=PATH, detail=error) from error
     if not isinstance(settings, dict):
-        raise refuse("H110", path=PATH, detail="it holds no JSON object")
+        raise refuse("H110", path=PATH, detail="it does not contain a JSON object")
     return settings
 
 
@@ -192,7 +192,9 @@ def _refuse_clash(settings: dict[str, Any], flags: dict[str, Any]) -> None:
     both = sorted(set(settings) & set(flags))
     if both:
         raise refuse(
-            "H110", path=PATH, detail=f"{', '.join(both)} is both there and on {COMMAND_LINE}, and dockerd refuses that"
+            "H110",
+            path=PATH,
+            detail=f"{', '.join(both)} is set both there and on {COMMAND_LINE}, which dockerd does not accept",
         )
 
 
@@ -244,7 +246,7 @@ def reason(journal: str) -> str:
     """Return the line of Docker's journal that says why it did not start."""
     lines = [line.strip() for line in journal.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"failed to start daemon|unable to configure|level=fatal", line)]
-    return ([*lines[-1:], *telling] or ["its journal says nothing"])[-1]
+    return ([*lines[-1:], *telling] or ["its journal has no message"])[-1]
 
 
 def keep_record(path: Path, record: Record) -> None:

@@ -112,5 +112,5 @@ def _write(writer: int, record: dict[str, Any]) -> None:
 
 def _cause_of_death(status: int | None) -> str:
     if status is None:
-        return "and does not go away"
+        return "and cannot be killed"
     return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"

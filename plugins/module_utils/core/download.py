@@ -30,7 +30,7 @@ def fetch(url: str, take: Callable[[Any], Taken], timeout: float, tries: int = T
             return take(answer)
     except (OSError, ValueError, HTTPException) as error:  # of which urllib's are
         if NOT_TRUSTED in str(error):  # and asking again would not change that
-            message = f"{error}; if a proxy makes its own certificates, add its authority to base_ca_certificates"
+            message = f"{error}; if a proxy issues its own certificates, add its authority to base_ca_certificates"
             raise OSError(message) from error
         if tries == 1:
             raise OSError(str(error)) from error
@@ -46,7 +46,7 @@ def save(url: str, path: Path, timeout: float) -> None:
             shutil.copyfileobj(answer, stream)
         missing = getattr(answer, "length", None)  # a connection that breaks off is no error of urllib's
         if missing:
-            message = f"it ended {missing} octets too early"
+            message = f"it ended {missing} bytes too early"
             raise OSError(message)
 
     fetch(url, take, timeout)

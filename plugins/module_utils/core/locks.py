@@ -87,7 +87,7 @@ def _command(process: Path) -> str:
     try:
         return " ".join((process / "cmdline").read_text(errors="replace").replace("\0", " ").split())
     except OSError:
-        return "ended meanwhile"
+        return "has ended"
 
 
 def _unit(process: Path) -> str:

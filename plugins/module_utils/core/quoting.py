@@ -88,7 +88,11 @@ def _blank_end(text: str) -> str | None:
 
 
 def _no_parameter(text: str) -> str | None:
-    return None if re.fullmatch(r"[A-Za-z0-9_.-]+", text) else "a character that no module parameter's name has"
+    return (
+        None
+        if re.fullmatch(r"[A-Za-z0-9_.-]+", text)
+        else "a character that is not allowed in a module parameter's name"
+    )
 
 
 def _no_word(text: str) -> str | None:

@@ -65,7 +65,7 @@ def first_error(report: str) -> str:
     """Return the line of nvcc's output that says what is wrong."""
     match = _ERROR.search(report)
     lines = report.strip().splitlines()
-    return match.group().strip() if match else (lines[-1].strip() if lines else "it said nothing")
+    return match.group().strip() if match else (lines[-1].strip() if lines else "it printed nothing")
 
 
 def run(argv: list[str], directory: Path, log: Path, timeout: int) -> str | None:

@@ -125,4 +125,4 @@ def first_error(log: str, make_log: str) -> str:
     if "error" in make_log:
         return first_compiler_error(make_log)
     match = _ERROR.search(log)
-    return " ".join(match[1].split()) if match else "it says no more"
+    return " ".join(match[1].split()) if match else "it gives no reason"

@@ -153,7 +153,7 @@ class Runfile:
         rc, output, errors = self._call(argv)
         if rc != 0 or not (self._tree / "nvidia-installer").is_file():
             said = (errors.strip() or output.strip() or "nothing").splitlines()[-1]
-            raise refuse("D032", url=wish.url, version=wish.driver.version, detail=f"unpacking it said: {said}")
+            raise refuse("D032", url=wish.url, version=wish.driver.version, detail=f"unpacking it printed: {said}")
         found = runfile.manifest_version(read(self._tree / ".manifest"))
         if found != wish.driver.version:
             raise refuse("D032", url=wish.url, version=wish.driver.version, detail=f"it is driver {found}")
@@ -209,18 +209,18 @@ class Runfile:
         make_log = dkms.make_log("nvidia", version, self._at(dkms.TREE))
         error = runfile.first_error(read(self._at(runfile.LOG)), read(make_log))
         if former is None:
-            left = "There was no driver of a .run file before; the next run tries again."
+            left = "No .run driver was installed before. The next run tries again."
         elif found and found.version == former:
-            left = f"The driver {former} is still there."
+            left = f"The driver {former} is still installed."
         else:
-            left = f"It had taken the driver {former} off."
+            left = f"The driver {former} was already removed."
         return refuse("D034", version=version, error=error, log=runfile.LOG, left=left)
 
     def finish(self) -> None:
         """See that the driver is there, and let go of what was unpacked. Raises Refusal D034."""
         wish, found = self._wanted(), self.installed()
         if not runfile.is_there(found, wish.driver):
-            error, left = "it ended well all the same", f"What is there is {found or 'no driver'}."
+            error, left = "it reported success", f"Now installed: {found or 'no driver'}."
             raise refuse("D034", version=wish.driver.version, error=error, log=runfile.LOG, left=left)
         self._write_record(complete=True)
         self.clear()

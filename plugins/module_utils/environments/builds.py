@@ -32,9 +32,9 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 PROOF_SECONDS = 600
 NO_GPUS = ["CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"]  # JAX falls over a CUDA that it loads and that shows no GPU
 MESSAGES = {"LANGUAGE": "", "LC_ALL": "C.UTF-8"}  # that we can read; LANGUAGE would go first
-GONE = "it shall not be there"
+GONE = "it is requested as absent"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_NOT_ONE = "a character that a name of a directory cannot have here"
+_NOT_ONE = "a character that is not allowed in a directory name"
 EVERYBODY = "everybody"
 OPEN = "conda-meta"  # everybody's environments are looked for by what lies in it, and micromamba fails where it may not
 
@@ -309,7 +309,7 @@ def change(name: str, because: list[str], before: dict[str, str], after: dict[st
 
 def transfer(name: str, before: str, after: str) -> dict[str, Any]:
     """Return the change by which others may use an environment."""
-    found = change(name, [f"it is for {before}, and shall be for {after}"], {}, {})
+    found = change(name, [f"it is for {before}, but {after} is requested"], {}, {})
     found["diff"].update(before=f"for {before}\n", after=f"for {after}\n")
     return found
 

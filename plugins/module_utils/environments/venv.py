@@ -20,10 +20,10 @@ from urllib.parse import unquote
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 
-FORMER = "What was in use before stays in use."
+FORMER = "The former environment stays in use."
 RECORD = "gpulab.json"
 RECORD_SHAPE = {"fingerprint": str, "names": [str], "content?": str, "sizes?": {str: int}, "expected?": {str: object}}
-NO_ANSWER = {"failure": "the trial wrote no result"}
+NO_ANSWER = {"failure": "the test wrote no result"}
 LOCK = "gpulab.lock"
 VARIABLES = "gpulab_variables.pth"
 
@@ -171,14 +171,14 @@ def check_lock(wanted: Wanted) -> None:
 def reasons(build: Build | None, wanted: Any) -> list[str]:
     """Return why an environment must be built anew; nothing where it is as it is wanted."""
     if build is None:
-        return ["it is not there"]
+        return ["it does not exist"]
     if not build.python:
-        return ["its Python is gone"]
+        return ["its Python no longer exists"]
     if build.record.get("fingerprint") != wanted.fingerprint:
-        return ["something else is wanted of it"]
+        return ["its definition has changed"]
     then, now = set(build.record["names"]), set(build.names)
-    gone = [f"{name} is gone" for name in sorted(then - now)]
-    return gone + [f"{name} is there by hand" for name in sorted(now - then)]
+    gone = [f"{name} no longer exists" for name in sorted(then - now)]
+    return gone + [f"{name} was installed by hand" for name in sorted(now - then)]
 
 
 def steps(before: dict[str, str], after: dict[str, str]) -> dict[str, dict[str, Any]]:
@@ -298,11 +298,11 @@ def faults(answer: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     found = []
     version = answer["version"].partition("+")[0]
     if expected["version"] and version != expected["version"]:
-        found.append(f"{expected['framework']} is {version}, the plan says {expected['version']}")
+        found.append(f"{expected['framework']} is {version}, but {expected['version']} is planned")
     if not _same_release(answer["cuda"], expected["cuda"]):
-        found.append(f"it is built for {_cuda(answer['cuda'])}, the plan says {_cuda(expected['cuda'])}")
+        found.append(f"it is built for {_cuda(answer['cuda'])}, but {_cuda(expected['cuda'])} is planned")
     if not answer["cpu_matmul"]:
-        found.append("it multiplies matrices wrongly on the CPU")
+        found.append("a matrix multiplication on the CPU gave wrong results")
     return found
 
 

@@ -51,7 +51,7 @@ def docker(text: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
     except ValueError as error:
         return {**facts, "invalid": str(error)}
     if not isinstance(settings, dict):
-        return {**facts, "invalid": "it holds no JSON object"}
+        return {**facts, "invalid": "it does not contain a JSON object"}
     settings = docker_settings.effective(settings, flags or {})
     runtimes, features = settings.get("runtimes"), settings.get("features")
     return {

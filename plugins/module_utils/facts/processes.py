@@ -296,4 +296,4 @@ def at_work(person: dict[str, Any]) -> str:
         return f"{person['user']} at a desktop"
     if person["logged_in"]:
         return f"{person['user']}, who is logged in" + (f" ({doing})" if doing else "")
-    return f"{person['user']}, who left running: {doing}"
+    return f"{person['user']}, logged out, still runs {doing}"

@@ -150,7 +150,7 @@ def in_use(users: dict[str, Any], *, people: bool = True) -> str:
     """
     said = [named(user) for user in workers(users)]
     said += [at_work(person) for person in users["sessions"]] if people else []
-    return ", ".join(said) or ("" if users["state"] == "idle" else "not every process could be looked into")
+    return ", ".join(said) or ("" if users["state"] == "idle" else "some processes could not be inspected")
 
 
 def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any]:

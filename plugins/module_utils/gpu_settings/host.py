@@ -38,14 +38,14 @@ SETTERS = {
     plan.POWER: "nvmlDeviceSetPowerManagementLimit",
 }
 WAYS = {
-    "NO_PERMISSION": "Run it as root on the machine itself; in a container or a virtual machine its host decides",
-    "IN_USE": "End what has the GPU open (fuser -v /dev/nvidia*), and run again",
-    "NOT_SUPPORTED": "Take it out of the inventory for this GPU: this board or driver does not have it",
-    "INVALID_ARGUMENT": "Choose another value: nvidia-smi -q shows what this GPU takes",
-    "INSUFFICIENT_RESOURCES": "Choose instances that fit together: nvidia-smi mig -lgipp shows where each can lie",
+    "NO_PERMISSION": "Run it as root on the host itself: a container or virtual machine cannot change this",
+    "IN_USE": "Stop the programs that have the GPU open (fuser -v /dev/nvidia*). Then run again",
+    "NOT_SUPPORTED": "Remove the setting for this GPU from the inventory: the board or driver does not support it",
+    "INVALID_ARGUMENT": "Choose another value: nvidia-smi -q shows what this GPU supports",
+    "INSUFFICIENT_RESOURCES": "Choose instances that fit together: nvidia-smi mig -lgipp shows their placements",
 }
-OTHERWISE = "Look at journalctl -k on the node, and run again"
-WAITS = "it comes with MIG itself, at the next boot"
+OTHERWISE = "Read journalctl -k on the node. Then run again"
+WAITS = "it is created with MIG itself, at the next boot"
 
 
 def facts() -> dict[str, Any]:
@@ -103,7 +103,7 @@ def at_boot(text: str) -> tuple[list[str], list[str]]:
     done, due = [], []
     for step in steps:
         if step.name in plan.NEED_IDLE and step.gpu in busy:
-            failed.append(f"{told(step)}: left alone, the GPU is in use")
+            failed.append(f"{told(step)}: unchanged, because the GPU is in use")
         else:
             due.append(step)
     for step, why in apply(due):
@@ -137,9 +137,9 @@ def _set_one(session: Nvml, step: Step) -> str:
         _set(session, handle, step)
         return _read_back(reader, step)
     except StrandedError as error:
-        return f"{error.name}: the former instances could not be made again ({error.again.name})"
+        return f"{error.name}: the former instances could not be restored ({error.again.name})"
     except NvmlError as error:
-        again = ": the former instances are there again" if step.name == plan.INSTANCES else ""
+        again = ": the former instances are restored" if step.name == plan.INSTANCES else ""
         return f"{error.name}{again}"
 
 
@@ -170,7 +170,7 @@ def _read_back(reader: GpuReader, step: Step) -> str:
     if step.name == plan.CLOCKS:
         return _clocks_held(reader, step.after) if step.after else ""
     has = plan.live(reader.settings(), step.name, {})
-    return "" if has == step.after else f"the driver took it, and has {json.dumps(has)}"
+    return "" if has == step.after else f"the driver accepted it, but reports {json.dumps(has)}"
 
 
 def _clocks_held(reader: GpuReader, clocks: list[int]) -> str:
@@ -180,4 +180,4 @@ def _clocks_held(reader: GpuReader, clocks: list[int]) -> str:
         if isinstance(runs, dict) or runs <= clocks[1]:
             return ""
         time.sleep(PAUSE)
-    return f"the driver took it, and the clock still runs at {runs} MHz"
+    return f"the driver accepted it, but the clock still runs at {runs} MHz"

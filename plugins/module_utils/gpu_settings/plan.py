@@ -334,7 +334,7 @@ def pending(settings: Settings, gpus: list[Gpu]) -> list[str]:
     except Refusal:  # the task that sets them says so
         return []
     return [
-        f"{name.upper()} of GPU {gpu['bus_id']} turns {'on' if modes['pending'] else 'off'} at a boot only"
+        f"{name.upper()} of GPU {gpu['bus_id']} turns {'on' if modes['pending'] else 'off'} only at a reboot"
         for gpu in present
         for name, modes in _stored(gpu)
         if modes["pending"] != modes["enabled"] and aims[gpu["bus_id"]].get(name) == modes["pending"]

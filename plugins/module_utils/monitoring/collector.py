@@ -59,7 +59,7 @@ def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvm
 def _read(emit: Emit, lock: Path, library: str) -> None:
     """Be the reader: the only one, under a name of its own."""
     Path("/proc/self/comm").write_text(COMMAND, encoding="ascii")
-    emit({"reading": "an earlier reading that does not end"})
+    emit({"reading": "an earlier run that does not end"})
     handle = os.open(lock, os.O_RDONLY)  # open until this process is gone
     fcntl.flock(handle, fcntl.LOCK_EX)
     emit({"reading": "the library"})

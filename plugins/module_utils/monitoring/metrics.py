@@ -140,7 +140,7 @@ def _driver(metrics: Metrics, facts: dict[str, Any]) -> None:
     loaded, library = facts["driver"]["loaded"], facts["driver"]["library"]
     metrics.gauge(
         "gpulab_driver_info",
-        "Versions of the driver: the one loaded, and that of its library on disk.",
+        "Versions of the driver: loaded, and of its library on disk.",
         value=1,
         loaded=loaded,
         library=library,
@@ -148,7 +148,7 @@ def _driver(metrics: Metrics, facts: dict[str, Any]) -> None:
     differ = bool(loaded and library and loaded != library)
     metrics.gauge(
         "gpulab_driver_mismatch",
-        "Whether the driver that is loaded is another than the one on disk: a reboot is due.",
+        "Whether the loaded driver differs from the one on disk: a reboot is needed.",
         differ or facts["nvml"]["state"] == "mismatch",
     )
 
@@ -194,7 +194,7 @@ def _scaled(value: Any, factor: float) -> Any:
 def _work(metrics: Metrics, gpu: dict[str, Any], labels: Labels) -> None:
     for unit in ("gpu", "memory"):
         share = _scaled(gpu["utilization"].get(unit), 0.01)
-        metrics.gauge("gpulab_gpu_utilization_ratio", "Share of time at work.", share, unit=unit, **labels)
+        metrics.gauge("gpulab_gpu_utilization_ratio", "Share of time in use.", share, unit=unit, **labels)
     memory, clocks = gpu["memory_mib"], gpu["clocks"]
     metrics.gauge("gpulab_gpu_memory_used_bytes", "Memory in use.", _scaled(memory["used"], MIB), **labels)
     metrics.gauge("gpulab_gpu_memory_size_bytes", "Memory of the board.", _scaled(memory["total"], MIB), **labels)
@@ -206,7 +206,7 @@ def _work(metrics: Metrics, gpu: dict[str, Any], labels: Labels) -> None:
     reasons = clocks["event_reasons"]
     for reason, bit in EVENT_REASONS.items():
         held = reasons if isinstance(reasons, dict) else bool(reasons & bit)
-        metrics.gauge("gpulab_gpu_clock_event", "What holds the clocks down now.", held, reason=reason, **labels)
+        metrics.gauge("gpulab_gpu_clock_event", "Reasons that limit the clocks now.", held, reason=reason, **labels)
     metrics.gauge("gpulab_gpu_performance_state", "P-state; 0 is the fastest.", clocks["performance_state"], **labels)
     processes = gpu["processes"]
     metrics.gauge(
@@ -241,7 +241,7 @@ def _health(metrics: Metrics, gpu: dict[str, Any], labels: Labels) -> None:
         metrics.gauge("gpulab_gpu_retired_pages", "Pages of memory retired.", pages[cause], cause=cause, **labels)
     metrics.gauge(
         "gpulab_gpu_recovery_action",
-        "What the driver asks for: 0 nothing, 1 reset, 2 reboot, 3 and 4 drain.",
+        "Recovery that the driver requests: 0 none, 1 reset, 2 reboot, 3 and 4 drain.",
         gpu["recovery_action"],
         **labels,
     )
@@ -258,7 +258,7 @@ def _links(metrics: Metrics, gpu: dict[str, Any], labels: Labels, slot_width: in
     )
     metrics.gauge("gpulab_gpu_pcie_width", "Lanes of the PCIe link.", pcie["width"], **labels)
     metrics.gauge("gpulab_gpu_pcie_width_max", "Lanes that GPU and slot share.", width, **labels)
-    metrics.counter("gpulab_gpu_pcie_replays_total", "Packets sent again on the PCIe link.", pcie["replays"], **labels)
+    metrics.counter("gpulab_gpu_pcie_replays_total", "Replayed packets on the PCIe link.", pcie["replays"], **labels)
     for link in links:
         metrics.gauge(
             "gpulab_gpu_nvlink_active", "Whether the NVLink is up.", link["active"], link=link["link"], **labels

@@ -91,7 +91,7 @@ SIGNATURES = [
     ),
     (
         r"not considered secure",
-        "That key has a kind of signature that is not trusted any more: install the vendor's newer key",
+        "That key's signature type is no longer trusted: install the vendor's newer key",
     ),
     (r"", "Install the key that it names (Signed-By, gpgkey), or remove the source"),
 ]

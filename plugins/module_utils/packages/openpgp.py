@@ -17,14 +17,14 @@ ARMOR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----(.*?)-----END PGP PUBLI
 PUBLIC_KEY, SECRET_KEY = 6, 5
 LIMIT = 0xFFFF  # octets of a key
 # Why a file cannot be used
-NOT_PUBLIC = "it holds a secret key"
-NO_KEY = "it holds no public key"
-NOT_ARMORED = "it holds no armored public key"
-TOO_LONG = "it holds a key of absurd length"
+NOT_PUBLIC = "it contains a secret key"
+NO_KEY = "it contains no public key"
+NOT_ARMORED = "it contains no armored public key"
+TOO_LONG = "it contains a key of an impossible length"
 NO_PACKETS = "it is not in OpenPGP's format"
 NO_LENGTH = "a packet has no length"
 CUT_OFF = "it is cut off"
-IN_PARTS = "a packet comes in parts"
+IN_PARTS = "a packet is split into parts"
 
 
 def fingerprints(data: bytes) -> list[str]:
@@ -72,7 +72,7 @@ def _fingerprint(body: bytes) -> str:
         return hashlib.sha1(b"\x99" + length.to_bytes(2, "big") + body).hexdigest().upper()  # noqa: S324 - the format's
     if version == 6:  # noqa: PLR2004
         return hashlib.sha256(b"\x9b" + length.to_bytes(4, "big") + body).hexdigest().upper()
-    message = f"it holds a key of version {version}, which nobody should use"
+    message = f"it contains a key of version {version}, which is obsolete"
     raise ValueError(message)
 
 

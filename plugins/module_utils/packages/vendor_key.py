@@ -31,7 +31,7 @@ def choose(module: Any, name: str, fingerprint: str, path: str, present: str) ->
     """Return a repository's key, given or there already at path; None where it has to be fetched. Raises Refusal."""
     given = module.params["key"]
     if given:
-        check(given, f"the repository {name}, as it is handed in,", fingerprint)
+        check(given, f"the repository {name}, from your file,", fingerprint)
         return str(given).rstrip() + "\n"
     try:
         check(present, path, fingerprint)

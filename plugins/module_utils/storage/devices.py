@@ -172,7 +172,7 @@ def _add(record: dict[str, Any], found: dict[str, Device]) -> str:
 def content(rc: int, output: str, errors: str) -> Content:
     """Read what ``blkid -p -o export`` says of one device."""
     if rc == SEVERAL_FOUND:
-        return Content(trouble="several signatures are on it, and nobody can say which one holds")
+        return Content(trouble="it has several signatures, and which one is valid is unknown")
     if rc == NOTHING_FOUND and not errors.strip():
         return Content()
     fields = {name: re.sub(r"\\(.)", r"\1", value) for name, _equals, value in _pairs(output)}
@@ -198,12 +198,12 @@ def _only_of_the_partition(fields: dict[str, str]) -> bool:
 def signatures(rc: int, output: str, errors: str) -> list[str]:
     """Read what ``wipefs --no-act --json`` says of one device: every signature, each superblock by itself."""
     if rc != 0:
-        return [f"something unknown, as wipefs cannot read it: {errors.strip() or f'exit status {rc}'}"]
+        return [f"unknown data: wipefs cannot read it: {errors.strip() or f'exit status {rc}'}"]
     try:
         found = json.loads(output)["signatures"] if output.strip() else []
         return [f"{one['type']} at {one['offset']}" for one in found]
     except (KeyError, TypeError, ValueError):
-        return ["something unknown, as wipefs does not answer in JSON"]
+        return ["unknown data: wipefs gave no JSON"]
 
 
 def volumes(lvs: str) -> dict[str, bool]:
@@ -316,4 +316,4 @@ def findings(path: str, known: Devices) -> list[str]:
         found.append(one.trouble)
     if not device.size:
         found.append("it has no size")
-    return [*found, *known.closer.get(path, ["nobody looked closer"])]
+    return [*found, *known.closer.get(path, ["it was not examined"])]

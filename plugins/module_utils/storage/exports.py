@@ -184,7 +184,7 @@ def withdrawals(wanted: list[Export], server: Server, numbers: dict[str, str]) -
         holders = [one for one in server.holders.get(numbers.get(export.path, ""), []) if _means(export.client, one)]
         if holders:
             raise refuse("H169", path=export.path, client=export.client, holders=", ".join(holders))
-        what = f"export {export.path} to {export.client} no longer"
+        what = f"stop exporting {export.path} to {export.client}"
         yield Step("withdraw", what, ("exportfs", "-u", f"{_bracketed(entry.client)}:{export.path}"), place=export.path)
 
 
@@ -212,7 +212,7 @@ def additions(wanted: list[Export], server: Server) -> Iterator[Step]:
             argv = ("exportfs", "-o", ",".join(export.options), f"{_bracketed(export.client)}:{export.path}")
             yield Step("export", f"export {export.path} to {export.given}", argv)
     if server.enabled and not wanted and not elsewhere(server):
-        what = "stop the NFS server, which has nothing to export"
+        what = "stop the NFS server, which has no exports"
         yield Step("disable", what, ("systemctl", "disable", "--now", UNIT))
 
 

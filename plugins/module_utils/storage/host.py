@@ -142,12 +142,12 @@ def server_of(node: Node) -> Server:
 def _unable(node: Node) -> str:
     """Say why the node cannot have an NFS server of its own; empty where it can."""
     if node.container() is not None:
-        return "this node is a container, which has no NFS server of the kernel's"
+        return "this node is a container, which cannot run the kernel's NFS server"
     modules = f"/lib/modules/{node.text('/proc/sys/kernel/osrelease')}"
     listed = "\n".join(node.text(f"{modules}/{name}") for name in ("modules.dep", "modules.builtin"))
     if "nfsd" in node.text("/proc/filesystems").split() or "/nfsd.ko" in listed:
         return ""
-    return "the kernel that runs here has no NFS server (the module nfsd)"
+    return "the running kernel has no NFS server (module nfsd)"
 
 
 def bytes_found(path: str) -> list[str]:
@@ -159,14 +159,14 @@ def bytes_found(path: str) -> list[str]:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
-        return [f"it cannot be opened for itself alone: {error.strerror}"]
+        return [f"it cannot be opened exclusively: {error.strerror}"]
     try:
         size = os.lseek(handle, 0, os.SEEK_END)
         for start, length in _stretches(size):
             if _read(handle, start, length).strip(b"\0"):
-                return [f"data that no program knows, near byte {start} of {size}"]
+                return [f"unknown data near byte {start} of {size}"]
     except OSError as error:
-        return [f"something unknown, as it cannot be read: {error.strerror}"]
+        return [f"unknown data: it cannot be read: {error.strerror}"]
     finally:
         os.close(handle)
     return []

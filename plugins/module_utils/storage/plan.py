@@ -149,37 +149,37 @@ def tiers(records: Iterable[dict[str, Any]]) -> list[Tier]:
 
 def _wrong(tier: Tier, others: list[Tier]) -> Iterator[str]:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", tier.name):
-        yield "has a name that is not made of at most 31 small letters, digits, '-' and '_'"
+        yield "needs a name of at most 31 small letters, digits, '-' and '_'"
     if bool(tier.devices) == bool(tier.nfs):
-        yield "has to have either devices or nfs"
+        yield "needs either devices or nfs"
     if not _PLACE.fullmatch(tier.mount):
-        yield f"has the mount point {tier.mount}, which is no plain absolute path"
+        yield f"has the mount point {tier.mount}, which is not a plain absolute path"
     if tier.nfs and (tier.format or tier.filesystem or not _SERVER.fullmatch(tier.nfs)):
-        yield "is of NFS, and takes nfs: server:/path and neither filesystem nor format"
+        yield "is an NFS tier: it needs nfs: server:/path, and neither filesystem nor format"
     if len(set(tier.devices)) < len(tier.devices):
         yield "names a device twice"
     if not all(_OPTION.fullmatch(option) for option in tier.options):
-        yield "has an option with white space, a comma, a '#', a quote or a backslash in it: give a list"
+        yield "has an option with white space, a comma, '#', a quote or a backslash: write the options as a list"
     if tier.name in {other.name for other in others}:
-        yield "is there twice"
+        yield "is declared twice"
     if any(
         f"{tier.mount}/".startswith(f"{other.mount}/") or f"{other.mount}/".startswith(f"{tier.mount}/")
         for other in others
     ):
-        yield "lies in the mount point of another tier, or the other way round"
+        yield "overlaps with the mount point of another tier"
     if tier.format and (tier.filesystem or DEFAULT_FILESYSTEM) not in FORMATS:
-        yield f"shall be formatted with {tier.filesystem}; gpulab makes {' and '.join(FORMATS)}"
+        yield f"requests the filesystem {tier.filesystem}, but gpulab can create only {' and '.join(FORMATS)}"
 
 
 def _wrong_export(tier: Tier) -> Iterator[str]:
     strange = [client for client in tier.export_to if not storage_exports.is_client(client)]
     if strange:
-        yield f"is exported to {', '.join(strange)}, which is no host, network, pattern or netgroup"
+        yield f"is exported to {', '.join(strange)}, which is not a host, network, pattern or netgroup"
     unknown = storage_exports.wrong_options(tier.export_options)
     if unknown:
-        yield f"has the export option {', '.join(unknown)}, which gpulab does not know"
+        yield f"has the export option {', '.join(unknown)}, which is unknown to gpulab"
     if tier.export_to and tier.nfs:
-        yield "is of NFS itself, and cannot be exported: let its server export it"
+        yield "is an NFS tier itself and cannot be exported: export it from its server"
     if len(set(tier.export_to)) < len(tier.export_to):
         yield "is exported to the same client twice"
 
@@ -309,7 +309,7 @@ def _array(tier: Tier, paths: list[str], known: Devices) -> _Target:
         _check_blank(tier, paths, known)
         return _new_array(tier, paths, known)
     if len(arrays) > 1:
-        told = (f"{known.label(path)}: {known.content(path).array or 'no member of an array'}" for path in paths)
+        told = (f"{known.label(path)}: {known.content(path).array or 'not a member of an array'}" for path in paths)
         raise refuse("H164", tier=tier.name, found="; ".join(told))
     array = arrays.pop()
     link = f"{BY_ID}md-uuid-{array}"
@@ -338,7 +338,7 @@ def _new_array(tier: Tier, paths: list[str], known: Devices) -> _Target:
     ]
     step = Step(
         "array",
-        f"make a RAID 0 of {', '.join(map(known.label, paths))} for tier {tier.name}",
+        f"create a RAID 0 of {', '.join(map(known.label, paths))} for tier {tier.name}",
         (*argv, *map(_stable(known), paths)),
         tuple(paths),
     )
@@ -402,7 +402,10 @@ def _format(tier: Tier, target: _Target, known: Devices) -> Iterator[Step]:
     new = target.source[5:] if target.source.startswith("UUID=") else new_uuid(tier, [target.source], known)
     argv = (*FORMATS[kind], f"uuid={new}" if kind == "xfs" else new, target.path)
     yield Step(
-        "format", f"make an {kind} filesystem on {known.label(target.path)} for tier {tier.name}", argv, (target.path,)
+        "format",
+        f"create an {kind} filesystem on {known.label(target.path)} for tier {tier.name}",
+        argv,
+        (target.path,),
     )
 
 
@@ -422,7 +425,7 @@ def _unmount(wanted: list[Tier], state: State) -> Iterator[Step]:
         users = state.users.get(entry.mount, [])
         if users:
             raise refuse("H161", mount=entry.mount, users=", ".join(users))
-        yield Step("unmount", f"unmount {entry.mount}; what is on it stays", ("umount", entry.mount), place=entry.mount)
+        yield Step("unmount", f"unmount {entry.mount}; its data stays", ("umount", entry.mount), place=entry.mount)
 
 
 def _is_nfs(place: str, state: State) -> bool:
@@ -457,7 +460,7 @@ def _mount(tier: Tier, target: _Target, line: Entry, state: State) -> Iterator[S
     differing = sorted(different_options(line.options, mount.options))
     if differing:
         argv = ("mount", "-o", f"remount,{','.join(_plain(line.options))}", tier.mount)
-        yield Step("remount", f"mount {tier.mount} anew with {', '.join(differing)}", argv)
+        yield Step("remount", f"remount {tier.mount} with {', '.join(differing)}", argv)
 
 
 def _is_awaited(line: Entry, mount: Mount, state: State) -> bool:
@@ -477,14 +480,14 @@ def _directory(tier: Tier, state: State) -> Iterator[Step]:
     if place.real and place.real != tier.mount:
         wrong = f"is a link to {place.real}"
     elif place.exists and not place.directory:
-        wrong = "is no directory"
+        wrong = "is not a directory"
     elif place.entries:
         more = "" if len(place.entries) <= 3 else f" and {len(place.entries) - 3} more"  # noqa: PLR2004 - enough to know it
-        wrong = f"is not empty, and what is in it would be hidden: {', '.join(place.entries[:3])}{more}"
+        wrong = f"is not empty, and the mount would hide {', '.join(place.entries[:3])}{more}"
     if wrong:
         raise refuse("H159", mount=tier.mount, tier=tier.name, wrong=wrong)
     if not place.exists:
-        yield Step("directory", f"make the directory {tier.mount}", place=tier.mount)
+        yield Step("directory", f"create the directory {tier.mount}", place=tier.mount)
 
 
 def different_options(declared: Iterable[str], live: Iterable[str]) -> set[str]:

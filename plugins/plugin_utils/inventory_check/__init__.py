@@ -94,7 +94,7 @@ def _of_variable(name: str, value: Any, hosts: list[str], options: Options) -> I
     else:
         yield from values.faults(option, value)
         if name.endswith(NAMES_A_HOST) and isinstance(value, str) and value and value not in hosts:
-            otherwise = f"Name one of: {structure.listed(hosts)}."
+            otherwise = f"Use one of: {structure.listed(hosts)}."
             yield refuse("I014", variable=name, value=value, advice=values.did_you_mean(value, hosts, otherwise))
 
 

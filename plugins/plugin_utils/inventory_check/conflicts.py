@@ -51,15 +51,15 @@ def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
             "I012",
             one="container_toolkit_version",
             other="container_toolkit_engines: []",
-            reason="no engine means no container toolkit",
-            way="Leave one of the two out",
+            reason="without an engine there is no container toolkit",
+            way="Remove one of the two",
         )
     if values.get("reboot_policy") == "never" and values.get("reboot_force"):
         yield refuse(
             "I012",
             one="reboot_policy: never",
             other="reboot_force",
-            reason="the one forbids what the other forces",
+            reason="the first forbids the reboot that the second forces",
             way="Use -e reboot_policy=if_idle together with reboot_force",
         )
 
@@ -116,7 +116,7 @@ def _gone(values: Values) -> Iterator[Refusal]:
                     one="cuda_state: absent",
                     other=variable,
                     reason="it is installed and removed with CUDA",
-                    way=f"Leave {variable} out, or set it to null for this host",
+                    way=f"Remove {variable}, or set it to null for this host",
                 )
     if values.get("nvidia_driver_state") == "absent":
         for environment in values.get("gpulab_environments") or ():
@@ -126,7 +126,7 @@ def _gone(values: Values) -> Iterator[Refusal]:
                     one="nvidia_driver_state: absent",
                     other=f"the environment {environment['name']}",
                     reason="its framework is built for CUDA, which needs a driver",
-                    way="Set index: cpu in the environment, or leave it out",
+                    way="Set index: cpu in the environment, or remove the environment",
                 )
 
 

@@ -33,9 +33,9 @@ def selection(groups: Groups) -> str:
     raise refuse(
         "I020",
         detail=f"the group {empty} is empty" if empty else f"the group {GPU_NODES} is not in the inventory",
-        advice=f"Did you mean {GPU_NODES} where it says {near[0]}?"
+        advice=f"Did you mean {GPU_NODES} instead of {near[0]}?"
         if near
-        else f"Put each machine under one of {', '.join(HOST_TYPES)}, and these under {GPU_NODES}.",
+        else f"Add each machine to one of the groups {', '.join(HOST_TYPES)}, below {GPU_NODES}.",
     )
 
 

@@ -82,7 +82,7 @@ def _wrong_type(option: Option, value: Any, name: str, advice: str | None = None
 def _text_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     form = option.form or forms.LINE
     if form.secret and not isinstance(value, str):
-        yield refuse("I005", variable=name, value="no text", expected="text", advice="Quote it.")
+        yield refuse("I005", variable=name, value="not text", expected="text", advice="Quote it.")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield refuse("I003", variable=name, value=value)
     elif not isinstance(value, str):
@@ -113,7 +113,7 @@ def _entry_faults(form: forms.Form, entries: Mapping[Any, Any], name: str) -> It
     for key, value in entries.items():
         found = form.of_entry(str(key))
         if found is None:
-            problem = f"the name {shown(str(key))}, which it does not take"
+            problem = f"the unknown name {shown(str(key))}"
             yield refuse("I030", variable=name, problem=problem, form=form.words)
             continue
         for place, text in _texts(value, f"{name}.{key}"):
@@ -187,7 +187,7 @@ def _dict_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
         if key in fields:
             yield from faults(fields[key], item, f"{name}.{key}")
         else:
-            advice = did_you_mean(str(key), list(fields), f"It takes: {', '.join(fields)}.")
+            advice = did_you_mean(str(key), list(fields), f"Its fields are: {', '.join(fields)}.")
             yield refuse("I010", variable=name, field=key, advice=advice)
     for field in option.fields:
         if field.required and value.get(field.name) is None:

@@ -27,14 +27,14 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
     wished = requested(case)
     if wished:
         _check(case, source, wished, flavours)
-        return wished, [f"Branch {wished} is wished for."]
+        return wished, [f"Branch {wished} is requested."]
     carried = [case.catalog.branches[name] for name in source.branches]
     serving = [record for record in carried if _serves(case, record, flavours)]
     if not serving:
         raise _none_serves(case, source, flavours)
     kept = _kept(case, source, serving, flavours)
     if kept:
-        return kept, [f"The node has branch {kept}, which is newer than every release that the catalog knows."]
+        return kept, [f"The node has branch {kept}, which is newer than every release in the catalog."]
     unreleased, foreign = serving[-1]["branch"], case.newer_driver and branch_of(case.newer_driver)
     serving = [record for record in serving if record["latest"] and record["branch"] != foreign]
     if not serving:
@@ -47,7 +47,7 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
     branch = newest([record["branch"] for record in lasting])
     kind = case.catalog.branches[branch]["type"]
     return branch, [
-        f"Branch {branch} ({kind}) is the newest long-lived one of {source.label} that serves {names(case)}."
+        f"Branch {branch} ({kind}) is the newest long-lived one of {source.label} that supports {names(case)}."
     ]
 
 
@@ -68,7 +68,7 @@ def has_ended(record: dict[str, Any], today: date) -> bool:
 
 def end_of_life(record: dict[str, Any]) -> str:
     """Say since when a branch gets no fixes, for a message."""
-    return f"its life ended in {record['eol']}" if record["eol"] else "it gets no more fixes from NVIDIA"
+    return f"its support ended in {record['eol']}" if record["eol"] else "NVIDIA no longer fixes it"
 
 
 def names(case: Case) -> str:
@@ -114,7 +114,7 @@ def _kept(case: Case, source: Source, serving: list[dict[str, Any]], flavours: t
 
 
 def _too_old(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> Exception:
-    way = _another(case, flavours).replace("; or take", "Take", 1)
+    way = _another(case, flavours).replace("; or use", "Use", 1)
     way = f"{way}, or allow this one" if way else "Allow it"
     return refuse("P008", branch=record["branch"], state=end_of_life(record), way=way)
 
@@ -130,7 +130,7 @@ def _not_carried(case: Case, source: Source, branch: str, flavours: tuple[str, .
     ]
     trusted = newer.with_sources(case.platform, [branch])["driver_sources"].get(source.name)
     if trusted and branch in trusted["branches"]:
-        ways.append(f"{newer.TRUST}: true if it has that branch by now")
+        ways.append(f"{newer.TRUST}: true if it has that branch now")
     way = f"Set {'; or '.join(ways)}" if ways else "Leave nvidia_driver_branch unset"
     return refuse("P013", source=source.label, branch=branch, carried=", ".join(source.branches), way=way)
 
@@ -143,7 +143,7 @@ def _another(case: Case, flavours: tuple[str, ...]) -> str:
         if (branch := _lasting(case, branches, flavours))
     ]
     packaged = [way for way in ways if "runfile" not in way] or ways
-    return f"; or take another branch ({'; or '.join(packaged)})" if packaged else ""
+    return f"; or use another branch ({'; or '.join(packaged)})" if packaged else ""
 
 
 def can_serve(case: Case, name: str) -> bool:
@@ -245,7 +245,7 @@ def _other_sources(case: Case, source: Source, flavours: tuple[str, ...]) -> str
             branch = newest(lasting or [record["branch"] for record in serving])
             allow = "" if lasting else f', gpulab_allow_branches: ["{branch}"]'
             ways.append(f"nvidia_driver_source: {name}{allow} (branch {branch})")
-    return f"Set {'; or '.join(ways)}" if ways else "Move the GPU to a node with a system that has a driver for it"
+    return f"Set {'; or '.join(ways)}" if ways else "Move the GPU to a node whose system has a driver for it"
 
 
 def _last_day(day_or_month: str) -> date:

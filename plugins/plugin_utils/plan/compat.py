@@ -48,7 +48,7 @@ def wanted(request: Request, driver: dict[str, Any], version: str) -> bool:
         driver=driver["newest_known"],
         reason=reason,
         paired=driver_of(request, record),
-        way="; or leave cuda_compat out: all but its PTX runs without" if enough else "",
+        way="; or remove cuda_compat: without it, everything except PTX runs" if enough else "",
     )
 
 
@@ -69,12 +69,12 @@ def _obstacle(request: Request, driver: dict[str, Any], record: dict[str, Any]) 
     """Say what forbids the package; None where nothing does."""
     branches = record["compat_branches"]
     if request.wishes["cuda_source"] == "distribution":
-        return "the package comes from NVIDIA's repository alone"
+        return "only NVIDIA's repository has the package"
     for gpu in request.gpus or ():
         if not gpu.data_center:
-            return f"NVIDIA's package runs on data-centre boards alone, and {gpu.name} is none"
+            return f"NVIDIA's package runs on data-centre boards only, and {gpu.name} is not one"
     if branches is None:
-        return "the catalog does not know on which driver branches its package runs"
+        return "the driver branches of its package are unknown to the catalog"
     if driver["branch"] not in branches:
-        return f"its package runs on driver branches {', '.join(branches)}, and the plan has {driver['branch']}"
+        return f"its package runs on driver branches {', '.join(branches)}, but the plan has {driver['branch']}"
     return None

@@ -50,7 +50,7 @@ def plan(case: Case) -> dict[str, Any]:
     }
     present = case.facts["engines"].get("nvidia_container_toolkit")
     if case.wishes["container_toolkit_state"] == "absent":
-        because = ["The container toolkit is wished away."]
+        because = ["The container toolkit is not requested (container_toolkit_state)."]
         gone = {"retire_packages": record["packages"], "packages_change": present is not None}
         return {**nothing, **gone, "because": because}
     if not same_or_newer(version, floor["version"]):
@@ -59,7 +59,10 @@ def plan(case: Case) -> dict[str, Any]:
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
     engines = found if wished is None else list(wished)
     if not engines:
-        return {**nothing, "because": ["No container engine is wished for or found: no container toolkit."]}
+        return {
+            **nothing,
+            "because": ["No container engine is requested or installed, so no container toolkit either."],
+        }
     versions, missing, why_engines = _engines(case, engines)
     docker, why_docker = _docker(case, versions["docker"]) if "docker" in engines else (None, [])
     _warn_of_old_podman(case, versions.get("podman"))
@@ -93,14 +96,14 @@ def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dic
         origin = _vendor(case) if vendor else _distribution(case, engine)
         if origin is None:
             system = case.platform["name"]
-            case.warnings.append(f"{NAMES[engine]} is not on the node, and gpulab has no packages of it for {system}.")
+            case.warnings.append(f"{NAMES[engine]} is not installed, and gpulab has no packages of it for {system}.")
             continue
         versions[engine] = origin["version"]
         missing["engine_packages"] += origin["packages"]
         if vendor:
             missing["engine_repository"] = origin["repository"]
         whose = "docker.com's" if vendor else "the distribution's"
-        because.append(f"{NAMES[engine]} is not on the node; {whose} packages bring {origin['version']} or newer.")
+        because.append(f"{NAMES[engine]} is not installed; {whose} packages have {origin['version']} or newer.")
     return versions, missing, because
 
 
@@ -109,17 +112,19 @@ def _docker(case: Case, version: str | None) -> tuple[dict[str, Any], list[str]]
     start = case.wishes["container_toolkit_docker_source"] == "docker" and case.platform["family"] == "redhat"
     since = case.catalog.container_toolkit["engines"]["docker"]["cdi_since"]
     if version and same_or_newer(version, since):
-        why = f"Docker {version} takes GPUs by CDI: docker run --device nvidia.com/gpu=all."
+        why = f"Docker {version} assigns GPUs by CDI: docker run --device nvidia.com/gpu=all."
         return {"required": CDI, "settings": {}, "start": start}, [why]
     known = f"Docker {version} is" if version else "A Docker of unknown version may be"
-    why = f"{known} older than {since} and without CDI: the runtime nvidia stands in (--runtime nvidia, or --gpus all)."
+    why = (
+        f"{known} older than {since} and has no CDI; use the runtime nvidia instead (--runtime nvidia, or --gpus all)."
+    )
     return {"required": {}, "settings": RUNTIME, "start": start}, [why]
 
 
 def _warn_of_old_podman(case: Case, version: str | None) -> None:
     since = case.catalog.container_toolkit["engines"]["podman"]["cdi_since"]
     if version and not same_or_newer(version, since):
-        case.warnings.append(f"Podman {version} has no CDI, so its containers get no GPU; {since} has it.")
+        case.warnings.append(f"Podman {version} has no CDI, so its containers cannot use GPUs; Podman {since} can.")
 
 
 def _distribution(case: Case, engine: str) -> dict[str, Any] | None:

@@ -82,20 +82,20 @@ def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
 def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
     wished = case.wishes["cuda_toolkits"]
     if case.wishes["cuda_state"] == "absent":
-        return [], ["cuda_state is absent: no toolkit, and none of the libraries that are tied to one."]
+        return [], ["cuda_state is absent: no toolkit, and no libraries that need one."]
     if wished:
-        return list(wished), ["The toolkits are wished for."]
+        return list(wished), ["The toolkits are requested."]
     if wished is not None:
-        return [], ["cuda_toolkits is empty: no toolkit; frameworks bring their own CUDA."]
+        return [], ["cuda_toolkits is empty: no toolkit. Frameworks bring their own CUDA."]
     if case.wishes["cuda_source"] == "distribution":
         carried = _carried_by_distribution(case)
-        return carried, [f"CUDA {version} is what {case.platform['name']} itself carries." for version in carried]
+        return carried, [f"CUDA {version} is the version in {case.platform['name']} itself." for version in carried]
     return _default(case, driver)
 
 
 def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
     if driver["source"] == "distribution":
-        return [], ["The driver is the distribution's and no toolkit is wished for: frameworks bring their own CUDA."]
+        return [], ["The driver is the distribution's, and no toolkit is requested. Frameworks bring their own CUDA."]
     level = case.catalog.branches[driver["branch"]]["cuda"]
     fitting = [
         version
@@ -106,9 +106,9 @@ def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
         and _serves_all(case, toolkit)
     ]
     if not fitting:
-        return [], ["No toolkit that the repository is known to carry serves the driver and every GPU."]
+        return [], ["No toolkit in the repository supports the driver and every GPU."]
     version = newest(fitting)
-    return [version], [f"CUDA {version} is the newest that driver branch {driver['branch']} runs in full."]
+    return [version], [f"CUDA {version} is the newest that driver branch {driver['branch']} fully supports."]
 
 
 def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]]) -> list[str]:
@@ -120,7 +120,7 @@ def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]])
         " PROGRAM runs a program with the libcuda of its cuda-compat package."
         for toolkit in toolkits
         if toolkit["compat"]
-    ] or [f"cuda_compat is wished for, and driver {driver['newest_known']} runs every toolkit in full without."]
+    ] or [f"cuda_compat is requested, but driver {driver['newest_known']} fully supports every toolkit without it."]
 
 
 def _check(case: Case, driver: dict[str, Any], version: str) -> None:
@@ -161,7 +161,7 @@ def _use(case: Case, fitting: list[str]) -> str:
     """Return the remedy where a toolkit cannot be installed."""
     libraries = [f"{library}_version" for library in newer.LIBRARIES if case.wishes[f"{library}_version"]]
     settings = ", ".join(["cuda_toolkits: []", *(f"{name}: null" for name in libraries)])
-    none = f"leave the toolkit out ({settings}): the Python environments bring their own CUDA"
+    none = f"install no toolkit ({settings}): the Python environments bring their own CUDA"
     if not fitting:
         return f"L{none[1:]}"
     return f"Use CUDA {', '.join(fitting)}" + ("" if libraries else f"; or {none}")
@@ -227,12 +227,12 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
     if record["max_glibc"] and not same_or_newer(record["max_glibc"], case.platform["glibc"]):
         case.warnings.append(
             f"nvcc {version} does not compile C++ against glibc {case.platform['glibc']} of {case.platform['name']}"
-            " (cospi, sinpi): take CUDA 13 to compile."
+            " (cospi, sinpi): use CUDA 13 to compile."
         )
     if not _seen(case, version):
         case.warnings.append(
-            f"No CUDA older than {_of_platform(case)['first_cuda_seen']} has been seen in NVIDIA's repository for"
-            f" {case.platform['name']}: {version} may not be there to be installed."
+            f"No CUDA older than {_of_platform(case)['first_cuda_seen']} is known in NVIDIA's repository for"
+            f" {case.platform['name']}: {version} may be missing there."
         )
     too_new = case.platform["gcc"] > record["gcc"]["max"]
     deb = packages.package_format(case) == "deb"

@@ -21,10 +21,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
-STAYS = "It is held at the version that is installed: nvidia_driver_upgrade brings the newest while the GPUs are idle."
-NEWEST = (
-    "It is upgraded to the newest that the distribution has, while the GPUs are idle: nvidia_driver_upgrade is set."
-)
+STAYS = "It is held at its installed version. To upgrade it while the GPUs are idle, set nvidia_driver_upgrade."
+NEWEST = "nvidia_driver_upgrade is set: it is upgraded to the distribution's newest version while the GPUs are idle."
 
 LEFTOVER = (
     "DKMS has {module} {version}, which belongs to no installed or planned driver. DKMS can build it for the next"
@@ -114,7 +112,9 @@ def _absent(case: Case) -> dict[str, Any]:
         "header_packages": kernels.header_packages(case, known),
         "headers_decide": False,
         "persistence": False,
-        "because": ["nvidia_driver_state is absent: no driver is planned, and what gpulab brought of one goes."],
+        "because": [
+            "nvidia_driver_state is absent: no driver is planned, and the driver that gpulab installed is removed."
+        ],
         "change": _change(case, {}),
     }
 
@@ -187,5 +187,7 @@ def _hold(case: Case, build_for: list[str], *, signed: bool) -> tuple[list[str],
     # A kernel that comes without modules of the held driver would boot without a driver.
     series = dict.fromkeys(one for kernel in build_for if (one := kernels.series(case, kernel)))
     metapackages = [f"{prefix}-{one}" for one in series for prefix in ("linux", "linux-image", "linux-headers")]
-    because = "Its modules fit one kernel: that is held with the driver, and gets no security fixes either until then."
+    because = (
+        "Its modules fit one kernel, which is held with the driver and gets no security fixes until the driver changes."
+    )
     return [*case.catalog.driver_packages, *metapackages], [because]

@@ -47,7 +47,7 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
     further += [jupyter.PACKAGE] if wish.get("jupyter") else []
     python = _python(case, name, release, wish.get("python"))
     if framework == "tensorflow" and any(_by_ptx(build, one) for gpu in case.gpus for one in gpu.compute_capabilities):
-        case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs; its first run is slow.")
+        case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs, so its first run is slow.")
     for gpu in case.gpus:
         if not all(_runs_on(build, one) for one in gpu.compute_capabilities):
             case.warnings.append(
@@ -55,9 +55,9 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
                 f" others; which of them {gpu.name} is, the environment's first computation tells."
             )
     if case.architecture != "x86_64":
-        case.warnings.append(f"{name}: the catalog has confirmed the wheels of {framework} for x86_64 only.")
+        case.warnings.append(f"{name}: the wheels of {framework} are confirmed for x86_64 only.")
     why = (
-        f"{name}: {framework} {release['version']} without CUDA is wished for; Python {python} has wheels of it."
+        f"{name}: {framework} {release['version']} without CUDA is requested; Python {python} has wheels of it."
         if on_cpu
         else f"{name}: {framework} {release['version']} built for CUDA {build['cuda']} runs on driver"
         f" {driver['newest_known']} and every GPU; Python {python} has wheels of it."
@@ -136,7 +136,7 @@ def _build(case: Case, driver: dict[str, Any], name: str, release: dict[str, Any
     builds = [build for build in release["builds"] if index in (None, build["index"])]
     label = f"{release['framework']} {release['version']}"
     if not builds:
-        right = ", ".join(build["index"] or "none to choose" for build in release["builds"])
+        right = ", ".join(build["index"] or "none" for build in release["builds"])
         raise refuse("P034", name=name, release=label, index=index, right=right)
     obstacles = {build["cuda"]: _obstacle(case, driver, build) for build in builds}
     fitting = [build for build in builds if obstacles[build["cuda"]] is None]

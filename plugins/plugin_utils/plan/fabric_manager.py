@@ -26,7 +26,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """
     if case.wishes["nvidia_driver_state"] == "absent":
         gone = {"needed": False, "packages": [NVLINK_5, NVLINK_5_LIBRARY], "version": None, "modules": []}
-        return {**gone, "because": ["The Fabric Manager goes with the driver."]}
+        return {**gone, "because": ["The Fabric Manager is removed with the driver."]}
     switches = case.facts["pci"]["nvswitches"]
     boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager == "always"]
     if not switches and not boards:
@@ -41,8 +41,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         names.append(NVLINK_5_LIBRARY + (f"={driver['version']}*" if driver["version"] else ""))
     if boards and driver["source"] != "nvidia":
         case.warnings.append(
-            f"{', '.join(boards)}: the Fabric Manager needs {NVLINK_5}, which NVIDIA's repository has"
-            f" (nvidia_driver_source: nvidia), and {case.platform['name']} itself may not."
+            f"{', '.join(boards)}: the Fabric Manager needs {NVLINK_5}. NVIDIA's repository has it"
+            f" (nvidia_driver_source: nvidia); {case.platform['name']} itself may not."
         )
     return {
         "needed": True,
@@ -50,7 +50,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         "version": driver["version"],
         "service": "nvidia-fabricmanager",
         "modules": [NVLINK_5_MODULE] if boards else [],
-        "because": [f"{', '.join(boards) or f'{len(switches)} NVSwitches'}: it has to have the driver's version."],
+        "because": [f"{', '.join(boards) or f'{len(switches)} NVSwitches'}: its version must match the driver's."],
     }
 
 

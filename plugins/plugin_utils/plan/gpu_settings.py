@@ -26,7 +26,7 @@ def plan(case: Case) -> dict[str, Any]:
     Raises Refusal for a wish that is no setting.
     """
     if case.wishes["gpu_settings_state"] == "absent":
-        return {"settings": {}, "because": ["gpu_settings_state is absent: the GPUs have what they had before."]}
+        return {"settings": {}, "because": ["gpu_settings_state is absent: the GPUs get back their former settings."]}
     values, single = case.wishes[ALL], case.wishes[SINGLE]
     gpu_settings.check(ALL, values)
     for gpu, own in single.items():
@@ -34,12 +34,12 @@ def plan(case: Case) -> dict[str, Any]:
             raise refuse("P055", variable=SINGLE, name=gpu, value=own, form="settings by name")
         gpu_settings.check(f"{SINGLE}[{gpu}]", own)
     if not case.gpus:
-        return {"settings": {}, "because": ["Without a GPU there is none to set."]}
+        return {"settings": {}, "because": ["The node has no GPU to configure."]}
     _check_boards(case, values, single)
     budget, why = _budget(case)
-    because = ["nvidia-persistenced keeps the driver initialised, and with it what is set."]
+    because = ["nvidia-persistenced keeps the driver initialised, and the settings with it."]
     declared = [*values, *(f"{name} of {gpu}" for gpu, own in single.items() for name in own)]
-    because.append(f"The inventory sets {', '.join(declared)}." if declared else "Nothing else is set: nobody asked.")
+    because.append(f"The inventory sets {', '.join(declared)}." if declared else "Nothing else is requested.")
     settings = {"all": values, "gpus": single, "power_budget_watts": budget}
     return {"settings": settings if any(settings.values()) else {}, "because": because + why}
 
@@ -89,7 +89,7 @@ def _budget(case: Case) -> tuple[int | None, list[str]]:
         return None, []
     budget = supply * 100 // (100 + headroom) - cpus
     because = (
-        f"The power supply's {supply} W, with {headroom} % in reserve and {cpus} W for processors, leave the GPUs"
-        f" {budget} W: they are limited where their default limits come to more."
+        f"The power supply's {supply} W, with {headroom} % in reserve and {cpus} W for processors, leave {budget}"
+        " W for the GPUs. Their power is limited if their default limits exceed that."
     )
     return budget, [because]

@@ -74,7 +74,7 @@ def identify(devices: Iterable[PciGpu], catalog: Catalog) -> tuple[list[Gpu], li
         if record is None:
             gpu = _by_range(pci_id, catalog)
             warnings.append(
-                f"The catalog has no record of GPU {pci_id}: taken as {gpu.architecture} by the range of its PCI id."
+                f"The catalog has no record of GPU {pci_id}; its PCI id is in the range of {gpu.architecture}."
             )
         else:
             gpu = _by_record(pci_id, record, catalog.architectures[record["architecture"]])

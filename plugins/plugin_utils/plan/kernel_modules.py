@@ -91,7 +91,7 @@ def _broken(case: Case, source: Source, branch: str, kernels: list[str], refused
     for flavour in case.catalog.branches[branch]["kernel_modules"]:
         builds = not known_issues.find(case, source.name, source.version(case, branch, flavour), flavour, kernels)
         if builds and all(flavour in gpu.kernel_modules for gpu in case.gpus):
-            way = f"Set nvidia_driver_kernel_modules: {flavour}, which builds and drives every GPU here"
+            way = f"Set nvidia_driver_kernel_modules: {flavour}, which builds and supports every GPU here"
     return refuse("P016", driver=driver, kernel=kernel, title=issue["title"], symptom=issue["symptom"], way=way)
 
 
@@ -100,16 +100,16 @@ def _by_fixes(had: list[str], versions: dict[str, str], because: list[str]) -> l
     newest = max(version_key(version) for version in versions.values())
     lagging = [flavour for flavour in had if version_key(versions[flavour]) < newest]
     because += [
-        f"The {flavour} modules stay at {versions[flavour]} there, without the latest fixes." for flavour in lagging
+        f"The {flavour} modules stay at {versions[flavour]} there and miss the latest fixes." for flavour in lagging
     ]
     return [(flavour, versions[flavour]) for flavour in sorted(had, key=lagging.__contains__)]
 
 
 def _why(case: Case, flavour: str) -> str:
     if case.wishes["nvidia_driver_kernel_modules"] == flavour:
-        return f"The {flavour} kernel modules are wished for."
+        return f"The {flavour} kernel modules are requested."
     if case.gpus and all(gpu.kernel_modules == (flavour,) for gpu in case.gpus):
-        return f"Only the {flavour} kernel modules drive {', '.join(gpu.name for gpu in case.gpus)}."
+        return f"Only the {flavour} kernel modules support {', '.join(gpu.name for gpu in case.gpus)}."
     if flavour == "open":
         return "NVIDIA recommends the open kernel modules from Turing on."
-    return "The proprietary kernel modules serve every GPU of the node."
+    return "The proprietary kernel modules support every GPU of the node."

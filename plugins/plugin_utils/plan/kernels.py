@@ -21,16 +21,16 @@ def to_build_for(case: Case) -> tuple[list[str], list[str]]:
     """Return kernel releases in the order of the facts, and why these. Raises Refusal where one cannot be built for."""
     wished = list(case.wishes["nvidia_driver_kernels"])
     if wished:
-        return wished, ["Built for the kernels named in nvidia_driver_kernels."]
+        return wished, ["Built for the kernels in nvidia_driver_kernels."]
     kernels = [kernel["version"] for kernel in case.facts["kernels"] if kernel["installed"]]
     because = [f"Built for the installed kernels: {', '.join(kernels)}."] if kernels else []
     running = case.facts["system"]["kernel"]
     if running not in kernels:
         if _headers_known(case, running):
             kernels.append(running)
-            because.append(f"Built for the running kernel {running} too.")
+            because.append(f"Also built for the running kernel {running}.")
         elif case.container:
-            because.append(f"The running kernel {running} is the container host's: left out.")
+            because.append(f"Not built for the running kernel {running}, which belongs to the container's host.")
         else:
             raise refuse("P005", kernel=running, package=_headers_package(case, running))
     if not kernels:

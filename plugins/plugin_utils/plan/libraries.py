@@ -32,7 +32,7 @@ def plan(case: Case, toolkits: dict[str, Any]) -> dict[str, Any]:
     return {
         **chosen,
         "retire_packages": _retired(case, chosen),
-        "because": because or ["None is wished for: frameworks bring their own cuDNN and NCCL."],
+        "because": because or ["None is requested. Frameworks bring their own cuDNN and NCCL."],
     }
 
 

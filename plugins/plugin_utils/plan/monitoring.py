@@ -26,7 +26,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     where DCGM does not fit.
     """
     if case.wishes["monitoring_state"] != "present":
-        unwatched = "Nothing lets Prometheus watch the node (monitoring_state)."
+        unwatched = "Monitoring is not requested (monitoring_state)."
         return {"address": None, "dcgm_packages": [], "because": [unwatched]}
     if case.platform["family"] != "debian":
         raise refuse("P042", what="monitoring", system=case.platform["name"])
@@ -41,7 +41,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     return {
         "address": address,
         "dcgm_packages": [DCGM_EXPORTER] if dcgm else [],
-        "because": [f"Prometheus is answered on {address}: {because}"],
+        "because": [f"Metrics are served on {address}: {because}"],
     }
 
 
@@ -49,12 +49,14 @@ def _check_dcgm(case: Case, driver: dict[str, Any]) -> None:
     """Refuse DCGM's exporter where DCGM does not read a board in full, cannot be had, or is somebody else's."""
     other = [gpu.name for gpu in case.gpus if not gpu.data_center]
     if other:
-        raise refuse("P072", reason=f"{', '.join(other)} is no data-centre board")
+        raise refuse("P072", reason=f"{', '.join(other)} is not a data-centre board")
     if driver["source"] != "nvidia":
-        raise refuse("P072", reason=f"the driver's source is {driver['source']}, and DCGM is in NVIDIA's repository")
+        raise refuse(
+            "P072", reason=f"the driver's source is {driver['source']}, but DCGM comes from NVIDIA's repository"
+        )
     found = case.facts["monitoring"]["dcgm_exporter"]
     if found["installed"] and found["listen"] is None:
-        raise refuse("P072", reason="an exporter of DCGM's is on the node already, which gpulab did not set up")
+        raise refuse("P072", reason="the node already has a DCGM exporter that gpulab did not set up")
 
 
 def _address(wished: str | None, facts: Monitoring) -> tuple[str, str]:
@@ -65,10 +67,13 @@ def _address(wished: str | None, facts: Monitoring) -> tuple[str, str]:
             parsed = None
         if parsed is None or not (parsed.is_unspecified or str(parsed) in facts["addresses"]):
             raise refuse("P071", address=wished, known=", ".join(facts["addresses"]))
-        return wished, "monitoring_listen_address says so."
+        return wished, "set by monitoring_listen_address."
     routed = facts["routed_address"]
     if routed is None:
-        return LOOPBACK, "no address has the default route; monitoring_listen_address names another."
+        return LOOPBACK, "no address has the default route; set monitoring_listen_address to choose another."
     if ipaddress.ip_address(routed).is_global:
-        return LOOPBACK, f"{routed}, the default route's, is public; monitoring_listen_address names another."
+        return (
+            LOOPBACK,
+            f"the address of the default route, {routed}, is public; set monitoring_listen_address to choose another.",
+        )
     return routed, "the address of the default route, which is not public."

@@ -112,7 +112,7 @@ def no_library(record: Record, library: str, version: str) -> Refusal:
     """Return the refusal of a library's release that the catalog does not have."""
     first, last = record["releases"][0]["from"], record["releases"][-1]["to"]
     if _same_major(version, last) and is_newer(version, [last]):
-        return refuse("P091", what=LIBRARIES[library], version=version, newest=last, way=f"take {last} or older")
+        return refuse("P091", what=LIBRARIES[library], version=version, newest=last, way=f"use {last} or older")
     return refuse("P028", library=library, version=version, first=first, last=last)
 
 
@@ -120,7 +120,7 @@ def no_framework(releases: Record, name: str, framework: str, version: str) -> R
     """Return the refusal of a framework's release that the catalog does not have."""
     last = _last_patch(version, releases)
     if last:
-        way = f"take {last}"
+        way = f"use {last}"
         return refuse("P091", what=f"{FRAMEWORKS[framework]} of {name}", version=version, newest=last, way=way)
     return refuse("P033", name=name, framework=framework, version=version, known=", ".join(releases))
 
@@ -137,7 +137,7 @@ def _with_branch(catalog: Catalog, version: str, *, trusted: bool) -> Iterator[s
         yield f"Driver branch {branch} is newer than the catalog; gpulab treats it like {last['branch']} ({TRUST})."
         record = {**last, "branch": branch, "type": "newer", "latest": None, "eol": None}
     if record["latest"] is None and release:
-        yield f"The catalog knows no release of driver branch {branch}: {release} has no security floor."
+        yield f"The catalog has no release of driver branch {branch}, so {release} has no security floor."
         record = {**record, "latest": release}
     _override(catalog, "branches", {**catalog.branches, branch: record})
 

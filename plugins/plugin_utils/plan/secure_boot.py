@@ -32,20 +32,20 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """
     signed_by_dkms = driver["dkms_module"] is not None
     if not is_on(case) or not signed_by_dkms or case.wishes["nvidia_driver_state"] == "absent":
-        return {"enrol": False, "because": ["Secure Boot asks for no key of DKMS here."]}
+        return {"enrol": False, "because": ["Secure Boot needs no DKMS key here."]}
     system, password = case.facts["system"], case.wishes[WISH]
     if system["mok_pending"]:
         raise refuse("P047")
     if system["mok_enrolled"] is None:
-        unread = "Secure Boot is on, and whether the key of DKMS is enrolled could not be read."
+        unread = "Secure Boot is on. Whether the DKMS key is enrolled could not be read."
         case.warnings.append(unread)
         return {"enrol": False, "because": [unread]}
     if system["mok_enrolled"]:
-        return {"enrol": False, "because": ["Secure Boot is on, and the key that DKMS signs with is enrolled."]}
+        return {"enrol": False, "because": ["Secure Boot is on, and the DKMS signing key is enrolled."]}
     if password is None:
         distribution = case.platform["driver_sources"].get("distribution", {"package_sets": [{}]})
         signs = "signed_package" in distribution["package_sets"][0] and driver["source"] != "distribution"
-        way = "; or use modules that the distribution has signed: nvidia_driver_source: distribution" if signs else ""
+        way = "; or use modules signed by the distribution: nvidia_driver_source: distribution" if signs else ""
         raise refuse("P018", way=way)
     if not mok.typeable(password):
         raise refuse("P046", variable=WISH)

@@ -97,7 +97,7 @@ class Source:
 def choose(case: Case) -> tuple[Source, list[str]]:
     """Return the source and why this one. Raises Refusal for one that platform or node forbid."""
     wished = case.wishes["nvidia_driver_source"]
-    name, why = (wished, f"Source {wished} is wished for.") if wished != "auto" else _default(case)
+    name, why = (wished, f"Source {wished} is requested.") if wished != "auto" else _default(case)
     _check_mixture(case, name)
     if name == "runfile":
         return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
@@ -119,17 +119,20 @@ def check_version(case: Case, branch: str, version: str) -> list[str]:
         if not gpu.served_by(branch, version):
             raise refuse("P010", branch=version, gpu=gpu.name, demand=gpu.first_driver[branch])
     if branch in (case.wishes["gpulab_allow_branches"] or ()):
-        case.warnings.append(f"Branch {branch} is allowed by name in spite of its age: {version} may have known holes.")
-        return [f"Branch {branch} is allowed by name in gpulab_allow_branches."]
+        case.warnings.append(
+            f"Branch {branch} is allowed in gpulab_allow_branches despite its age: {version} may have known"
+            " vulnerabilities."
+        )
+        return [f"Branch {branch} is allowed in gpulab_allow_branches."]
     floor = record["security_floor"]
     if floor and not same_or_newer(version, floor["version"]):
         raise refuse("P017", version=version, floor=floor["version"], bulletin=floor["bulletin"], branch=branch)
     if record["latest"] and not same_or_newer(record["latest"], version):
-        case.warnings.append(f"Driver {version} is newer than the catalog knows ({record['latest']}).")
+        case.warnings.append(f"Driver {version} is newer than the catalog's latest ({record['latest']}).")
     held = (
         f"{version} is the newest known of its branch"
         if not case.wishes["nvidia_driver_version"]
-        else "It is wished for"
+        else "It is requested"
     )
     return [f"{held}; the floor is {floor['version']} (bulletin {floor['bulletin']})." if floor else f"{held}."]
 

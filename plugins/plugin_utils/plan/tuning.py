@@ -62,13 +62,17 @@ def plan(case: Case) -> dict[str, Any]:
     tuned = case.facts["tuning"]
     settings = _of_catalog(case)
     overridden = _override(settings, case)
-    because = [f"Tuned as one of {case.host_type}." if case.host_type else "Tuned as a host of no type."]
+    because = [
+        f"Tuned for {case.host_type}." if case.host_type else "The host has no type, so it gets the general tuning."
+    ]
     if overridden:
-        because.append(f"tuning_overrides decides {', '.join(overridden)}.")
+        because.append(f"tuning_overrides sets {', '.join(overridden)}.")
     arguments = [setting for setting in settings.values() if setting["kind"] == "kernel_argument"]
     told = [f"{setting['name']}={setting['value']}" for setting in arguments]
     if told and (case.container or not (tuned["grub"] or tuned["boot_entries"])):
-        case.warnings.append(f"The kernel's command line should have {' '.join(told)}; this node has no GRUB to tell.")
+        case.warnings.append(
+            f"The kernel command line should have {' '.join(told)}, but this node has no GRUB to set it in."
+        )
         settings = {name: setting for name, setting in settings.items() if setting["kind"] != "kernel_argument"}
     elif tuned["boot_entries"]:
         boot_arguments.own_of(told, tuned["boot_entries"], tuned["kernel_arguments"]["wanted"])
@@ -115,7 +119,7 @@ def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:
 def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
     """Put the operator's values in, take out what he leaves alone; return the names that this touched."""
     kinds = {record["name"]: record["kind"] for record in case.catalog.tuning} | dict.fromkeys(KNOBS, "knob")
-    reason = {"because": "The inventory's tuning_overrides says so.", "source": []}
+    reason = {"because": "Set by tuning_overrides.", "source": []}
     for name, value in case.wishes["tuning_overrides"].items():
         kind = kinds.get(name, "sysctl" if "." in name else None)
         if kind is None:

@@ -87,7 +87,7 @@ def _cut_off(facts: Facts, driver: dict[str, Any]) -> Iterator[Refusal]:
         yield explained(refuse("D040", names=", ".join(names), remove=" ".join(names), **failed))
         left = [name for name in left if name not in of_driver]
     if left or not found:
-        yield refuse("H047", line=f"{', '.join(left) or 'a transaction of dpkg'} was not brought to its end")
+        yield refuse("H047", line=f"{', '.join(left) or 'a transaction of dpkg'} was interrupted")
 
 
 def _failed_build(facts: Facts, versions: Iterable[str]) -> dict[str, str] | None:

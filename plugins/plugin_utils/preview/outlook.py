@@ -33,12 +33,12 @@ def _imex(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
     if not any(results.get(name, {}).get("changed") for name in (changes.IMEX_NODES, changes.IMEX_UNIT)):
         return []
     action = "restart" if plan["imex"]["restart"] else "start"
-    return [{"name": plan["imex"]["service"], "action": action, "because": "the nodes of its NVLink domain are set"}]
+    return [{"name": plan["imex"]["service"], "action": action, "because": "the list of its NVLink domain changes"}]
 
 
 def _docker(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
     if "foreseen" in results.get(changes.ENGINES, {}) and (plan["container_toolkit"]["docker"] or {}).get("start"):
-        return [{"name": "docker", "action": "start", "because": "its package comes new"}]
+        return [{"name": "docker", "action": "start", "because": "its package is installed"}]
     action = results.get(changes.DOCKER, {}).get("action")
     return [{"name": "docker", "action": action, "because": "its settings change"}] if action else []
 
@@ -46,9 +46,9 @@ def _docker(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
 def _node_exporter(results: Results) -> list[dict[str, str]]:
     name = "prometheus-node-exporter"
     if "foreseen" in results.get(changes.EXPORTER_PACKAGES, {}):
-        return [{"name": name, "action": "start", "because": "its package comes new"}]
+        return [{"name": name, "action": "start", "because": "its package is installed"}]
     if results.get(changes.EXPORTER, {}).get("changed"):
-        return [{"name": name, "action": "restart", "because": "its unit's configuration changes"}]
+        return [{"name": name, "action": "restart", "because": "its unit file changes"}]
     return []
 
 
@@ -60,9 +60,9 @@ def _persistence_daemon(facts: dict[str, Any], plan: dict[str, Any], results: Re
     if PERSISTENCED in packages.change:
         return [_service("restart" if running else "start", "its package changes")]
     if PERSISTENCED in packages.install or PERSISTENCED in packages.not_listed:
-        return [_service("start", "its package comes new")]
+        return [_service("start", "its package is installed")]
     if results.get(changes.UNIT_FILES, {}).get("changed"):
-        return [_service("restart" if running else "start", "its unit's configuration changes")]
+        return [_service("restart" if running else "start", "its unit file changes")]
     return []
 
 

@@ -25,10 +25,10 @@ STATES = {
 ACTIONS = {
     "change": "change the version of",
     "build": "build the kernel module for",
-    "select": "make the default",
-    "make": "make the environment",
-    "admit": "let into the group docker",
-    "arrange": "these steps:",
+    "select": "set as the default",
+    "make": "create the environment",
+    "admit": "add to the group docker",
+    "arrange": "steps:",
 }
 SHOWN = 6  # objects of one change; the JSON has all
 LABEL = 10
@@ -105,12 +105,12 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "refused", [f"GPULAB-{host['refusal']['code']} {host['refusal']['cause']}"]
         yield "remedy", [host["refusal"]["remedy"]]
     elif host["detail"]:
-        yield "why not", host["detail"].splitlines()
+        yield "refused by", host["detail"].splitlines()
     if host["present"]:
         yield "there", _present(host["present"])
     yield "changes", [_change(change) for change in host["changes"]]
     if host["planned"] and host["download"]["not_listed"]:
-        yield "download", [f"not known yet: not in the node's package lists: {_some(host['download']['not_listed'])}"]
+        yield "download", [f"unknown: not in the node's package lists: {_some(host['download']['not_listed'])}"]
     elif host["changes"]:
         yield "download", [_download(host)]
     yield "disk", [_disk(disk) for disk in host["disk"]]
@@ -120,7 +120,7 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield (
             "GPU users",
             [f"{named(user)} since {user['since']}" for user in host["users"]["who"]]
-            or (["not every process could be looked into"] if host["users"]["state"] == "unknown" else []),
+            or (["some processes could not be inspected"] if host["users"]["state"] == "unknown" else []),
         )
         yield (
             "at work",
@@ -159,5 +159,5 @@ def _reboot(host: dict[str, Any]) -> list[str]:
     reboot = host["reboot"]
     said = [f"yes: {reason}" for reason in reboot["because"]]
     if reboot["refusal"]:
-        said += [f"and refused now: GPULAB-{reboot['refusal']['code']} {reboot['refusal']['remedy']}"]
+        said += [f"but refused now: GPULAB-{reboot['refusal']['code']} {reboot['refusal']['remedy']}"]
     return said

@@ -100,5 +100,5 @@ def _earlier(path: str | None) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise refuse("V004", path=path, detail=error) from error
     if schema != document.SCHEMA:
-        raise refuse("V004", path=path, detail=f"its schema is {schema}, this gpulab writes {document.SCHEMA}")
+        raise refuse("V004", path=path, detail=f"its schema is {schema}, but this gpulab writes {document.SCHEMA}")
     return earlier

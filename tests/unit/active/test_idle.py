@@ -3,7 +3,7 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.active.idle import why_not
 
-UNTOLD = "NVML does not tell which GPU it is, or who uses it"
+UNTOLD = "NVML does not report which GPU it is, or who uses it"
 NOBODY = {"state": "idle", "who": []}
 GPUS = [
     {"uuid": f"GPU-{n}", "bus_id": f"0000:0{n}:00.0", "processes": [], "mig": {"unsupported": "NOT_SUPPORTED"}}
@@ -41,7 +41,7 @@ def process(pid, **more):
         (GPUS, users(process(5, service=True), state="idle"), (None, None)),
         (GPUS, users(state="unknown"), ("who uses it is hidden from this user (run as root)",) * 2),
         (gpus(processes={"error": "UNKNOWN"}), NOBODY, (UNTOLD, None)),
-        (gpus(mig={"enabled": True}), NOBODY, ("Multi-Instance GPU is on: it is not one device", None)),
+        (gpus(mig={"enabled": True}), NOBODY, ("MIG is on: the GPU is not one device", None)),
         (
             [{"index": 0, "error": "GPU_IS_LOST"}, GPUS[1]],
             NOBODY,

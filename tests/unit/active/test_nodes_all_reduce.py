@@ -257,7 +257,7 @@ def test_who_does_not_take_part_hears_why():
         "wrong": across_nodes.IN_USE,
         "away": "it was not tested in this run",
         "cpu": across_nodes.NO_GPU,
-        "python": "no interpreter with PyTorch is known (verify_python)",
+        "python": "no interpreter with PyTorch is set (verify_python)",
         "address": "its interface eth0 has no IPv4 address",
     }
 

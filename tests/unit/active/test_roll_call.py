@@ -52,7 +52,7 @@ def test_who_does_not_come_is_named_to_all_within_the_deadline(meet, port):
     begin = time.monotonic()
     found = meet(first={"seconds": 1.0}, second={})
     assert time.monotonic() - begin < 3
-    missing = {"missing": {"third": f"did not come to 127.0.0.1 port {port} within 1 s"}}
+    missing = {"missing": {"third": f"did not reach 127.0.0.1 port {port} within 1 s"}}
     assert found == {"first": missing, "second": missing}
 
 

@@ -107,7 +107,7 @@ PRESENCE = [
         "gpu-count",
         "other_modules",
         also=("driver-next-boot",),
-        says="the open kernel modules do not drive Tesla V100",
+        says="the open kernel modules do not support Tesla V100",
     ),
     Fault(
         "a GPU is missing from the bus",
@@ -426,7 +426,7 @@ DRIVER = [
         "driver-responsive",
         "other_modules",
         also=("driver-next-boot",),
-        says="the proprietary kernel modules do not drive",
+        says="the proprietary kernel modules do not support",
     ),
     Fault(
         "the driver fails with the wrong modules",
@@ -442,7 +442,7 @@ DRIVER = [
         put("kernels.1.nvidia_module_flavour", "open"),
         "driver-next-boot",
         "other_modules",
-        says="the open kernel modules do not drive Tesla V100",
+        says="the open kernel modules do not support Tesla V100",
     ),
     Fault("driver installed and merely not loaded", "t4", NOT_LOADED, "driver-responsive", "reboot"),
     Fault("persistence mode off", "b200x8", every_gpu("persistence", value=False), "persistence", "configure", "warn"),

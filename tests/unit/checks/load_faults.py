@@ -301,7 +301,7 @@ NODES = [
     Together(
         "a node does not come to the all_reduce",
         "h100x8",
-        across({"state": "missing", "missing": {"node2": "did not come to 192.0.2.1 port 23457 within 60 s"}}),
+        across({"state": "missing", "missing": {"node2": "did not reach 192.0.2.1 port 23457 within 60 s"}}),
         "all-reduce-nodes",
         "check_network",
         says="no all_reduce over 2 nodes without node2",

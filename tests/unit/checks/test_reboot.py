@@ -3,12 +3,12 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import reboot
 
-NOUVEAU = "nouveau holds GPU 0000:01:00.0 and lets go only at a reboot"
-NOVA = "NovaCore holds GPU 0000:01:00.0 and lets go only at a reboot"
-STALE = "the NVIDIA driver 535.1 is loaded and 550.2 is on disk"
-STALE_LIBRARY = f"{STALE}, with its library: every new program fails until then"
-ARGUMENT = "iommu=pt is for the boot loader, and not on the command line of the kernel that runs"
-OTHER_KERNEL = "the NVIDIA driver 550.2 is on disk for the next kernel, not for 6.1.0-1, which runs"
+NOUVEAU = "nouveau holds GPU 0000:01:00.0 until a reboot"
+NOVA = "NovaCore holds GPU 0000:01:00.0 until a reboot"
+STALE = "the NVIDIA driver 535.1 is loaded, but 550.2 is installed"
+STALE_LIBRARY = f"{STALE}, with its library: new programs fail until the reboot"
+ARGUMENT = "iommu=pt is set in the boot loader, but not on the running kernel's command line"
+OTHER_KERNEL = "the NVIDIA driver 550.2 is installed for the next kernel, but not for the running kernel 6.1.0-1"
 
 
 def facts(gpus=1, **node):
@@ -91,13 +91,18 @@ def test_ecc_that_was_asked_for_takes_a_reboot(declared, reasons):
     modes = {"enabled": True, "pending": False}
     gpu = {"index": 0, "uuid": "GPU-1", "bus_id": "0000:01:00.0", "ecc": {"mode": modes}, "mig": {"unsupported": "X"}}
     node.update(nvml={"gpus": [gpu]}, gpu_settings={"all": {"ecc": declared}})
-    assert reboot(node)["reasons"] == ["ECC of GPU 0000:01:00.0 turns off at a boot only"] * reasons
+    assert reboot(node)["reasons"] == ["ECC of GPU 0000:01:00.0 turns off only at a reboot"] * reasons
 
 
 @pytest.mark.parametrize(
     ("now", "following", "reasons", "loadable"),
     [
-        ("never", None, ["module_blacklist=nvidia of the kernel that runs forbids the NVIDIA driver"], False),
+        (
+            "never",
+            None,
+            ["module_blacklist=nvidia on the running kernel's command line blocks the NVIDIA driver"],
+            False,
+        ),
         ("never", "never", [], False),  # no reboot helps
         ("by_itself", "by_itself", [], True),
         (None, "never", [], True),
@@ -116,7 +121,7 @@ def test_held_gpus_are_named_on_one_line():
     node = facts(driver="nouveau", blacklisted=True)
     node["pci"]["gpus"].append({"address": "0000:02:00.0", "driver": "nouveau"})
     node["nouveau"]["bound"].append("0000:02:00.0")
-    assert reboot(node)["reasons"] == ["nouveau holds GPU 0000:01:00.0, 0000:02:00.0 and lets go only at a reboot"]
+    assert reboot(node)["reasons"] == ["nouveau holds GPU 0000:01:00.0, 0000:02:00.0 until a reboot"]
 
 
 @pytest.mark.parametrize(("value", "new", "reasons"), [("Y", True, 0), ("0", True, 1), ("0", False, 0)])

@@ -226,7 +226,7 @@ Failed to start docker.service - Docker Application Container Engine.
 def test_the_line_that_says_why_is_found():
     assert docker_settings.reason(JOURNAL).startswith("failed to start daemon: Error initializing network")
     assert docker_settings.reason("a\nb\n") == "b"
-    assert docker_settings.reason("") == "its journal says nothing"
+    assert docker_settings.reason("") == "its journal has no message"
 
 
 def test_a_record_survives_being_written(tmp_path):
@@ -299,7 +299,7 @@ def test_what_the_owner_set_in_both_places_is_refused_before_docker_fails_over_i
     with pytest.raises(Refusal) as refused:
         docker_settings.plan('{"debug": true}', Record(), CDI, {}, {"debug": True})
     assert refused.value.code == "H110"
-    assert "debug is both there and on the command line" in refused.value.cause
+    assert "debug is set both there and on the command line" in refused.value.cause
 
 
 RUNTIME = {"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}

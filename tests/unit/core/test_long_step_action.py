@@ -105,7 +105,7 @@ def test_a_worker_whose_ansible_is_gone_leaves_the_result_to_the_next_run(monkey
     played = Played({"step": RUNNING}, {"step": FINISHED})
     parents = iter([os.getppid(), os.getppid()])  # at the beginning, and for the start
     monkeypatch.setattr(long_step.os, "getppid", lambda: next(parents, -1))
-    with pytest.raises(AnsibleError, match="ansible-playbook is gone"):
+    with pytest.raises(AnsibleError, match="ansible-playbook has ended"):
         played.run(None, {})
     assert played.answers == [{"step": FINISHED}]
 

@@ -40,4 +40,4 @@ def test_a_program_of_gpulabs_is_replaced_and_one_of_somebody_elses_refused():
 def test_a_file_of_somebody_elses_is_refused():
     with pytest.raises(Refusal) as refused:
         plan({PATH: "a"}, {PATH: "blacklist pcspkr\n"}, "nouveau")
-    assert str(refused.value).startswith(f"GPULAB-H020 {PATH} exists and gpulab did not write it.")
+    assert str(refused.value).startswith(f"GPULAB-H020 {PATH} exists, but gpulab did not write it.")

@@ -155,7 +155,7 @@ PLAY = """
         ("", [], "seen False"),
         ("check_mode: true", [], "seen True"),
         ("", ["--check"], "seen True"),
-        ("vars: {nvidia_driver_brnach: x}", [], "there is no variable nvidia_driver_brnach"),
+        ("vars: {nvidia_driver_brnach: x}", [], "nvidia_driver_brnach is an unknown variable"),
     ],
 )
 def test_whoever_reads_the_node_knows_the_mode_and_its_variables(pytestconfig, tmp_path, mode, options, told):

@@ -32,7 +32,7 @@ def test_there_is_code_for_every_gpu():
         (f"some note\n{FATAL}\n", FATAL),
         (f"In file included from a\n{MATH}\n1 error detected\n", MATH),
         ("b\n  a\n", "a"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )
 def test_the_first_error_is_told(report, line):

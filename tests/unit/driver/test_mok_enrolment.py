@@ -199,7 +199,7 @@ def test_half_a_key_is_refused_before_anything(module, work, half, check_mode):
     with pytest.raises(Refusal) as refused:
         prepare(work, check_mode=check_mode)
     assert refused.value.code == "H170"
-    assert refused.value.cause.startswith(f"{half} is there without ")
+    assert refused.value.cause.startswith(f"{half} exists without ")
     assert seen(module) == before
 
 

@@ -239,10 +239,10 @@ def test_a_build_that_fails_is_explained_and_leaves_nothing(machine):
 
 
 ENDS = {
-    "nothing before": (None, None, "There was no driver of a .run file before"),
-    "the former one stays": (OLD, OLD, f"The driver {OLD} is still there."),
-    "the former one is gone": (OLD, None, f"It had taken the driver {OLD} off."),
-    "only a part of the new one is there": (OLD, NEW, f"It had taken the driver {OLD} off."),
+    "nothing before": (None, None, "No .run driver was installed before"),
+    "the former one stays": (OLD, OLD, f"The driver {OLD} is still installed."),
+    "the former one is gone": (OLD, None, f"The driver {OLD} was already removed."),
+    "only a part of the new one is there": (OLD, NEW, f"The driver {OLD} was already removed."),
 }
 
 
@@ -372,7 +372,7 @@ def test_an_installer_that_ends_well_and_installs_nothing_is_refused(machine):
     node = machine.node()
     node.fetch(download)
     node.start(KERNEL, keep_former=True)
-    assert "What is there is no driver." in refused("D034", node.finish)
+    assert "Now installed: no driver." in refused("D034", node.finish)
 
 
 @pytest.mark.parametrize("ended", [None, 0, 1])

@@ -235,7 +235,7 @@ def test_a_pip_that_is_new_enough_or_may_be_is_taken(resolve, version):
         ("-i https://a.example/simple", "another index", "conda_index_url"),
         ("--no-binary :all:", "an option of pip", "Remove it"),
         ("-c constraints.txt", "an option of pip", "Remove it"),
-        ("alpha --no-deps", "an option of pip after", "only the package"),
+        ("alpha --no-deps", "a pip option after", "only the package"),
     ],
 )
 def test_a_line_that_pip_cannot_be_given_is_refused_with_what_stands_in_for_it(resolve, line, why, remedy):

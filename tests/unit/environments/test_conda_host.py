@@ -282,7 +282,7 @@ def test_a_job_goes_on_with_what_it_was_started_with(lab):
         ("truncate --size=40 conda-meta/six-*.json", "six-1.16.0-0.json is damaged"),
         (
             "touch lib/python{release}/site-packages/extra.py",
-            "lib/python{release}/site-packages/extra.py is there by hand",
+            "lib/python{release}/site-packages/extra.py was installed by hand",
         ),
         ("rm gpulab.json", "it is not there"),
         ("truncate --size=40 gpulab.json", "it is not there"),

@@ -56,7 +56,7 @@ def test_failures_are_told_apart(printed, code, says):
     refusal = venv.classify(printed, "lab", "/log")
     assert refusal.code == code
     assert says in refusal.cause
-    assert "What was in use before stays in use." in refusal.remedy
+    assert "The former environment stays in use." in refusal.remedy
 
 
 def test_a_lock_is_read():

@@ -56,7 +56,7 @@ def test_parts_come_together(machine, tmp_path):
     assert facts["driver"]["module_on_disk"] == "550.2"
     assert facts["kernels"][0]["initramfs"]["error"] == "ValueError: an unknown compression"
     assert facts["nouveau"]["bound"] == ["0000:19:00.0"]
-    assert facts["reboot"]["reasons"] == ["nouveau holds GPU 0000:19:00.0 and lets go only at a reboot"]
+    assert facts["reboot"]["reasons"] == ["nouveau holds GPU 0000:19:00.0 until a reboot"]
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -102,12 +102,12 @@ def test_root_counts_like_everybody(logind):
 def test_what_somebody_left_running_counts(logind, command):
     login(logind, 5, uid=60321, leader=710, STATE="closing")
     process(logind, 712, command, LOGIND.format(60321, 5))
-    assert said(logind) == [f"user60321, who left running: {command}"]
+    assert said(logind) == [f"user60321, logged out, still runs {command}"]
 
 
 def test_what_outlives_its_session_and_logind_counts(logind):
     process(logind, 712, "tmux: server", LOGIND.format(60321, 5))
-    assert said(logind) == ["60321, who left running: tmux: server"]
+    assert said(logind) == ["60321, logged out, still runs tmux: server"]
 
 
 def test_a_service_of_a_user_who_lingers_counts_and_what_systemd_needs_for_it_does_not(logind):
@@ -117,7 +117,7 @@ def test_a_service_of_a_user_who_lingers_counts_and_what_systemd_needs_for_it_do
     process(logind, 722, "dbus-daemon", place + "app.slice/dbus.service")
     assert people(logind.node(), OWN) == []
     process(logind, 723, "python3", place + "app.slice/train.service")
-    assert said(logind) == ["60321, who left running: python3"]
+    assert said(logind) == ["60321, logged out, still runs python3"]
 
 
 def test_a_connection_in_which_nothing_runs_is_no_work(logind):
@@ -226,13 +226,13 @@ def test_a_node_that_is_itself_a_container(node):
     for pid, place in ((1, "/init.scope"), (100, SSHD), (712, LOGIND.format(60321, 5))):
         node.file(f"/proc/{pid}/cgroup", f"0::/docker/4f{place}\n")
     process(node, 712, "rsync", "/docker/4f" + LOGIND.format(60321, 5))
-    assert said(node) == ["60321, who left running: rsync"]
+    assert said(node) == ["60321, logged out, still runs rsync"]
 
 
 def test_control_groups_of_the_first_version(logind):
     process(logind, 712, "rsync", "/", uid=60321)
     logind.file("/proc/712/cgroup", f"5:cpu:/\n1:name=systemd:{LOGIND.format(60321, 5)}\n0::/\n")
-    assert said(logind) == ["60321, who left running: rsync"]
+    assert said(logind) == ["60321, logged out, still runs rsync"]
 
 
 def test_without_logind_who_came_by_ssh_counts(node):
@@ -260,13 +260,13 @@ def test_without_logind_what_left_its_connection_counts(node):
     tree = plain(node)
     process(tree, 712, "tmux: server", SSHD, parent=1, uid=60321)
     process(tree, 713, "bash", SSHD, parent=712, uid=60321)
-    assert said(tree) == ["60321, who left running: tmux: server, bash"]
+    assert said(tree) == ["60321, logged out, still runs tmux: server, bash"]
 
 
 def test_many_commands_are_not_all_named(logind):
     for pid, command in enumerate("abcdef", start=760):
         process(logind, pid, command, LOGIND.format(60321, 5))
-    assert said(logind) == ["60321, who left running: a, b, c, d and 2 more"]
+    assert said(logind) == ["60321, logged out, still runs a, b, c, d and 2 more"]
 
 
 def utmp(kind, pid, user):

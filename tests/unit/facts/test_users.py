@@ -232,6 +232,6 @@ def test_who_is_at_work_without_a_gpu_is_named_beside_those_with_one(node):
     assert users.in_use(found) == f"python (PID 50, user {me}), alice, who is logged in (rsync)"
 
 
-@pytest.mark.parametrize(("state", "said"), [("idle", ""), ("unknown", "not every process could be looked into")])
+@pytest.mark.parametrize(("state", "said"), [("idle", ""), ("unknown", "some processes could not be inspected")])
 def test_who_cannot_be_looked_into_counts_as_a_user(state, said):
     assert users.in_use({"state": state, "who": [], "sessions": []}) == said

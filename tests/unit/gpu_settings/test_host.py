@@ -122,7 +122,7 @@ def test_each_error_has_a_remedy_of_its_own(error):
 def test_a_driver_that_says_yes_and_does_nothing_is_found_out(node):
     node.inject("gpu.0.set_power_limit_w = KEPT")
     why = node.bring(power_limit_watts=200)
-    assert why == {(0, "power_limit_watts"): "the driver took it, and has 250", (1, "power_limit_watts"): ""}
+    assert why == {(0, "power_limit_watts"): "the driver accepted it, but reports 250", (1, "power_limit_watts"): ""}
 
 
 def test_clocks_that_stay_up_are_found_out(node, monkeypatch):
@@ -166,7 +166,7 @@ def test_the_unit_leaves_a_gpu_in_use_alone_where_its_user_would_notice(node):
     node.inject("gpu.0.processes = 4242:100")
     done, failed = boot({"all": {"power_limit_watts": 200, "compute_mode": "prohibited"}})
     assert len(done) == 3
-    assert failed == ['GPU 0000:3b:00.0: compute_mode "default" -> "prohibited": left alone, the GPU is in use']
+    assert failed == ['GPU 0000:3b:00.0: compute_mode "default" -> "prohibited": unchanged, because the GPU is in use']
 
 
 def test_the_unit_tells_what_was_refused(node):
@@ -190,7 +190,7 @@ def test_the_unit_gives_no_gpu_the_settings_of_one_that_is_lost(node, name):
     first, _second = lose_the_first(node)
     done, failed = boot(kept)
     assert done == ["GPU 0000:af:00.0: power_limit_watts 250 -> 200"]
-    assert failed == [f"GPULAB-H120 gpu_settings_per_gpu names {first}, and this node has no such GPU."]
+    assert failed == [f"GPULAB-H120 gpu_settings_per_gpu names {first}, but this node has no such GPU."]
 
 
 @pytest.mark.usefixtures("node")
@@ -221,7 +221,7 @@ def test_the_unit_keeps_declared_limits_where_the_power_budget_cannot_be_kept():
 
 AT_ONCE = "gpu.*.mig_at_once = 1"
 CUT = ("gpu.*.mig = 1", "gpu.*.mig_pending = 1", "gpu.*.mig_instances = 1/9/0/0.2 2/9/4/0.2")  # two of 3g.20gb
-AGAIN = "the former instances are there again"
+AGAIN = "the former instances are restored"
 
 
 def layouts(node):
@@ -280,7 +280,7 @@ def test_what_was_there_is_made_again_where_an_instance_cannot_be_made(node, fau
 def test_what_cannot_be_made_again_either_is_told(node):
     node.inject(*CUT, "gpu.0.mig_refuse = 0", "gpu.0.mig_refuse_compute = 2")
     why = node.bring(mig_instances=["7g.40gb"])[0, "mig_instances"]
-    assert why.startswith("INSUFFICIENT_RESOURCES: the former instances could not be made again (INSUFFICIENT")
+    assert why.startswith("INSUFFICIENT_RESOURCES: the former instances could not be restored (INSUFFICIENT")
 
 
 def test_compute_instances_of_somebody_elses_come_back_as_they_were(node):

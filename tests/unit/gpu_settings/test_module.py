@@ -131,7 +131,7 @@ def test_what_a_gpu_refused_is_told_and_not_remembered(machine):
 
 def test_ecc_says_that_it_takes_a_boot(machine):
     assert machine.set(ecc=False)["pending"] == [
-        f"ECC of GPU {address} turns off at a boot only" for address in ("0000:3b:00.0", "0000:af:00.0")
+        f"ECC of GPU {address} turns off only at a reboot" for address in ("0000:3b:00.0", "0000:af:00.0")
     ]
 
 
@@ -170,7 +170,7 @@ def test_instances_from_check_mode_over_a_second_run_to_the_way_back(machine):
 def test_instances_that_wait_for_a_boot_are_not_said_to_be_there(machine):
     first = machine.set(mig_instances=HALVES)
     assert {one["name"] for one in first["steps"]} == {"mig"}
-    assert first["pending"][0] == "MIG of GPU 0000:3b:00.0 turns on at a boot only"
+    assert first["pending"][0] == "MIG of GPU 0000:3b:00.0 turns on only at a reboot"
     again = machine.set(mig_instances=HALVES)
     assert (again["changed"], again["pending"]) == (False, first["pending"])
     machine.inject("gpu.*.mig = 1", "gpu.*.mig_instances = 1/9/0/0.2 2/9/4/0.2")  # a boot, and the unit at boot
@@ -213,7 +213,7 @@ def test_what_was_there_before_a_failed_layout_is_not_remembered(machine):
     machine.inject(*cut, "gpu.*.mig_refuse = 0")
     failed = machine.set(mig_instances=["7g.40gb"])
     assert ([one["code"] for one in failed["refused"]], failed["changed"]) == (["H125", "H125"], False)
-    assert "the former instances are there again" in failed["msg"]
+    assert "the former instances are restored" in failed["msg"]
     assert not machine.memory.exists()
 
 

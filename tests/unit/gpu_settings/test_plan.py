@@ -143,7 +143,7 @@ def test_a_gpu_that_is_left_alone_counts_with_what_it_has():
 
 def test_a_budget_below_what_the_boards_take_is_refused():
     refusal = refused(settings(budget=100))
-    assert (refusal.code, "60 W at least" in refusal.cause) == ("H121", True)
+    assert (refusal.code, "at least 60 W" in refusal.cause) == ("H121", True)
 
 
 def test_what_nobody_can_add_up_is_not_shared():

@@ -23,8 +23,8 @@ def test_bad_input_is_refused_with_its_message(case):
 @pytest.mark.parametrize(
     ("variables", "code", "starts"),
     [
-        ({"nvidia_driver_branch": "581"}, "P007", "node1: the catalog knows no driver branch 581."),
-        ({"cuda_toolkits": ["12.7"]}, "P022", "node1: the catalog knows no CUDA toolkit 12.7."),
+        ({"nvidia_driver_branch": "581"}, "P007", "node1: driver branch 581 is unknown to the catalog."),
+        ({"cuda_toolkits": ["12.7"]}, "P022", "node1: CUDA toolkit 12.7 is unknown to the catalog."),
     ],
     ids=["branch-unknown-to-the-catalog", "toolkit-unknown-to-the-catalog"],
 )
@@ -57,7 +57,7 @@ def test_the_remedies_hold_in_an_ini_inventory_too(tmp_path):
         return check_variables(nvidia_driver_branch=host.vars["nvidia_driver_branch"])
 
     (number,) = wrong('nvidia_driver_branch="580"')
-    assert """INI inventory, which loses quotes, '"580"'.""" in number
+    assert """INI inventory, which drops quotes: '"580"'.""" in number
     assert wrong("""nvidia_driver_branch='"580"'""") == []
 
 
@@ -104,14 +104,14 @@ def test_a_wrong_value_is_not_compared_with_others():
 def test_an_error_is_told_once_with_the_hosts_or_the_group_that_have_it(bad, label):
     hosts = {host: {"gpulab_x": 1} if host in bad else {} for host in ("node1", "node2", "node3")}
     (message,) = check_hosts(hosts)
-    assert message.startswith(f"GPULAB-I001 {label}: there is no variable gpulab_x.")
+    assert message.startswith(f"GPULAB-I001 {label}: gpulab_x is an unknown variable.")
 
 
 def test_of_many_hosts_the_first_are_named():
     hosts = {f"node{number}": {"gpulab_x": 1} for number in range(64)}
     groups = {"gpu-nodes": [*hosts, "other"], "workstations": [*hosts, "other"]}
     (message,) = check_hosts({**hosts, "other": {}}, groups)
-    assert message.startswith("GPULAB-I001 node0, node1, node2 and 61 more: there")
+    assert message.startswith("GPULAB-I001 node0, node1, node2 and 61 more: gpulab_x")
 
 
 def test_a_lock_that_pins_nothing_is_refused_and_one_that_is_not_there_yet_is_not(tmp_path):

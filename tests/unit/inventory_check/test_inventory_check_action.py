@@ -64,7 +64,7 @@ def run(tmp_path):
 
 
 def test_a_sound_inventory_passes(run):
-    assert run() == {"changed": False, "msg": "the inventory of 2 hosts is sound"}
+    assert run() == {"changed": False, "msg": "the inventory of 2 hosts is valid"}
 
 
 def test_the_inventory_of_the_lab_passes(run):
@@ -72,7 +72,7 @@ def test_the_inventory_of_the_lab_passes(run):
     template = trust_as_template((LAB / "templates/hosts.yml.j2").read_text(encoding="utf-8"))
     variables = {**nodes, "lab_directory": "/lab", "lab_subnet": "172.30.0"}
     text = Templar(DataLoader(), variables).template(template)
-    assert run(text=text)["msg"] == f"the inventory of {len(nodes['lab_nodes'])} hosts is sound"
+    assert run(text=text)["msg"] == f"the inventory of {len(nodes['lab_nodes'])} hosts is valid"
 
 
 def test_every_error_is_a_line(run):
@@ -100,8 +100,8 @@ def test_values_are_judged_as_they_are_worked_out(run):
 def test_a_template_that_fails_is_refused(run):
     message = run('nvidia_driver_branch: "{{ lab_brnach }}"')["msg"]
     assert message == (
-        "GPULAB-I013 node1: nvidia_driver_branch cannot be worked out: 'lab_brnach' is undefined. Remedy: Define what"
-        " it refers to, or correct its template."
+        "GPULAB-I013 node1: nvidia_driver_branch cannot be evaluated: 'lab_brnach' is undefined. Remedy: Define the"
+        " variables that it uses, or correct its template."
     )
 
 
@@ -130,5 +130,5 @@ def test_the_filter_fails_without_gpu_nodes_unless_nothing_is_run(monkeypatch, l
     if look:
         assert gpu_nodes({}) == "gpu-nodes"
     else:
-        with pytest.raises(AnsibleFilterError, match=r"^GPULAB-I020 there is no host to work on: "):
+        with pytest.raises(AnsibleFilterError, match=r"^GPULAB-I020 the run has no hosts: "):
             gpu_nodes({})

@@ -55,7 +55,7 @@ def test_tags_do_not_switch_the_check_off(tmp_path):
 def test_an_inventory_without_nodes_is_refused(tmp_path):
     status, output = site(tmp_path, "gpu-nodes: {children: {workstations: }}", "-l", "gpu-nodes")
     assert status != 0
-    assert "GPULAB-I020 there is no host to work on: the group gpu-nodes is empty." in output
+    assert "GPULAB-I020 the run has no hosts: the group gpu-nodes is empty." in output
 
 
 def test_the_group_may_be_written_as_an_inventory_plugin_writes_it(tmp_path):

@@ -20,22 +20,24 @@ def test_hosts_that_no_host_type_claims_are_refused():
     groups = {"gpu-nodes": ["node1", "node2", "node3"], "workstations": ["node1"], "rack_7": ["node2", "node3"]}
     (message,) = check_hosts({"node1": {}, "node2": {}, "node3": {}}, groups)
     assert message == (
-        f"GPULAB-I021 no host type claims node2, node3. Remedy: Put each under one of {TYPES}, and that under"
-        " gpu-nodes."
+        f"GPULAB-I021 node2, node3 have no host type. Remedy: Add each to one of the groups {TYPES}, below gpu-nodes."
     )
 
 
 def test_a_host_that_two_host_types_claim_is_refused():
     groups = {**GROUPS, "inference_servers": ["node1"]}
     assert check_hosts({"node1": {}, "node2": {}}, groups) == [
-        "GPULAB-I022 workstations and inference_servers both claim node1. Remedy: Leave it under one of them."
+        (
+            "GPULAB-I022 node1 is in several host types: workstations and inference_servers."
+            " Remedy: Leave it in one of them."
+        )
     ]
 
 
 def test_a_misspelt_host_type_is_named():
     groups = {"gpu-nodes": ["node1", "node2"], "workstations": ["node1"], "trainning_servers": ["node2"]}
     assert check_hosts({"node1": {}, "node2": {}}, groups) == [
-        "GPULAB-I023 the group trainning_servers of node2 is no host type. Remedy: Did you mean training_servers?"
+        "GPULAB-I023 the group trainning_servers of node2 is not a host type. Remedy: Did you mean training_servers?"
     ]
 
 
@@ -56,7 +58,7 @@ def test_two_hosts_at_one_address_are_refused(one, other):
     (message,) = check_hosts({"node1": one, "node2": other})
     assert message == (
         f"GPULAB-I024 node1, node2 have the same address {one['ansible_host'].lower()} port 22."
-        " Remedy: Give each its own ansible_host, or remove all but one."
+        " Remedy: Give each its own ansible_host, or remove the duplicates."
     )
 
 
@@ -73,17 +75,15 @@ def test_one_address_reached_in_two_ways_is_two(difference):
 @pytest.mark.parametrize(
     ("groups", "cause", "remedy"),
     [
-        ({"gpu-nodes": []}, "is empty", f"Put each machine under one of {TYPES}, and these under gpu-nodes."),
-        ({"gpunodes": ["node1"]}, "is not in the inventory", "Did you mean gpu-nodes where it says gpunodes?"),
+        ({"gpu-nodes": []}, "is empty", f"Add each machine to one of the groups {TYPES}, below gpu-nodes."),
+        ({"gpunodes": ["node1"]}, "is not in the inventory", "Did you mean gpu-nodes instead of gpunodes?"),
     ],
     ids=["empty", "misspelt"],
 )
 def test_an_inventory_without_gpu_nodes_is_refused(groups, cause, remedy):
     with pytest.raises(Refusal) as caught:
         structure.selection(groups)
-    assert str(caught.value) == (
-        f"GPULAB-I020 there is no host to work on: the group gpu-nodes {cause}. Remedy: {remedy}"
-    )
+    assert str(caught.value) == (f"GPULAB-I020 the run has no hosts: the group gpu-nodes {cause}. Remedy: {remedy}")
 
 
 @pytest.mark.parametrize(

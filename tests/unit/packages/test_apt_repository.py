@@ -89,10 +89,14 @@ def test_the_pinned_key_is_taken():
 
 
 BAD_KEYS = {
-    "another key": (repository(fingerprint=OTHER), VERSION_6, f"is {VERSION_6_FINGERPRINT}; pinned is {OTHER}"),
+    "another key": (
+        repository(fingerprint=OTHER),
+        VERSION_6,
+        f"is {VERSION_6_FINGERPRINT}, but the pinned key is {OTHER}",
+    ),
     "a second key with it": (repository(), VERSION_6 * 2, f"is {VERSION_6_FINGERPRINT}, {VERSION_6_FINGERPRINT}"),
-    "the end of the fingerprint only": (repository(fingerprint=OTHER[-8:]), VERSION_6, "pinned is 3BF863CC"),
-    "a web page": (repository(), "<html>log in first</html>", "cannot be used: it holds no armored public key"),
+    "the end of the fingerprint only": (repository(fingerprint=OTHER[-8:]), VERSION_6, "pinned key is 3BF863CC"),
+    "a web page": (repository(), "<html>log in first</html>", "cannot be used: it contains no armored public key"),
 }
 
 
@@ -151,7 +155,7 @@ def test_who_declares_it_with_another_key_is_refused(file, text, found):
     with pytest.raises(Refusal) as caught:
         repository().declared_elsewhere(sources(file, text), read)
     assert caught.value.code == "H062"
-    assert f"/etc/apt/sources.list.d/{file} declares {URL}" in str(caught.value)
+    assert f"/etc/apt/sources.list.d/{file} already declares {URL}" in str(caught.value)
     assert found in str(caught.value)
 
 

@@ -82,7 +82,7 @@ UNUSABLE = {
     "cut off after its length": (b"\xc6\xff\x00", "cut off"),
     "no length": (b"\x9b" + BODY, "no length"),
     "in parts": (b"\xc6\xe1" + BODY, "parts"),
-    "too long": (b"\xc6\xff\x00\x01\x00\x00\x04" + bytes(0xFFFF), "absurd"),
+    "too long": (b"\xc6\xff\x00\x01\x00\x00\x04" + bytes(0xFFFF), "impossible length"),
     "an armored signature": (b"-----BEGIN PGP SIGNATURE-----\n", "no armored public key"),
     "armor without its end": (VERSION_6[:300].encode(), "no armored public key"),
     "damaged armor": (VERSION_6.replace("GY4d", "!Y4d").encode(), "damaged"),

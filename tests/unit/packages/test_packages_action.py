@@ -11,7 +11,7 @@ TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "afte
 PREPARED = {"changed": True, "transaction": TRANSACTION}
 STALE = {"changed": True, "update": ["apt-get", "update"], "lock_holder": None}
 LOCKED = {"changed": True, "update": None, "lock_holder": "A"}
-FAILURE = {"code": "H052", "cause": "a package's own script failed.", "remedy": "Read it."}
+FAILURE = {"code": "H052", "cause": "a package's installation script failed.", "remedy": "Read it."}
 BROUGHT = {"failure": FAILURE, "undo": ["x", "y"], "script": "dpkg --remove x y"}
 OK = Outcome(0, 1.0, [], "/log", "started")
 BAD = Outcome(100, 1.0, [], "/log", "started")
@@ -131,7 +131,7 @@ def test_nothing_is_replaced_that_could_not_be_kept(found, names, told):
     played = Played(answers, packages_keep=BAD)
     result = played.carry_out({"present": ["x"], "former": "driver"})
     assert result["refusal"]["code"] == "D020"
-    assert ("The packages as they were before are put back." in result["msg"]) is told
+    assert ("The former packages were reinstalled." in result["msg"]) is told
     assert played.names() == names
     assert played.asked == ["look", "diagnose", "audit"]  # which forgets what has not changed
 
@@ -142,7 +142,7 @@ def test_a_failed_change_is_put_back_and_says_so():
     )
     result = played.carry_out({"present": ["x"], "former": "driver"})
     assert played.names() == ["packages-keep", "packages", "packages-undo"]
-    assert "The packages as they were before are put back." in result["msg"]
+    assert "The former packages were reinstalled." in result["msg"]
 
 
 def test_stale_lists_are_refreshed_first():
@@ -195,7 +195,7 @@ def test_a_failed_transaction_is_undone_and_says_so():
     assert played.ran[1] == ("packages-undo", ["sh", "-c", BROUGHT["script"]])
     assert (result["failed"], result["undone"], result["audit"]) == (True, ["x", "y"], "")
     assert result["refusal"]["code"] == "H052"
-    assert "The 2 packages that it brought are removed again." in result["msg"]
+    assert "The 2 packages that it installed were removed again." in result["msg"]
 
 
 def test_an_undo_that_fails_and_what_dpkg_finds_are_said():

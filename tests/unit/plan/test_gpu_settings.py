@@ -19,7 +19,7 @@ def planned(made=None, **given):
 def test_nothing_is_set_that_nobody_asked_for():
     plan = planned()
     assert plan["settings"] == {}
-    assert plan["because"][-1] == "Nothing else is set: nobody asked."
+    assert plan["because"][-1] == "Nothing else is requested."
 
 
 def test_what_is_declared_is_planned():

@@ -71,7 +71,7 @@ TOPOLOGIES = {
     "the same, its IOMMU translating": Topology(
         [RTX_4090] * 2, {**WARN, **ENO1, **NO_PCIE}, "IOMMU translates", iommu="DMA-FQ", host_type="workstations"
     ),
-    "one GeForce": Topology([RTX_4090], {**WARN, **ENO1}, "takes sockets", acs=SWITCH, iommu="DMA"),
+    "one GeForce": Topology([RTX_4090], {**WARN, **ENO1}, "uses sockets", acs=SWITCH, iommu="DMA"),
     "4 A100 PCIe with ACS on": Topology([A100_PCIE] * 4, {**WARN, **ENO1, **NO_PCIE}, "ACS is on", acs=SWITCH),
     "4 A100 PCIe, ACS unread": Topology([A100_PCIE] * 4, {**WARN, **ENO1}, "could not be read", acs=None),
     "4 A100 PCIe in a virtual machine": Topology(
@@ -130,10 +130,10 @@ TOPOLOGIES = {
         warned="Write NCCL_SOCKET_IFNAME=^docker0,lo",
     ),
     "the same, and no other node": Topology(
-        [RTX_4090], WARN, "left to NCCL", own={"NCCL_SOCKET_IFNAME": "^docker0"}, alone=True
+        [RTX_4090], WARN, "NCCL chooses", own={"NCCL_SOCKET_IFNAME": "^docker0"}, alone=True
     ),
     "no other node": Topology(
-        [RTX_4090], WARN, "left to NCCL", network=[nic("eno1", route=True), nic("ens1", 100.0)], alone=True
+        [RTX_4090], WARN, "NCCL chooses", network=[nic("eno1", route=True), nic("ens1", 100.0)], alone=True
     ),
     "no other node, and an interface that was named": Topology(
         [RTX_4090], {**WARN, **ENO1}, "nccl_interface", wishes={"nccl_interface": "eno1"}, alone=True
@@ -147,7 +147,7 @@ TOPOLOGIES = {
     "a tunnel": Topology(
         [RTX_4090],
         WARN,
-        "left to NCCL",
+        "NCCL chooses",
         network=[nic("eno1"), nic("wg0", None, route=True, up=False, kind="tunnel")],
     ),
     "a container's own": Topology(
@@ -157,7 +157,7 @@ TOPOLOGIES = {
         network=[nic("eth0", 10.0, route=True, kind="virtual")],
         system={"container": True},
     ),
-    "no network": Topology([RTX_4090], WARN, "left to NCCL", network=[]),
+    "no network": Topology([RTX_4090], WARN, "NCCL chooses", network=[]),
     "a fast network beside the default route": Topology(
         [RTX_4090],
         {**WARN, **ENO1},

@@ -376,7 +376,7 @@ def test_what_can_stay_stays(given, package):
 def test_a_kernel_is_held_with_the_modules_that_fit_no_other():
     driver = plan(facts("ubuntu-24.04"), nvidia_driver_source="distribution")["driver"]
     assert driver["hold"][-3:] == ["linux-generic", "linux-image-generic", "linux-headers-generic"]
-    assert "that is held with the driver, and gets no security fixes either" in " ".join(driver["because"])
+    assert "which is held with the driver and gets no security fixes" in " ".join(driver["because"])
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_a_kernel_is_held_with_the_modules_that_fit_no_other():
 def test_a_driver_without_a_version_is_said_to_stay(system, given, told):
     driver = plan(facts(system), gpulab_allow_branches=["535", "550"], **given)["driver"]
     assert (driver["version"] is None) == told
-    assert any("It is held at the version" in line for line in driver["because"]) == told
+    assert any("It is held at its installed version" in line for line in driver["because"]) == told
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_a_driver_without_a_version_is_upgraded_where_that_is_wished(system, giv
     driver = plan(facts(system), gpulab_allow_branches=["535", "550"], nvidia_driver_upgrade=True, **given)["driver"]
     assert driver["upgrade"] is upgrade
     assert ("dpkg-repack" in driver["build_packages"]) is upgrade  # the former one may be in no source any more
-    assert any("It is upgraded to the newest" in line for line in driver["because"]) is upgrade
+    assert any("it is upgraded to the distribution's newest" in line for line in driver["because"]) is upgrade
 
 
 @pytest.mark.parametrize(
@@ -954,7 +954,7 @@ def test_an_old_toolkit_names_the_host_compiler_it_accepts_and_its_glibc():
     [("ubuntu-26.04", "13.2", "13.3"), ("rhel-10", "12.9", "13.0"), ("rhel-10", "13.2", None)],
 )
 def test_a_toolkit_that_nobody_has_seen_for_the_system_is_said(platform, version, first):
-    said = [line for line in plan(facts(platform), cuda_toolkits=[version])["warnings"] if "has been seen in" in line]
+    said = [line for line in plan(facts(platform), cuda_toolkits=[version])["warnings"] if "is known in" in line]
     assert [f"No CUDA older than {first}" in line for line in said] == [True] * bool(first)
 
 
@@ -1006,7 +1006,7 @@ def test_container_toolkit_by_dnf():
     assert part["engine_packages"] == ["podman"]
     assert "nvidia-container-toolkit=1.20.0-1" in part["packages"]
     assert (part["repository"]["format"], part["repository"]["url"].endswith("/rpm/x86_64")) == ("rpm", True)
-    assert any("Docker is not on the node" in warning for warning in made["warnings"])
+    assert any("Docker is not installed" in warning for warning in made["warnings"])
 
 
 def test_container_toolkit_for_the_engines_found():
@@ -1123,7 +1123,7 @@ def test_an_engine_nobody_has_packages_for_is_said():
     given = {"container_toolkit_engines": ["docker"]}
     planned = plan(facts("rhel-9"), **given)
     assert planned["container_toolkit"]["engine_packages"] == []
-    assert "Docker is not on the node" in planned["warnings"][-1]
+    assert "Docker is not installed" in planned["warnings"][-1]
 
 
 @pytest.mark.parametrize(("podman", "said"), [("3.4.4", True), ("4.1.0", False), ("5.4.2", False)])
@@ -1408,7 +1408,7 @@ def test_no_key_is_enrolled_where_none_is_needed(node, given):
 
 
 def test_a_key_of_which_nothing_is_known_is_said():
-    said = "whether the key of DKMS is enrolled could not be read"
+    said = "Whether the DKMS key is enrolled could not be read"
     assert [said in " ".join(plan(node)["warnings"]) for node in (UNREADABLE, ENROLLED)] == [True, False]
 
 
@@ -1455,7 +1455,7 @@ def listening(*arguments):
 
 
 REFUSALS = {
-    "no setting of a GPU": (facts(), {"gpu_settings_values": {"power_limit": 300}}, "P054", "power_limit_watts"),
+    "not a setting of a GPU": (facts(), {"gpu_settings_values": {"power_limit": 300}}, "P054", "power_limit_watts"),
     "no setting of one GPU": (facts(), {"gpu_settings_per_gpu": {0: {"fan": 30}}}, "P054", "gpu_settings_per_gpu[0]"),
     "one GPU without settings": (facts(), {"gpu_settings_per_gpu": {0: 300}}, "P055", "settings by name"),
     "power limit as text": (facts(), {"gpu_settings_values": {"power_limit_watts": "300"}}, "P055", "whole number"),
@@ -1495,7 +1495,7 @@ REFUSALS = {
         facts(),
         {"nccl_tests_url": "https://mirror.example/nccl-tests.tar.gz", "nccl_tests_sha256": "0" * 64},
         "P076",
-        "no NCCL is planned",
+        "the plan has no NCCL",
     ),
     "nccl-tests with a CUDA that the driver does not run": (
         facts(),
@@ -1509,7 +1509,7 @@ REFUSALS = {
         "P076",
         "CUDA 13.2 runs by cuda-compat alone",
     ),
-    "no setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),
+    "not a setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),
     "setting of two lines": (facts(), {"nccl_overrides": {"NCCL_DEBUG": "INFO\nA=1"}}, "P051", "NCCL_DEBUG"),
     "override with a list": (facts(), {"tuning_overrides": {"vm.swappiness": [1]}}, "P051", "vm.swappiness"),
     "unsupported system": (FEDORA, {}, "P001", "Fedora 44"),
@@ -1583,7 +1583,7 @@ REFUSALS = {
         facts("debian-13"),
         {**ALLOWED, "nvidia_driver_version": "550.163.01"},
         "P048",
-        "Debian 13 gives the version of branch 550 that it has",
+        "Debian 13 has only one version of branch 550",
     ),
     "another version than debian's own is pinned at": (
         facts(),
@@ -1698,7 +1698,7 @@ REFUSALS = {
         facts(gpus=[H100, RTX_5090]),
         {**FORWARD, "nvidia_driver_branch": "580"},
         "P077",
-        "or leave cuda_compat out",
+        "or remove cuda_compat",
     ),
     "cuda-compat on an unlisted board": (
         facts(gpus=["10de:2331", "10de:2302"]),
@@ -1710,7 +1710,7 @@ REFUSALS = {
         facts("debian-13"),
         {**ALLOWED, **FORWARD},
         "P077",
-        "535, 570, 580, 590, and the plan has 550",
+        "535, 570, 580, 590, but the plan has 550",
     ),
     "cuda-compat of which nothing is known": (
         facts(),
@@ -1738,7 +1738,7 @@ REFUSALS = {
         facts("debian-13"),
         {**ALLOWED, "cuda_source": "distribution", "cuda_toolkits": ["12.6"]},
         "P025",
-        "Debian 13 itself carries no CUDA 12.6",
+        "Debian 13 itself has no CUDA 12.6",
     ),
     "debian's CUDA with nvidia's driver": (facts(), {"cuda_source": "distribution"}, "P039", "from nvidia"),
     "debian's CUDA on a node whose NVSwitches debian's driver cannot drive": (
@@ -1883,7 +1883,7 @@ REFUSALS = {
         in_rack("debian-12"),
         {"nvidia_driver_imex_nodes": RACK},
         "P060",
-        "Leave nvidia_driver_imex_nodes out.",
+        "Remove nvidia_driver_imex_nodes.",
     ),
     "two frameworks": (facts(), environment("pytorch", "2.9", tensorflow="2.20"), "P032", "pytorch and tensorflow"),
     "no framework": (facts(), environment("packages", ["numpy"]), "P032", "none"),

@@ -142,7 +142,7 @@ def test_overrides_replace_add_and_leave_alone():
     plan = tuned(node(), "workstations", **overrides)
     assert plan["values"] == {"vm.swappiness": "60", "fs.aio-max-nr": "1 000"}
     assert plan["limits"]["stack"] == "8388608:8388608"
-    assert plan["because"][1] == "tuning_overrides decides vm.swappiness, vm.max_map_count, fs.aio-max-nr, stack."
+    assert plan["because"][1] == "tuning_overrides sets vm.swappiness, vm.max_map_count, fs.aio-max-nr, stack."
 
 
 def test_a_server_of_its_own_has_its_interrupts_balanced():

@@ -20,7 +20,7 @@ def test_an_interrupted_dpkg_fails_and_names_the_packages():
     assert found(facts) == [("fail", "H047")]
     (text,) = told(facts)
     assert text.startswith(
-        "GPULAB-H047 an earlier installation was cut off: linux-image-amd64 was not brought to its end. Remedy: Run"
+        "GPULAB-H047 an earlier installation was cut off: linux-image-amd64 was interrupted. Remedy: Run"
     )
 
 

@@ -38,7 +38,7 @@ def test_a_good_node_passes():
     assert run(node()) == {
         "changed": False,
         "failed": False,
-        "msg": "node1 is fit for its plan",
+        "msg": "node1 meets the requirements of its plan",
         "warnings": [],
         "advice": [],
     }

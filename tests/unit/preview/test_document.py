@@ -57,7 +57,9 @@ def test_a_virgin_node_gets_all_of_it():
         ("nvidia_driver", "build"): [nodes.KERNEL, nodes.NEXT_KERNEL],
         ("nvidia_driver", "write"): [hosts.UNIT_FILE],
     }
-    assert entry["services"] == [{"name": "nvidia-persistenced", "action": "start", "because": "its package comes new"}]
+    assert entry["services"] == [
+        {"name": "nvidia-persistenced", "action": "start", "because": "its package is installed"}
+    ]
     assert entry["present"]["held_by"] == ["nouveau"]
     assert entry["because"]
 
@@ -337,7 +339,9 @@ def test_a_docker_that_its_packages_do_not_start_is_foreseen_to_start():
     one = hosts.virgin()
     one["results"]["__container_toolkit_engines"] = hosts.foreseen(install={"docker-ce": "3:29.7.2-1.el9"})
     one["plan"]["container_toolkit"]["docker"] = {"required": {}, "settings": {}, "start": True}
-    assert {"name": "docker", "action": "start", "because": "its package comes new"} in hosts.preview(one)["services"]
+    assert {"name": "docker", "action": "start", "because": "its package is installed"} in hosts.preview(one)[
+        "services"
+    ]
 
 
 def test_each_role_names_its_own_packages_once():
@@ -365,7 +369,7 @@ def test_settings_of_gpus_are_shown_and_ecc_takes_a_reboot():
     one["results"][changes.GPU_SETTINGS] = {"changed": True, "steps": steps, "diff": []}
     entry = hosts.preview(one)
     assert actions(entry) == {("gpu_settings", "set"): [f"ecc of GPU {address} = false"]}
-    assert entry["reboot"]["because"] == [f"ECC of GPU {address} turns off at a boot only"]
+    assert entry["reboot"]["because"] == [f"ECC of GPU {address} turns off only at a reboot"]
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_report_says_why_a_run_was_refused_before_any_host_was_read(play):
     assert report["verdict"] == "fail"
     details = [host["detail"] for host in report["hosts"]]
     assert any("GPULAB-P007" in detail and "two" in detail for detail in details)
-    assert any("the run ended before it came to this host" in detail for detail in details)
+    assert any("the run ended before it reached this host" in detail for detail in details)
 
 
 @pytest.mark.parametrize("option", ["--check", "--tags=cuda", "--skip-tags=cuda"])

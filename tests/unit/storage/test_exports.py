@@ -266,7 +266,7 @@ def test_a_node_that_cannot_serve_is_refused():
 def test_what_somebody_else_exports_is_refused(line):
     found = refused(Server(files={"/etc/exports": f"# mine\n{line}\n"}))
     assert found.code == "H168"
-    assert "/etc/exports exports /mnt/data to 10.1.2.9" in found.cause
+    assert "/etc/exports already exports /mnt/data to 10.1.2.9" in found.cause
 
 
 def test_a_file_of_somebody_else_is_not_replaced():

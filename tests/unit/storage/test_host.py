@@ -20,7 +20,7 @@ KINDS = {
     "volume_group": "LVM2_member",
     "zfs_pool": "zfs_member",
     "encrypted": "crypto_LUKS",
-    "nobodys": "data that no program knows",
+    "nobodys": "unknown data",
 }
 MIB = 1 << 20
 
@@ -57,7 +57,7 @@ def test_one_byte_is_enough(image, place):
     with image.open("r+b") as file:
         file.seek(place)
         file.write(b"\1")
-    assert "data that no program knows" in closer(image)[0]
+    assert "unknown data" in closer(image)[0]
 
 
 def test_old_signatures_are_found_beside_new_ones(image):
@@ -69,7 +69,7 @@ def test_old_signatures_are_found_beside_new_ones(image):
 
 
 def test_what_is_missing_is_not_blank(tmp_path):
-    assert "something unknown" in closer(tmp_path / "none")[0]
+    assert "unknown data" in closer(tmp_path / "none")[0]
     assert "cannot be opened" in host.bytes_found(str(tmp_path / "none"))[0]
 
 
@@ -78,12 +78,12 @@ def test_what_cannot_be_read_is_not_blank(image, monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "pread", broken)
-    assert host.bytes_found(str(image)) == ["something unknown, as it cannot be read: Input/output error"]
+    assert host.bytes_found(str(image)) == ["unknown data: it cannot be read: Input/output error"]
 
 
 @pytest.mark.parametrize("answer", [(1, "", "probing failed"), (0, "garbage", ""), (0, "{}", ""), (124, "", "")])
 def test_what_wipefs_cannot_tell_is_not_blank(answer):
-    assert "something unknown" in devices.signatures(*answer)[0]
+    assert "unknown data" in devices.signatures(*answer)[0]
 
 
 # A whole node

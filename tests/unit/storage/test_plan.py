@@ -332,8 +332,8 @@ def test_what_blkid_cannot_tell_of_a_partition_is_not_blank(answer):
 
 def test_what_only_wipefs_or_the_bytes_tell_of_a_partition_is_enough():
     machine, wish = partitioned()
-    machine.wipefs["/dev/nvme1n1p1"] = ["data that no program knows, near byte 0 of 2000"]
-    assert "data that no program knows" in refused(machine.state(), wish).cause
+    machine.wipefs["/dev/nvme1n1p1"] = ["unknown data, near byte 0 of 2000"]
+    assert "unknown data" in refused(machine.state(), wish).cause
 
 
 def test_a_blank_partition_that_nobody_looked_at_more_closely_is_not_blank():
@@ -440,7 +440,7 @@ def test_a_volume_is_activated_where_it_is_not(active, kind):
     [
         (Place(exists=True, directory=True, real="/mnt/data", entries=("imagenet", "coco")), "imagenet, coco"),
         (Place(exists=True, directory=True, real="/srv/data"), "a link to /srv/data"),
-        (Place(exists=True, real="/mnt/data"), "no directory"),
+        (Place(exists=True, real="/mnt/data"), "not a directory"),
     ],
 )
 def test_a_place_that_would_hide_something_is_refused(place, says):

@@ -98,7 +98,7 @@ def test_a_node_that_left_the_group_goes():
 
 
 def test_a_line_of_somebody_elses_is_not_contradicted():
-    with pytest.raises(Refusal, match=r"GPULAB-H140 /etc/hosts gives gpu-two to 10\.0\.0\.9"):
+    with pytest.raises(Refusal, match=r"GPULAB-H140 /etc/hosts maps gpu-two to 10\.0\.0\.9"):
         merged(INSTALLED + "10.0.0.9 gpu-two\n", NODES, "node1")
     agreeing = INSTALLED + "10.0.0.2 gpu-two\nfd00::2 gpu-two\n"
     assert merged(agreeing, NODES, "node1").text.startswith(agreeing[:20])
@@ -117,7 +117,7 @@ def test_capital_letters_make_no_other_name():
     assert merged(once, nodes, "gpu01").text == once
     assert merged(once, [], "gpu01").text == CAPITALS
     two = {"name": "gpu02", "address": "10.0.0.12", "hostname": None}
-    with pytest.raises(Refusal, match=r"GPULAB-H140 /etc/hosts gives GPU02 to 192\.0\.2\.12"):
+    with pytest.raises(Refusal, match=r"GPULAB-H140 /etc/hosts maps GPU02 to 192\.0\.2\.12"):
         merged(f"{CAPITALS}192.0.2.12 GPU02\n", [*nodes, two], "gpu01")
     assert merged(once, [{**nodes[0], "address": None}], "gpu01").unknown == ()
 
