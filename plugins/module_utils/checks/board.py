@@ -33,7 +33,7 @@ BROKEN = {
 RECOVERY = {
     1: ("a GPU reset", "reset_gpu"),
     2: ("a reboot", "reboot"),
-    3: ("its peers drained", "stop_app"),
+    3: ("its peers to be drained", "stop_app"),
     4: ("to be drained and reset", "reset_gpu"),
     5: ("IMEX to recover", "contact_support"),
     6: ("a bus reset", "reset_gpu"),
@@ -51,7 +51,7 @@ ALIKE = (
 ENOUGH_SIBLINGS = 4
 
 
-@check("gpu-answers", proves="the GPU answers every question that the driver puts to it", source=QUERIES, per_gpu=True)
+@check("gpu-answers", proves="the GPU answers every query of the driver", source=QUERIES, per_gpu=True)
 def gpu_answers(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Look for an error that means a broken GPU in any of its readings."""
     errors = sorted(set(_errors(gpu.data)) & set(BROKEN))
@@ -73,7 +73,7 @@ def _errors(data: Any) -> Iterator[str]:
             yield from _errors(value)
 
 
-@check("recovery-action", proves="the driver asks for no recovery of the GPU", source=QUERIES, per_gpu=True)
+@check("recovery-action", proves="the driver requests no recovery of the GPU", source=QUERIES, per_gpu=True)
 def recovery_action(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Take the driver's own word for what helps."""
     action = gpu["recovery_action"]
@@ -84,7 +84,7 @@ def recovery_action(_node: Node, gpu: Facts) -> Iterator[Result]:
         yield ok("no recovery needed", action)
 
 
-@check("inforom", proves="the board's own record of itself is intact", source=QUERIES, per_gpu=True)
+@check("inforom", proves="the board's infoROM is valid", source=QUERIES, per_gpu=True)
 def inforom(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Take the driver's verdict on the infoROM's checksum."""
     if gpu["inforom.valid"]:
@@ -93,11 +93,13 @@ def inforom(_node: Node, gpu: Facts) -> Iterator[Result]:
         yield fail("the infoROM is corrupt", "contact_support", observed=False, expected=True)
 
 
-@check("gsp-firmware", proves="the GPU's system processor runs the driver's own firmware", source=QUERIES, per_gpu=True)
+@check(
+    "gsp-firmware", proves="the GPU's system processor (GSP) runs the driver's firmware", source=QUERIES, per_gpu=True
+)
 def gsp_firmware(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare versions where the processor is in use."""
     if not gpu["gsp.mode.enabled"]:
-        yield skipped("the GPU's system processor is not in use")
+        yield skipped("the GPU does not use its system processor (GSP)")
         return
     firmware, driver = gpu["gsp.version"], node.facts["nvml.driver_version"]
     if firmware == driver:
@@ -144,17 +146,19 @@ def gpu_idle(node: Node) -> Iterator[Result]:
         yield ok(f"GPUs are {node.facts['users_of_gpus.state']}")
 
 
-@check("board-known", proves="gpulab knows what to expect of this board", source="catalog/profiles.yml", per_gpu=True)
+@check(
+    "board-known", proves="the board has a profile with expected values", source="catalog/profiles.yml", per_gpu=True
+)
 def board_known(node: Node, gpu: Facts) -> Iterator[Result]:
     """Tell of a board without a profile: fewer things can be judged."""
     name = node.profile(gpu).get("name")
     if name:
         yield ok(f"judged as {name}", gpu["device"])
     else:
-        yield info(f"{gpu['device']} has no profile; declare expected values with gpulab.node.verify's profile")
+        yield info(f"{gpu['device']} has no profile; set expected values in verify_profile")
 
 
-@check("siblings-alike", proves="GPUs of one model on this node are alike", source="the other GPUs of this node")
+@check("siblings-alike", proves="GPUs of the same model on this node are alike", source="the other GPUs of this node")
 def siblings_alike(node: Node) -> Iterator[Result]:
     """Name the GPU that differs from most others of its model and maker: makers differ in VBIOS and power limit."""
     models: dict[tuple[Any, ...], list[Facts]] = {}
@@ -162,7 +166,7 @@ def siblings_alike(node: Node) -> Iterator[Result]:
         models.setdefault((gpu.get("device"), gpu.get("subsystem")), []).append(gpu)
     found = [result for siblings in models.values() for result in _unlike(node, siblings)]
     if len(node.gpus) == 1:
-        yield skipped("there is one GPU")
+        yield skipped("the node has only one GPU")
     elif found:
         yield from found
     else:

@@ -20,7 +20,9 @@ CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/l
 BUILT_IN_RUNTIMES = ("runc", "io.containerd.runc.v2")
 
 
-@check("container-runtime", proves="Docker's settings are sound and let containers have GPUs", source=INSTALL_GUIDE)
+@check(
+    "container-runtime", proves="Docker's settings are valid and give containers access to GPUs", source=INSTALL_GUIDE
+)
 def container_runtime(node: Node) -> Iterator[Result]:
     """Expect Docker to know NVIDIA's runtime or CDI, once the toolkit is there."""
     docker = node.facts.optional("containers.docker")
@@ -28,14 +30,14 @@ def container_runtime(node: Node) -> Iterator[Result]:
         yield skipped("Docker is not installed")
     elif docker and docker.get("invalid"):
         yield fail(
-            "/etc/docker/daemon.json is not valid, so Docker does not start again",
+            "/etc/docker/daemon.json is not valid, so Docker cannot restart",
             "configure",
             observed=docker["invalid"],
             expected="a JSON object",
         )
     elif docker and docker.get("default_runtime") not in (None, *BUILT_IN_RUNTIMES, *docker["runtimes"]):
         yield fail(
-            f"Docker's default runtime {docker['default_runtime']} is not defined, so Docker does not start again",
+            f"Docker's default runtime {docker['default_runtime']} is not defined, so Docker cannot restart",
             "configure",
             observed=docker["default_runtime"],
             expected=", ".join(docker["runtimes"]) or "runc",
@@ -45,7 +47,7 @@ def container_runtime(node: Node) -> Iterator[Result]:
     elif not node.facts.optional("engines.nvidia_container_toolkit"):
         yield skipped("no NVIDIA Container Toolkit is installed (see container-toolkit)")
     elif docker and ("nvidia" in docker["runtimes"] or docker.get("cdi")):
-        yield ok("Docker knows how to give containers GPUs", docker["runtimes"])
+        yield ok("Docker is set up for GPUs", docker["runtimes"])
     else:
         yield warn(
             "Docker is not set up for GPUs",
@@ -57,7 +59,7 @@ def container_runtime(node: Node) -> Iterator[Result]:
 
 @check(
     "cdi-specification",
-    proves="CDI specifications describe the driver that is installed, and the MIG devices that are there",
+    proves="CDI specifications match the installed driver and the current MIG devices",
     source=CDI_GUIDE,
 )
 def cdi_specification(node: Node) -> Iterator[Result]:
@@ -74,14 +76,14 @@ def cdi_specification(node: Node) -> Iterator[Result]:
             "configure",
             observed=found.get("library") or f"{len(missing)} files are missing",
             expected=driver,
-            reason=f"not there: {', '.join(missing[:3])}" if missing else "nvidia-ctk cdi generate renews it",
+            reason=f"missing: {', '.join(missing[:3])}" if missing else "run nvidia-ctk cdi generate to renew it",
         )
     rivals = cdi.rivals(specifications)
     for device, one, other in rivals:
         yield warn(
-            f"{one} and {other} both describe the device {device}, so no container gets it",
+            f"{one} and {other} both describe the device {device}, so containers cannot use it",
             "configure",
-            reason="remove the one that nothing updates",
+            reason="remove the outdated one",
         )
     others = [found for found in specifications if found not in stale and not _same_mig_devices(node, found)]
     for found in others:
@@ -90,17 +92,17 @@ def cdi_specification(node: Node) -> Iterator[Result]:
             "configure",
             observed=found.get("mig_devices"),
             expected=sorted(_mig_devices(node)),
-            reason="nvidia-ctk cdi generate renews it",
+            reason="run nvidia-ctk cdi generate to renew it",
         )
     if not specifications and node.facts.get("engines.podman") and node.facts.get("engines.nvidia_container_toolkit"):
         yield warn(
-            "Podman is not set up for GPUs: there is no CDI specification of them",
+            "Podman is not set up for GPUs: they have no CDI specification",
             "configure",
             expected=cdi.KIND,
-            reason="nvidia-ctk cdi generate writes it",
+            reason="run nvidia-ctk cdi generate to write it",
         )
     elif not specifications:
-        yield skipped("there is no CDI specification of NVIDIA GPUs")
+        yield skipped("NVIDIA GPUs have no CDI specification")
     elif not stale and not others and not rivals:
         yield ok(f"{len(specifications)} CDI specifications describe driver {driver}")
 
@@ -131,15 +133,17 @@ def _same_mig_devices(node: Node, specification: Facts) -> bool:
 
 @check(
     "toolkit-ldconfig",
-    proves="the container toolkit runs the host's ldconfig, not the container's (CVE-2024-0136, CVE-2024-0137)",
+    proves="the container toolkit uses the host's ldconfig, not the container's (CVE-2024-0136, CVE-2024-0137)",
     source="https://github.com/NVIDIA/product-security",
 )
 def toolkit_ldconfig(node: Node) -> Iterator[Result]:
     """Expect the path to be marked as the host's with @."""
     ldconfig = node.facts.optional("containers.toolkit_ldconfig")
     if not ldconfig:
-        yield skipped("the toolkit's config.toml names no ldconfig")
+        yield skipped("the toolkit's config.toml sets no ldconfig")
     elif ldconfig.startswith("@"):
-        yield ok("ldconfig is the host's", ldconfig)
+        yield ok("the host's ldconfig is used", ldconfig)
     else:
-        yield warn("ldconfig would be the container's own", "configure", observed=ldconfig, expected=f"@{ldconfig}")
+        yield warn(
+            "the container's own ldconfig would be used", "configure", observed=ldconfig, expected=f"@{ldconfig}"
+        )

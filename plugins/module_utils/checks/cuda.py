@@ -19,7 +19,11 @@ NVCC_GUIDE = "https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/"
 COMPAT = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
 
 
-@check("cuda-plan", proves="the plan's CUDA toolkits are there, and its default is the node's", source="the plan")
+@check(
+    "cuda-plan",
+    proves="the planned CUDA toolkits are installed, and the node's default is the planned one",
+    source="the plan",
+)
 def cuda_plan(node: Node) -> Iterator[Result]:
     """Look for the prefix of each planned toolkit, and compare where /usr/local/cuda leads."""
     if node.plan is None or not node.plan["cuda.toolkits"]:
@@ -32,13 +36,15 @@ def cuda_plan(node: Node) -> Iterator[Result]:
     home, default = node.plan["cuda.home"], node.facts.optional("cuda.default")
     (wanted,) = [tool for tool in node.plan["cuda.toolkits"] if tool["version"] == node.plan["cuda.default"]]
     if home != wanted["prefix"] and default != wanted["prefix"] and wanted not in missing:
-        yield fail(f"{home} leads to another toolkit", "configure", observed=default, expected=wanted["prefix"])
+        yield fail(f"{home} points to another toolkit", "configure", observed=default, expected=wanted["prefix"])
     elif not missing:
         yield ok(f"CUDA {', '.join(str(version) for version in found.values())}", default)
 
 
 @check(
-    "cuda-compat", proves="the plan's cuda-compat packages are there, for toolkits newer than the driver", source=COMPAT
+    "cuda-compat",
+    proves="the planned cuda-compat packages are installed, for toolkits newer than the driver",
+    source=COMPAT,
 )
 def cuda_compat(node: Node) -> Iterator[Result]:
     """Look for the directory of each planned package."""
@@ -59,7 +65,7 @@ def cuda_compiler(node: Node) -> Iterator[Result]:
     """Judge what nvcc made of a small program; it ran when the role cuda, or this proof, asked it to."""
     compiled = node.facts.optional("cuda_compiled")
     if not compiled:
-        yield skipped("no CUDA toolkit was tried")
+        yield skipped("no CUDA toolkit was tested")
         return
     for toolkit in compiled:
         targets = ", ".join(toolkit["compute_capabilities"]) or "nvcc's default"

@@ -33,13 +33,13 @@ NVML_API = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
 
 @check(
     "gpu-count",
-    proves="every GPU on the PCI bus answers through NVML, and there are as many as declared",
+    proves="every GPU on the PCI bus answers through NVML, and their number is as declared",
     source=NVML_API,
 )
 def gpu_count(node: Node) -> Iterator[Result]:
     """Compare PCI, NVML and the operator's number; name the GPU that is lost."""
     if node.foreign_kernel:
-        yield skipped("a container sees its host's PCI bus, not which GPUs it was given")
+        yield skipped("a container sees its host's whole PCI bus, not only its own GPUs")
         return
     present = {gpu["address"] for gpu in node.pci_gpus}
     declared, lent = node.declared.get("gpus"), node.facts.get("pci.lent", [])
@@ -59,12 +59,12 @@ def gpu_count(node: Node) -> Iterator[Result]:
         return
     if declared is not None and lent and len(present) < declared <= len(present) + len(lent):
         yield fail(
-            f"only {len(present)} of {declared} declared GPUs belong to this node itself",
+            f"only {len(present)} of {declared} declared GPUs are available on this node",
             "take_back_gpu",
             observed=len(present),
             expected=declared,
             unit="GPUs",
-            reason=f"given to virtual machines: {lent_to}",
+            reason=f"assigned to virtual machines: {lent_to}",
         )
         return
     if declared is not None and len(present) != declared:
@@ -74,7 +74,7 @@ def gpu_count(node: Node) -> Iterator[Result]:
             observed=len(present),
             expected=declared,
             unit="GPUs",
-            reason=None if len(present) < declared else "the declared number is smaller than what is there",
+            reason=None if len(present) < declared else "fewer GPUs are declared than present",
         )
         return
     if node.facts["nvml.state"] not in ("ok", "no_devices"):
@@ -97,7 +97,7 @@ def gpu_count(node: Node) -> Iterator[Result]:
             reason=why,
         )
     else:
-        besides = f"; given to virtual machines: {lent_to}" if lent else ""
+        besides = f"; assigned to virtual machines: {lent_to}" if lent else ""
         yield ok(f"{len(present)} GPUs on PCI and in NVML{besides}", len(present))
 
 
@@ -114,7 +114,7 @@ def _undriven(node: Node, which: str, addresses: Collection[str] | None = None) 
         if gpu.get("device") in records and (addresses is None or gpu["address"] in addresses)
     ]
     names = dict.fromkeys(record["name"] for record in known if flavour and flavour not in record["kernel_modules"])
-    return f"the {flavour} kernel modules do not drive {', '.join(names)}" if names else None
+    return f"the {flavour} kernel modules do not support {', '.join(names)}" if names else None
 
 
 def _forbidden(node: Node, when: str, how: tuple[str, ...]) -> str | None:
@@ -141,7 +141,7 @@ def nouveau_absent(node: Node) -> Iterator[Result]:
     if bound:
         found = True
         yield fail(
-            f"nouveau drives {', '.join(bound)}", after, observed=bound, expected=[], reason=_unlisted(blacklisted)
+            f"nouveau holds {', '.join(bound)}", after, observed=bound, expected=[], reason=_unlisted(blacklisted)
         )
     elif node.facts["modules.nouveau.loaded"]:
         found = True
@@ -180,7 +180,7 @@ def nova_absent(node: Node) -> Iterator[Result]:
     found = False
     if bound:
         found = True
-        yield fail(f"nova drives {', '.join(bound)}", "configure", observed=bound, expected=[])
+        yield fail(f"nova holds {', '.join(bound)}", "configure", observed=bound, expected=[])
     elif node.facts["modules.nova_core.loaded"]:
         found = True
         yield warn("nova_core is loaded", "configure", observed="loaded", expected="absent")
@@ -200,7 +200,7 @@ def nova_absent(node: Node) -> Iterator[Result]:
 
 @check(
     "driver-match",
-    proves="the loaded module, the module on disk for the running kernel and the library are one version",
+    proves="the loaded module, the running kernel's module on disk and the library have the same version",
     source=DRIVER_GUIDE,
 )
 def driver_match(node: Node) -> Iterator[Result]:
@@ -212,7 +212,7 @@ def driver_match(node: Node) -> Iterator[Result]:
         yield skipped("the nvidia module is not loaded (see driver-responsive)")
     elif not library:
         yield fail(
-            f"module {loaded} is loaded, its library is not installed",
+            f"module {loaded} is loaded, but its library is not installed",
             "reinstall_driver",
             observed=None,
             expected=loaded,
@@ -220,7 +220,7 @@ def driver_match(node: Node) -> Iterator[Result]:
     elif loaded != library:
         cause, remedy = _mismatch(node, loaded, library, on_disk)
         yield fail(
-            f"Driver/library version mismatch: module {loaded} is loaded, the library is {library}",
+            f"Driver/library version mismatch: module {loaded} is loaded, but the library is {library}",
             remedy,
             observed=loaded,
             expected=library,
@@ -228,11 +228,11 @@ def driver_match(node: Node) -> Iterator[Result]:
         )
     elif on_disk and on_disk != loaded:
         yield warn(
-            f"module and library are {loaded}, the module on disk is {on_disk}",
+            f"module and library are {loaded}, but the module on disk is {on_disk}",
             _remedy(on_disk, library),
             observed=on_disk,
             expected=loaded,
-            reason="the next load of the module brings the mismatch",
+            reason="the versions will differ when the module is loaded next",
         )
     else:
         yield ok(f"module and library are {loaded}", loaded)
@@ -247,7 +247,7 @@ def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tup
     """Return (cause, remedy) of a loaded module that is not the library's version."""
     runfile = node.facts.get("driver.runfile")
     if runfile and node.facts.get("driver.packages"):
-        return f"two drivers are installed: packages, and {runfile} by NVIDIA's .run installer", "reinstall_driver"
+        return f"two drivers are installed: one from packages, and {runfile} from a .run file", "reinstall_driver"
     older = release(library) < release(loaded)
     if on_disk == library:
         return f"the driver was {'downgraded' if older else 'upgraded'} after its module was loaded", "reboot"
@@ -263,7 +263,7 @@ def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tup
 
 @check(
     "driver-next-boot",
-    proves="the kernel of the next boot has a driver module, in the library's version",
+    proves="the next boot's kernel has a driver module in the library's version",
     source=DRIVER_GUIDE,
     on_host=True,
 )
@@ -276,7 +276,7 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
     following = [kernel for kernel in node.kernels() if kernel.get("next_boot")]
     undriven, forbidden = _undriven(node, "next_boot"), _forbidden(node, "next_boot", (NEVER,))
     if not following:
-        yield unknown("which kernel boots next could not be told")
+        yield unknown("the next boot's kernel could not be determined")
     for kernel in following:
         module = kernel.optional("nvidia_module")
         if not module:
@@ -312,14 +312,14 @@ def _unbuilt(kernel: Facts, library: str | None) -> str:
     builds = kernel.get("dkms", [])
     for build in [one for one in builds if one.get("version") == library] or builds:
         if build.get("state") == "installed":
-            return f"DKMS calls {build.get('module')} {build.get('version')} installed, but its file is gone"
+            return f"DKMS calls {build.get('module')} {build.get('version')} installed, but its file is missing"
         return f"DKMS module {build.get('module')} {build.get('version')} is {build.get('state')}, not installed"
     return "DKMS has no nvidia module for it"
 
 
 @check(
     "dkms-every-kernel",
-    proves="every installed kernel has the driver's module, so that booting any of them brings the GPUs",
+    proves="every installed kernel has the driver's module, so the GPUs work with each of them",
     source="https://github.com/dell/dkms",
     on_host=True,
 )
@@ -351,7 +351,7 @@ def _built(kernel: Facts, library: str | None) -> bool:
 
 @check(
     "secure-boot",
-    proves="the firmware lets the driver's module load",
+    proves="Secure Boot lets the driver's module load",
     source="https://wiki.debian.org/SecureBoot",
     on_host=True,
 )
@@ -380,9 +380,9 @@ def secure_boot(node: Node) -> Iterator[Result]:
     elif enrolled:
         yield ok("Secure Boot is enabled and the module's key is enrolled", state)
     elif enrolled is None:
-        yield unknown("Secure Boot is enabled; whether the module's key is enrolled could not be told")
+        yield unknown("Secure Boot is enabled; whether the module's key is enrolled is unknown")
     else:
-        waits = ": it waits at the console" if node.facts.get("system.mok_pending") else ""
+        waits = ": it waits for confirmation at the console" if node.facts.get("system.mok_pending") else ""
         yield fail(
             f"Secure Boot is enabled and the key that signs the driver's module is not enrolled{waits}",
             "enroll_key",
@@ -406,10 +406,10 @@ def driver_responsive(node: Node) -> Iterator[Result]:
     elif state in ("ok", "no_devices"):
         yield ok("NVML answers", state)
     elif state == "mismatch":
-        yield skipped("NVML refuses a driver of another version (see driver-match)")
+        yield skipped("NVML rejects a driver of another version (see driver-match)")
     elif state == "unresponsive":
         yield fail(
-            "the driver does not answer: NVML was given up at its deadline",
+            "the driver does not answer: NVML timed out",
             "reboot",
             observed=state,
             expected="ok",
@@ -431,7 +431,7 @@ def _not_running(node: Node, state: str) -> tuple[str, str]:
     undriven, forbidden = _undriven(node, "running"), _forbidden(node, "now", (NEVER, BY_ITSELF))
     later = _forbidden(node, "next_boot", (NEVER, BY_ITSELF))
     causes = (
-        (node.foreign_kernel, "the container was given no GPU", "configure"),
+        (node.foreign_kernel, "the container has no GPU", "configure"),
         (
             any(gpu.get("vgpu") for gpu in node.facts.get("pci.gpus", [])),
             "the GPU is a virtual GPU (vGPU), which needs NVIDIA's GRID driver",
@@ -451,7 +451,7 @@ def _not_running(node: Node, state: str) -> tuple[str, str]:
         ),
         (forbidden, f"{forbidden}", "allow_module" if later else "reboot"),
         (undriven, undriven or "", "other_modules"),
-        (node.facts.get("system.secure_boot") == "enabled", "Secure Boot does not let its module load", "enroll_key"),
+        (node.facts.get("system.secure_boot") == "enabled", "Secure Boot blocks its module", "enroll_key"),
     )
     return next(((cause, remedy) for holds, cause, remedy in causes if holds), ("its module is not loaded", "reboot"))
 
@@ -462,7 +462,7 @@ def _installed(node: Node) -> bool:
 
 @check(
     "persistence",
-    proves="the driver stays initialised without clients, so that settings last and starts are fast",
+    proves="the driver stays initialised without clients, so settings last and programs start fast",
     source="https://docs.nvidia.com/deploy/driver-persistence/",
     per_gpu=True,
 )
@@ -481,7 +481,7 @@ def persistence(node: Node, gpu: Facts) -> Iterator[Result]:
 
 @check(
     "packages-consistent",
-    proves="no installation of packages was interrupted half-way",
+    proves="no package installation was interrupted",
     source="https://manpages.debian.org/stable/dpkg/dpkg.1.en.html",
 )
 def packages_consistent(node: Node) -> Iterator[Result]:

@@ -35,7 +35,7 @@ def answering(node: Node) -> Iterator[tuple[str, Facts, Facts]]:
 
 @check(
     "environments",
-    proves="each Python environment imports its framework, in the planned version and CUDA build, and computes",
+    proves="each Python environment imports its framework in the planned version and CUDA build, and computes",
     source=INSTALL_GUIDE,
 )
 def environments(node: Node) -> Iterator[Result]:
@@ -46,15 +46,15 @@ def environments(node: Node) -> Iterator[Result]:
         one["name"] for one in (node.plan.get("environments", []) if node.plan else []) if one["name"] not in there
     ]
     for name in missing:
-        yield fail(f"the environment {name} of the plan is not there", "rebuild_environment", expected=name)
+        yield fail(f"the planned environment {name} does not exist", "rebuild_environment", expected=name)
     for environment in found:
         name, expected, answer = environment["name"], environment.get("expected"), environment.get("answer")
         if expected is None:
-            yield fail(f"{name} was not completed, or was altered", "rebuild_environment")
+            yield fail(f"{name} is incomplete or was altered", "rebuild_environment")
         elif expected.get("framework") is None:
-            yield ok(f"{name} has no framework to try")
+            yield ok(f"{name} has no framework to test")
         elif answer is None:
-            yield fail(f"{name} gave no answer when its framework was tried", "rebuild_environment")
+            yield fail(f"{name} gave no answer when its framework was tested", "rebuild_environment")
         else:
             faults = venv.faults(answer.data, expected.data)
             for fault in faults:
@@ -62,12 +62,12 @@ def environments(node: Node) -> Iterator[Result]:
             if not faults:
                 yield ok(f"{name} works: {expected['framework']} {answer['version']}", answer["version"])
     if not found and not missing:
-        yield skipped("gpulab has made no Python environment here")
+        yield skipped("gpulab created no Python environment here")
 
 
 @check(
     "environment-memory",
-    proves="frameworks take GPU memory as they need it",
+    proves="frameworks allocate GPU memory as needed",
     source="https://docs.pytorch.org/docs/stable/notes/cuda.html",
 )
 def environment_memory(node: Node) -> Iterator[Result]:
@@ -78,14 +78,14 @@ def environment_memory(node: Node) -> Iterator[Result]:
         if unset:
             yield warn(f"{name} does not set {', '.join(unset)}", "rebuild_environment", observed=unset)
         else:
-            yield ok(f"{name} sets what it is to set")
+            yield ok(f"{name} sets all expected variables")
     if not answers:
         yield skipped("no environment answered (see environments)")
 
 
 @check(
     "environment-gpus",
-    proves="each environment sees every GPU, has kernels for it, and computes on it what the CPU computes",
+    proves="each environment sees every GPU, has kernels for it, and computes the same results on it as on the CPU",
     source=CAPABILITIES,
 )
 def environment_gpus(node: Node) -> Iterator[Result]:
@@ -99,9 +99,9 @@ def environment_gpus(node: Node) -> Iterator[Result]:
     elif node.facts.get("simulated"):
         yield skipped("the GPUs are simulated")
     elif any(gpu.get("mig.enabled", False) for gpu in node.gpus):
-        yield skipped("MIG is on: a framework sees one instance at most")
+        yield skipped("MIG is on: a framework sees at most one instance")
     elif not tried_on_gpus:
-        yield skipped("somebody uses the GPUs, or that cannot be told: no framework was tried on them")
+        yield skipped("the GPUs are in use, or their use is unknown, so no framework was tested on them")
     else:
         for name, answer in answers:
             yield from _on_gpus(name, answer, len(node.gpus))
@@ -121,7 +121,9 @@ def _on_gpus(name: str, answer: Facts, count: int) -> Iterator[Result]:
             reason=answer.get("gpu_failure"),
         )
     for gpu in wrong:
-        yield fail(f"{name} computes on {gpu['name']} what the CPU does not", "contact_support", observed=gpu["name"])
+        yield fail(
+            f"{name} gives different results on {gpu['name']} and on the CPU", "contact_support", observed=gpu["name"]
+        )
     for gpu in foreign:
         yield fail(
             f"{name} has no kernels for {gpu['name']}",
@@ -130,7 +132,7 @@ def _on_gpus(name: str, answer: Facts, count: int) -> Iterator[Result]:
             expected=gpu["compute_capability"],
         )
     if len(seen) == count and not wrong and not foreign:
-        yield ok(f"{name} computes on {count} GPUs what the CPU computes", count)
+        yield ok(f"{name} gives the same results on {count} GPUs as on the CPU", count)
 
 
 def _runs(kernels: list[str], compute_capability: str) -> bool:

@@ -83,7 +83,7 @@ def _judge(comparison: Comparison, values: dict[str, str | float]) -> dict[str, 
     return {
         name: warn(f"{value}; {rest}", comparison.remediation, observed=value, expected=usual, unit=comparison.unit)
         if name in apart
-        else ok("as the other nodes with these GPUs", value)
+        else ok("like the other nodes with these GPUs", value)
         for name, value in values.items()
     }
 
@@ -144,8 +144,8 @@ COMPARISONS = [
         for name, what, read, remedy, unit in (
             ("copy-rate", "copies to the GPUs", _rate("copies", "to_device_gbs"), "check_seating", "GB/s"),
             ("memory-bandwidth", "memory", _rate("memory", "memory_gbs"), "contact_support", "GB/s"),
-            ("matmul-bf16", "bf16 products", _rate("matmul", "bf16_tflops"), "check_cooling", "TFLOPS"),
-            ("matmul-fp16", "fp16 products", _rate("matmul", "fp16_tflops"), "check_cooling", "TFLOPS"),
+            ("matmul-bf16", "bf16 matrix products", _rate("matmul", "bf16_tflops"), "check_cooling", "TFLOPS"),
+            ("matmul-fp16", "fp16 matrix products", _rate("matmul", "fp16_tflops"), "check_cooling", "TFLOPS"),
             ("peer-copies", "copies between the GPUs", _peer_copies, "contact_support", "GB/s"),
             ("all-reduce", "an all_reduce over the node's GPUs", _all_reduce, "contact_support", "GB/s"),
         )

@@ -37,7 +37,7 @@ def planned(node: Node, gpu: Facts) -> dict[str, Any]:
     return aims.get(gpu.get("bus_id"), {})
 
 
-@check("gpu-settings", proves="the GPU is set as planned", source=NVML_COMMANDS, per_gpu=True)
+@check("gpu-settings", proves="the GPU has the planned settings", source=NVML_COMMANDS, per_gpu=True)
 def settings(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare, by what the role itself would have to change."""
     try:
@@ -49,7 +49,7 @@ def settings(node: Node, gpu: Facts) -> Iterator[Result]:
         return
     compared = [name for name in aim if name != INSTANCES]  # that has a check of its own
     if not compared:
-        yield skipped("no setting is declared")
+        yield skipped("no settings are declared")
         return
     differing = [step for step in steps if step.name not in (CLOCKS, INSTANCES)]
     for step in differing:
@@ -57,7 +57,7 @@ def settings(node: Node, gpu: Facts) -> Iterator[Result]:
     later = [name for name in (ECC, MIG) if name in aim and aim[name] != _holds(gpu, name)]
     for name in later:
         if name not in [step.name for step in differing]:
-            yield warn(f"{name} holds from the next boot on", "reboot", observed=not aim[name], expected=aim[name])
+            yield warn(f"{name} takes effect at the next boot", "reboot", observed=not aim[name], expected=aim[name])
     fast = CLOCKS in aim and gpu["clocks.sm"] > aim[CLOCKS][1]
     if fast:
         runs = gpu["clocks.sm"]
@@ -70,7 +70,7 @@ def _holds(gpu: Facts, name: str) -> bool:
     return bool(gpu["ecc.mode.enabled" if name == ECC else "mig.enabled"])
 
 
-@check("mig-instances", proves="the GPU is cut into the declared MIG instances", source=MIG_GUIDE, per_gpu=True)
+@check("mig-instances", proves="the GPU has the declared MIG instances", source=MIG_GUIDE, per_gpu=True)
 def instances(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare layouts: which instances there are, not where they lie."""
     aim = planned(node, gpu).get(INSTANCES)
@@ -83,6 +83,6 @@ def instances(node: Node, gpu: Facts) -> Iterator[Result]:
         declared_ones = ", ".join(aim) or "none"
         yield fail(f"MIG instances: {told}; declared: {declared_ones}", "configure", observed=has, expected=aim)
     elif aim is None and not has:
-        yield info("MIG is on and nobody made an instance: no program can use the GPU", "configure", observed=has)
+        yield info("MIG is on, but has no instances: no program can use the GPU", "configure", observed=has)
     else:
         yield ok(f"MIG instances: {told}", has)

@@ -18,7 +18,11 @@ SOURCE = "https://www.debian.org/doc/manuals/debian-reference/ch05.en.html#_the_
 NFT = "https://wiki.nftables.org/wiki-nftables/index.php/Operations_at_ruleset_level"
 
 
-@check("group-names", proves="the names of the group's nodes lead to the nodes, the own name not back", source=SOURCE)
+@check(
+    "group-names",
+    proves="the names of the group's nodes resolve to their addresses, and the node's own name not to loopback",
+    source=SOURCE,
+)
 def group_names(node: Node) -> Iterator[Result]:
     """Compare where names lead with gpulab's lines, and the own line with the addresses that the node has."""
     hosts: list[Facts] = node.facts["group.hosts"]
@@ -26,11 +30,11 @@ def group_names(node: Node) -> Iterator[Result]:
         yield fail(
             "the names of the group's nodes are not in /etc/hosts",
             "configure",
-            reason="whatever writes the file anew, as cloud-init may at every boot, takes them out",
+            reason="another program may rewrite the file, such as cloud-init at every boot",
         )
         return
     if not hosts:
-        yield skipped("gpulab keeps no names of the group here (network_state)")
+        yield skipped("gpulab does not manage the group's names here (network_state)")
         return
     wrong = {
         name: (found, host["address"])
@@ -39,12 +43,12 @@ def group_names(node: Node) -> Iterator[Result]:
         if found != host["address"]
     }
     for name, (found, address) in sorted(wrong.items()):
-        yield warn(f"{name} leads to {found or 'nothing'}", "configure", observed=found, expected=address)
+        yield warn(f"{name} resolves to {found or 'nothing'}", "configure", observed=found, expected=address)
     has = node.facts["monitoring.addresses"]
     foreign = [host["address"] for host in hosts if host["own"] and host["address"] not in has]
     for address in foreign:
         yield warn(
-            f"the other nodes are told {address}, which this node does not have",
+            f"the other nodes use {address}, but this node does not have that address",
             "configure",
             observed=", ".join(has),
             expected=address,
@@ -53,20 +57,20 @@ def group_names(node: Node) -> Iterator[Result]:
     if silent:
         yield warn(f"the name service gives no answer for {', '.join(silent)}", "check_network")
     if not wrong and not foreign and not silent:
-        yield ok(f"{len(hosts)} nodes of the group are known by name", len(hosts))
+        yield ok(f"{len(hosts)} nodes of the group resolve by name", len(hosts))
 
 
-@check("group-firewall", proves="the ports that gpulab closes to others are closed", source=NFT)
+@check("group-firewall", proves="the ports of the group are closed to other hosts", source=NFT)
 def group_firewall(node: Node) -> Iterator[Result]:
     """Look for the table in the kernel: its unit stays active when somebody empties all tables."""
     own = node.facts["group.own_firewall"]
     if not own["wanted"]:
-        yield skipped("gpulab closes no ports here (network_firewall)")
+        yield skipped("gpulab manages no firewall here (network_firewall)")
     elif own["loaded"]:
-        yield ok("the table that closes the group's ports to others is loaded")
+        yield ok("gpulab's firewall table is loaded")
     else:
         yield fail(
-            "the table that closes the group's ports to others is not loaded: they are open",
+            "gpulab's firewall table is not loaded, so the group's ports are open to other hosts",
             "configure",
-            reason="whatever loads rules anew may empty all tables; systemctl restart gpulab-peers loads this one",
+            reason="another program may have flushed all tables; run systemctl restart gpulab-peers",
         )

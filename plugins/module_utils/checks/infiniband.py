@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KERNEL_GUIDE = "https://docs.kernel.org/infiniband/sysfs.html"
 GPUDIRECT_GUIDE = "https://docs.nvidia.com/cuda/gpudirect-rdma/"
-NO_FABRIC = "there is no InfiniBand port in use"
+NO_FABRIC = "no InfiniBand port is in use"
 
 
 def _ports(node: Node) -> list[Facts]:
@@ -28,7 +28,7 @@ def active_ports(node: Node) -> list[Facts]:
     return [port for port in _ports(node) if port.get("state") == "active"]
 
 
-@check("infiniband", proves="InfiniBand ports are up and all run at one rate", source=KERNEL_GUIDE, on_host=True)
+@check("infiniband", proves="InfiniBand ports are up and run at the same rate", source=KERNEL_GUIDE, on_host=True)
 def infiniband(node: Node) -> Iterator[Result]:
     """Compare the ports with each other; a node none of whose ports is up is not on a fabric."""
     ports = _ports(node)
@@ -45,7 +45,7 @@ def infiniband(node: Node) -> Iterator[Result]:
             if rate < best:
                 found = True
                 yield warn(
-                    f"{name} runs at {rate:g} Gb/s, another port at {best:g} Gb/s",
+                    f"{name} runs at {rate:g} Gb/s, but another port at {best:g} Gb/s",
                     "check_seating",
                     observed=rate,
                     expected=best,
@@ -56,7 +56,7 @@ def infiniband(node: Node) -> Iterator[Result]:
             yield warn(f"{name} has a link but no subnet manager", "start_service", reason="opensm", **state)
         else:
             found = True
-            yield warn(f"{name} is {port.get('state')}, other ports are up", "check_seating", **state)
+            yield warn(f"{name} is {port.get('state')}, but other ports are up", "check_seating", **state)
     if not found:
         yield ok(f"{len(active)} ports at {best:g} Gb/s", len(active))
 
@@ -71,10 +71,10 @@ def gpudirect(node: Node) -> Iterator[Result]:
     if node.facts["modules.nvidia_peermem.loaded"]:
         yield ok("nvidia_peermem is loaded")
     elif flavour == "open":
-        yield ok("the open kernel modules offer GPU memory by dma-buf", flavour)
+        yield ok("the open kernel modules share GPU memory through dma-buf", flavour)
     else:
         yield warn(
-            "nvidia_peermem is not loaded: transfers between GPU and network go through host memory",
+            "nvidia_peermem is not loaded, so transfers between GPU and network go through host memory",
             "configure",
             observed="absent",
             expected="loaded",

@@ -29,7 +29,7 @@ WITHOUT_XID = {
     "fallen_off_the_bus": ("the GPU has fallen off the bus", "reboot"),
     "reset_required": ("the GPU requires a reset", "reset_gpu"),
     "no_power": ("the GPU's power cables are not connected", "check_power"),
-    "wrong_modules": ("the loaded kernel modules do not drive this GPU", "other_modules"),
+    "wrong_modules": ("the loaded kernel modules do not support this GPU", "other_modules"),
     "not_supported": ("the loaded driver does not support this GPU", "install_driver"),
     "init_failed": ("the driver could not start the GPU (RmInitAdapter failed)", "power_cycle"),
     "sxid": ("an NVSwitch reports an error", "contact_support"),
@@ -41,17 +41,15 @@ WHY_NOT_STARTED, OFF_THE_BUS = ("fallen_off_the_bus", "no_power", "wrong_modules
 NVLINK5 = range(144, 151)
 
 
-@check(
-    "xids", proves="the driver reported no error of GPU, board, link or switch since the node booted", source=CATALOG
-)
+@check("xids", proves="the driver has reported no GPU, board, link or switch error since boot", source=CATALOG)
 def xids(node: Node) -> Iterator[Result]:
     """Judge each XID by NVIDIA's immediate action; what a user's program causes is only told."""
     readable = node.facts["kernel_log.readable"]
     if not readable and node.facts.get("system.container"):
-        yield skipped("the kernel log is the container's host's")
+        yield skipped("a container has its host's kernel log")
         return
     if not readable:
-        yield unknown("the kernel log could not be read; reading it takes root")
+        yield unknown("the kernel log could not be read; reading it needs root")
         return
     events = node.facts["kernel_log.events"]
     whys = [event for event in events if event["kind"] in WHY_NOT_STARTED or event.get("xid") == OFF_THE_BUS]
@@ -81,7 +79,7 @@ def _xid(node: Node, event: Facts) -> Result:
     number = event["xid"]
     record: dict[str, Any] | None = node.catalog.get("xids", {}).get(number)
     if record is None:
-        return warn(f"XID {number}, which NVIDIA does not list as in use", "contact_support", **_seen(node, event))
+        return warn(f"XID {number}, which NVIDIA does not document", "contact_support", **_seen(node, event))
     fatal = number in NVLINK5 and FATAL.search(event.get("text", ""))
     severity = "fail" if fatal else record["severity"]
     summary = f"XID {number}: {record['meaning']}"

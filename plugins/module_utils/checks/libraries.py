@@ -19,7 +19,7 @@ LINUX_GUIDE = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"
 NAMES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 
 
-@check("cuda-libraries", proves="cuDNN, NCCL and TensorRT are the plan's, for every program", source=LINUX_GUIDE)
+@check("cuda-libraries", proves="cuDNN, NCCL and TensorRT are installed in their planned versions", source=LINUX_GUIDE)
 def cuda_libraries(node: Node) -> Iterator[Result]:
     """Compare versions with what the linker finds."""
     present = {library: node.facts[f"libraries.{library}"] for library in NAMES}
@@ -31,9 +31,9 @@ def cuda_libraries(node: Node) -> Iterator[Result]:
             found = True
             there = ", ".join(present[library])
             yield fail(
-                f"{NAMES[library]} {there} is installed, the plan says {version}"
+                f"{NAMES[library]} {there} is installed, but {version} is planned"
                 if there
-                else f"the plan's {NAMES[library]} {version} is not installed",
+                else f"the planned {NAMES[library]} {version} is not installed",
                 "install_software",
                 observed=there or None,
                 expected=version,

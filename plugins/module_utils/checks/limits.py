@@ -28,7 +28,7 @@ LEAST_FILES = 65536
 
 @check(
     "memlock",
-    proves="programs may lock the memory that InfiniBand transfers need",
+    proves="programs can lock the memory that InfiniBand transfers need",
     source=NCCL_TROUBLES,
     on_host=True,
 )
@@ -43,7 +43,7 @@ def memlock(node: Node) -> Iterator[Result]:
         if granted != UNLIMITED and granted < LEAST_MEMLOCK_MIB * MIB:
             found = True
             yield warn(
-                f"{place} may lock {granted // MIB} MiB of memory: InfiniBand transfers fail",
+                f"{place} can lock only {granted // MIB} MiB of memory: InfiniBand transfers fail",
                 "configure",
                 observed=granted // MIB,
                 expected=UNLIMITED,
@@ -51,12 +51,12 @@ def memlock(node: Node) -> Iterator[Result]:
                 reason="memlock in /etc/security/limits.d" if place == "sessions" else "systemd's DefaultLimitMEMLOCK",
             )
     if not found:
-        yield ok("sessions and services may lock enough memory")
+        yield ok("sessions and services can lock enough memory")
 
 
 @check(
     "open-files",
-    proves="programs may open the files that data loaders and NCCL need",
+    proves="programs can open as many files as data loaders and NCCL need",
     source="https://man7.org/linux/man-pages/man2/getrlimit.2.html",
     on_host=True,
 )
@@ -64,28 +64,28 @@ def open_files(node: Node) -> Iterator[Result]:
     """Tell of a low hard limit."""
     granted = node.facts["limits.sessions.nofile"]
     if not node.gpus:
-        yield skipped("there is no GPU to feed")
+        yield skipped("the node has no GPU")
     elif granted != UNLIMITED and granted < LEAST_FILES:
         yield info(
-            f"sessions may open {granted} files, {LEAST_FILES} recommended",
+            f"sessions can open {granted} files, {LEAST_FILES} recommended",
             "configure",
             observed=granted,
             expected=LEAST_FILES,
             unit="files",
         )
     else:
-        yield ok(f"sessions may open {granted} files", granted)
+        yield ok(f"sessions can open {granted} files", granted)
 
 
-@check("shared-memory", proves="the processes of several GPUs have room to exchange data", source=NCCL_TROUBLES)
+@check("shared-memory", proves="shared memory is large enough for the processes of several GPUs", source=NCCL_TROUBLES)
 def shared_memory(node: Node) -> Iterator[Result]:
     """Find a /dev/shm of a container's default size, which NCCL and data loaders overrun."""
     size = node.facts["limits.shared_memory_mib"]
     if len(node.gpus) < 2:  # noqa: PLR2004 - several
-        yield skipped("there are not two GPUs that exchange data")
+        yield skipped("the node has fewer than two GPUs")
     elif size < LEAST_SHARED_MEMORY_MIB:
         yield warn(
-            f"{size} MiB of shared memory (/dev/shm) for {len(node.gpus)} GPUs",
+            f"only {size} MiB of shared memory (/dev/shm) for {len(node.gpus)} GPUs",
             "configure",
             observed=size,
             expected=LEAST_SHARED_MEMORY_MIB,

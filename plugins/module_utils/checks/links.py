@@ -30,12 +30,12 @@ CRC_ERRORS = 100
 HEALTH_BITS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "access timeout recovery"}
 CONFIGURATION_SHIFT, CONFIGURATION_FINE = 8, (0, 1)
 UNHEALTHY = (2, 3)
-CUT = "MIG is on: its instances reach no other GPU"
+CUT = "MIG is on: its instances cannot reach other GPUs"
 
 
 @check(
     "nvlink",
-    proves="all NVLinks of the board are up; a bridge, where there is one, joins both of its boards alike",
+    proves="all NVLinks of the board are up, and both boards of a bridge have the same number",
     source=NVLINK_API,
     per_gpu=True,
 )
@@ -43,7 +43,7 @@ def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
     """Count active links against the profile; against the siblings on boards for which a bridge is an option."""
     active, wanted = _active(gpu), node.profile(gpu).get("nvlink_links")
     if len(node.gpus) == 1:
-        yield skipped("there is one GPU, and nothing to link it to")
+        yield skipped("the node has only one GPU")
     elif _cut(gpu):
         yield skipped(CUT)
     elif wanted:
@@ -70,7 +70,7 @@ def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
                 observed=active,
                 expected=best,
                 unit="links",
-                reason="the NVLink bridge does not sit well",
+                reason="the NVLink bridge is not seated properly",
             )
         else:
             yield ok(f"{active} NVLinks are up, through bridges", active)
@@ -85,7 +85,7 @@ def _active(gpu: Facts) -> int:
     return sum(link.get("active") is True for link in gpu.get("nvlink.links", []))
 
 
-@check("nvlink-errors", proves="NVLinks carry data without repair", source=NVLINK_API, per_gpu=True)
+@check("nvlink-errors", proves="NVLinks carry data without errors", source=NVLINK_API, per_gpu=True)
 def nvlink_errors(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Name the links that replayed, recovered, or repaired many bits."""
     noisy = [str(link["link"]) for link in gpu["nvlink.links"] if _noisy(link.get("errors") or {})]
@@ -94,7 +94,7 @@ def nvlink_errors(_node: Node, gpu: Facts) -> Iterator[Result]:
             f"NVLinks with errors: {', '.join(noisy)}", "contact_support", observed=len(noisy), expected=0, unit="links"
         )
     elif gpu["nvlink.links"]:
-        yield ok("no NVLink error")
+        yield ok("no NVLink errors")
     else:
         yield skipped("the board has no NVLink")
 
@@ -148,7 +148,7 @@ def _unwell(mask: int, summary: int) -> str | None:
     return ", ".join(wrong) or ("unhealthy" if summary in UNHEALTHY else None)
 
 
-@check("peer-access", proves="GPUs reach each other's memory as their boards allow", source=NVLINK_API)
+@check("peer-access", proves="GPUs reach each other's memory over the best path of their boards", source=NVLINK_API)
 def peer_access(node: Node) -> Iterator[Result]:
     """Expect NVLink between boards that are made with it; tell of other pairs without peer access.
 
@@ -158,7 +158,7 @@ def peer_access(node: Node) -> Iterator[Result]:
     cut = {gpu.get("index") for gpu in node.gpus if _cut(gpu)}
     pairs = [pair for pair in node.facts["nvml.peers"] if not cut.intersection(pair["gpus"])]
     if not pairs:
-        yield skipped(CUT if cut else "there is no pair of GPUs")
+        yield skipped(CUT if cut else "the node has fewer than two GPUs")
         return
     linked = {n for p in pairs if p.get("nvlink") == "ok" for n in p["gpus"]}
     apart = [p for p in pairs if all("nvlink" in boards.get(n, {}).get("capabilities", ()) for n in p["gpus"])]

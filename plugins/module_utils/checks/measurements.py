@@ -43,9 +43,9 @@ BUS_BANDWIDTH = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANC
 PROFILES = "catalog/profiles.yml"
 PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html"
 # The ways between two GPUs, and what stands in the last one.
-HOST, NVLINK, PCIE = "the way through the host", "NVLink", "PCI Express"
+HOST, NVLINK, PCIE = "the path through the host", "NVLink", "PCI Express"
 PEER_RATE = "peer_gbs"
-PEER_PATH = "ACS or an IOMMU that translates stands between the GPUs"
+PEER_PATH = "ACS or a translating IOMMU is between the GPUs"
 SHOWN = 4
 MOUNTS = "https://man7.org/linux/man-pages/man5/nfs.5.html"
 CONTAINERS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/sample-workload.html"
@@ -61,10 +61,10 @@ NETWORK_SHARE = 0.4
 PHASES = {
     "nothing": "its processes do not start",
     "started": "PyTorch does not load, or its GPUs do not answer",
-    "computes": "its processes do not meet the others'",
-    "joined": "its processes met the others', and the data does not pass",
-    "reduced": "one sum came, then the data stopped",
-    "measured": "it measured, and does not end",
+    "computes": "its processes cannot reach those of the other nodes",
+    "joined": "its processes reach those of the other nodes, but data does not pass",
+    "reduced": "one sum arrived, then the data stopped",
+    "measured": "it finished measuring, but does not end",
 }
 # GB/s of one PCIe lane by generation, one way, and the share of it that pinned copies exceed on every healthy node:
 # V100 nodes pass Azure's 9 GB/s of 15.75, A100 21 of 31.5, H100 48 of 63 (Azure/azurehpc-health-checks conf, 2026-05).
@@ -99,16 +99,16 @@ ERRORS = {
 # cuda.h: what a failed call says of a GPU on which nobody else works, and the remedy.
 CUDA_FAILURES = {
     2: ("memory is held on a GPU that shows no process", "reset_gpu"),
-    46: ("its compute mode forbids it, or another process has it for itself", "stop_app"),
-    100: ("NVML lists the GPU, CUDA sees none", "reinstall_driver"),
-    101: ("NVML lists the GPU, CUDA does not", "reboot"),
-    214: ("the GPU met an uncorrectable memory error", "reset_gpu"),
+    46: ("its compute mode forbids this, or another process uses it exclusively", "stop_app"),
+    100: ("NVML lists the GPU, but CUDA sees none", "reinstall_driver"),
+    101: ("NVML lists the GPU, but CUDA does not", "reboot"),
+    214: ("the GPU had an uncorrectable memory error", "reset_gpu"),
     218: ("the driver cannot compile for this GPU", "upgrade_driver"),
-    220: ("the GPU met an uncorrectable NVLink error", "reset_gpu"),
+    220: ("the GPU had an uncorrectable NVLink error", "reset_gpu"),
     222: ("the driver is too old for this GPU", "upgrade_driver"),
-    802: ("the GPU waits for the fabric manager", "start_fabricmanager"),
+    802: ("the GPU waits for the Fabric Manager", "start_fabricmanager"),
     803: ("the driver's library and its module differ", "reboot"),
-    804: ("a compatibility library of another CUDA is in the way", "reinstall_driver"),
+    804: ("a compatibility library of another CUDA version is used", "reinstall_driver"),
 }
 # A known-good kernel does none of this: assertion, illegal address, illegal instruction, misaligned address, failure.
 CUDA_MISBEHAVIOUR = {700, 710, 715, 716, 719}
@@ -138,21 +138,23 @@ def measured(find: Find) -> Find:
         elif node.facts.get("measurements.gpus") is not None:
             yield skipped("NVML lists no GPU (see driver-responsive)")
         elif node.declared.get("level", "quick") == "quick":
-            yield skipped("level quick puts no load on a GPU (verify_level=standard does)")
+            yield skipped("level quick does not load the GPUs; level standard does (verify_level)")
         else:
             yield unknown("no measurements were made")
 
     return found
 
 
-@check("cuda-smoke", proves="every GPU computes, and its results are right", source=DRIVER_API)
+@check("cuda-smoke", proves="every GPU computes correct results", source=DRIVER_API)
 @measured
 def cuda_smoke(node: Node) -> Iterator[Result]:
     """Count wrong results of a known kernel."""
     return _of_each(node, "smoke", lambda _gpu, record: [_correct(record)])
 
 
-@check("copy-rate", proves="copies between host and GPU arrive, as fast as the PCIe link allows", source=PROFILES)
+@check(
+    "copy-rate", proves="copies between host and GPU are correct and as fast as the PCIe link allows", source=PROFILES
+)
 @measured
 def copy_rate(node: Node) -> Iterator[Result]:
     """Hold both directions against the floor and the siblings."""
@@ -161,12 +163,12 @@ def copy_rate(node: Node) -> Iterator[Result]:
         if record["intact"]:
             yield from (_rate(node, gpu, rate) for rate in COPIES)
         else:
-            yield fail("data copied to the GPU and back is not the same", "contact_support")
+            yield fail("data copied to the GPU and back has changed", "contact_support")
 
     return _of_each(node, "copies", judge)
 
 
-@check("memory-bandwidth", proves="the GPU's memory is as fast as its kind's", source=PROFILES)
+@check("memory-bandwidth", proves="the GPU's memory is as fast as on boards of its kind", source=PROFILES)
 @measured
 def memory_bandwidth(node: Node) -> Iterator[Result]:
     """Judge the triad's results, then its rate."""
@@ -175,7 +177,9 @@ def memory_bandwidth(node: Node) -> Iterator[Result]:
     )
 
 
-@check("matmul-rate", proves="PyTorch multiplies matrices on every GPU, as fast as its kind does", source=PROFILES)
+@check(
+    "matmul-rate", proves="PyTorch multiplies matrices on every GPU as fast as on boards of its kind", source=PROFILES
+)
 @measured
 def matmul_rate(node: Node) -> Iterator[Result]:
     """Judge each precision that the board and this PyTorch have."""
@@ -190,7 +194,7 @@ def matmul_rate(node: Node) -> Iterator[Result]:
     return _of_each(node, "matmul", judge)
 
 
-@check("peer-copies", proves="what one GPU sends another arrives as it was sent, and as fast", source=PEER_GUIDE)
+@check("peer-copies", proves="copies between GPUs are correct and fast", source=PEER_GUIDE)
 @measured
 def peer_copies(node: Node) -> Iterator[Result]:
     """Judge the data of every pair of GPUs, and the rate of those that reach each other without the host's help."""
@@ -245,7 +249,7 @@ def _kept_or_wrong(copy: _Copy) -> Result | None:
         return fail(
             f"a copy does not end within {record['seconds']:g} s",
             "reboot",
-            reason=f"{PEER_PATH}, and can hang; the GPUs come back with a reboot"
+            reason=f"{PEER_PATH}, where copies can hang; a reboot restores the GPUs"
             if way == PCIE
             else "the driver does not answer, or a GPU hangs",
         )
@@ -255,10 +259,10 @@ def _kept_or_wrong(copy: _Copy) -> Result | None:
         return _kept(record, "a copy")
     if not record["wrong_mib"]:
         return None
-    summary = f"{way} brings other data than was sent"
+    summary = f"{way} corrupts data"
     if way == PCIE:
         return fail(summary, "clear_peer_path", reason=PEER_PATH)
-    return fail(summary, "contact_support", reason="neither ACS nor the IOMMU is on this way")
+    return fail(summary, "contact_support", reason="neither ACS nor the IOMMU is on this path")
 
 
 def _slow(node: Node, copy: _Copy, copies: list[_Copy]) -> Result | None:
@@ -312,7 +316,7 @@ def _all_that_arrived(arrived: list[_Copy], count: int) -> Result:
     return ok(f"copies between {len(arrived)} of {count} pairs arrive as sent{through}{rates}", len(arrived))
 
 
-@check("all-reduce", proves="the GPUs of the node exchange data, right and fast", source=PROFILES)
+@check("all-reduce", proves="the node's GPUs exchange data correctly and fast", source=PROFILES)
 @measured
 def all_reduce(node: Node) -> Iterator[Result]:
     """Judge bus bandwidth against the boards' floor, where their fabric has one."""
@@ -329,11 +333,11 @@ def all_reduce(node: Node) -> Iterator[Result]:
         yield _against_floor(ALL_REDUCE, record["all_reduce_gbs"], floors.get(ALL_REDUCE.key))
 
 
-@check("all-reduce-nodes", proves="the nodes of the run exchange data, right and fast", source=BUS_BANDWIDTH)
+@check("all-reduce-nodes", proves="the run's nodes exchange data correctly and fast", source=BUS_BANDWIDTH)
 def all_reduce_nodes(node: Node) -> Iterator[Result]:
     """Name the node that did not come, or what kept this one; then judge result and bus bandwidth."""
     if not node.declared.get("across_nodes") or node.declared.get("level", "quick") == "quick":
-        yield skipped("it is not wished for (verify_across_nodes, at level standard)")
+        yield skipped("not requested (verify_across_nodes, at level standard)")
         return
     record = node.facts.get("measurements.nodes_all_reduce")
     if node.facts.get("measurements.gpus") is None:
@@ -380,12 +384,12 @@ def _behind(stands: Facts | None) -> str:
         name: far.index(phase) if phase in far else -1 for name, phase in (stands.data if stands else {}).items()
     }
     if not reached:
-        return "the first node does not tell how far the others came"
+        return "the first node does not report how far the others came"
     least = min(reached.values())
-    said = PHASES[far[least]] if least >= 0 else "it gives no answer any more"
+    said = PHASES[far[least]] if least >= 0 else "it no longer answers"
     names = sorted(name for name, phase in reached.items() if phase == least)
     return (
-        f"all nodes stand at one point, each says: {said}"
+        f"all nodes stopped at the same point; each says: {said}"
         if len(names) == len(reached)
         else f"{', '.join(names)}: {said}"
     )
@@ -396,7 +400,7 @@ def _across(node: Node, record: Facts) -> Result:
         return _correct(record)
     rate, nodes = record["all_reduce_gbs"], f"{len(record['nodes'])} nodes, {record['processes']} processes"
     if record["backend"] != "nccl":
-        reason = "by Gloo on the processors, for there is no GPU that is not simulated: the rate is not judged"
+        reason = "measured with Gloo on the processors, because all GPUs are simulated; the rate is not judged"
         return ok(f"{nodes}: bus bandwidth {rate:g} GB/s", rate, unit="GB/s", reason=reason)
     own: dict[str, float | None] = (node.declared.get("profile") or {}).get("floors", {})
     ports = [port.get("rate_gbps") or 0 for port in node.facts.get("infiniband", []) if port.get("state") == "active"]
@@ -408,7 +412,7 @@ def _across(node: Node, record: Facts) -> Result:
     result = _against_floor(ACROSS, rate, floor)
     if gpus == of or floor is None:
         return result
-    return replace(result, reason=f"{gpus} of {of} GPUs of {name} took part: the floor is that share of the whole")
+    return replace(result, reason=f"{gpus} of {of} GPUs of {name} took part, so the floor is reduced to that share")
 
 
 @check("container-gpu", proves="a container sees every GPU", source=CONTAINERS)
@@ -426,12 +430,12 @@ def container_gpu(node: Node) -> Iterator[Result]:
         yield ok(f"a container sees {record['seen']} GPUs", record["seen"])
 
 
-@check("dataset-mounts", proves="the directories of data answer, fast enough where that is declared", source=MOUNTS)
+@check("dataset-mounts", proves="the data directories answer, and as fast as declared", source=MOUNTS)
 @measured
 def dataset_mounts(node: Node) -> Iterator[Result]:
     """Compare each directory's latency and throughput with what is declared of it."""
     if not node.facts["measurements.mounts"]:
-        yield skipped("no directory is named (verify_mounts)")
+        yield skipped("no directory is set (verify_mounts)")
     declared = {mount["path"]: mount for mount in node.declared.get("mounts") or ()}
     for record in node.facts["measurements.mounts"]:
         yield _mount(record, declared.get(record["path"], {}))
@@ -444,7 +448,7 @@ def _mount(record: Facts, declared: dict[str, Any]) -> Result:
     if record["state"] != "done":
         return fail(f"{path} cannot be read", "check_storage", reason=record["error.name"])
     if not record["files"]:
-        return warn(f"{path} holds no files", "check_storage", reason="it may not be mounted")
+        return warn(f"{path} contains no files", "check_storage", reason="it may not be mounted")
     rate, latency = record.get("read_mbs") or 0, record["latency_ms"]
     least, most = declared.get("least_mbs"), declared.get("most_ms")
     if least is not None and rate < least:
@@ -454,12 +458,14 @@ def _mount(record: Facts, declared: dict[str, Any]) -> Result:
     return ok(f"{path}: {rate} MB/s, {latency} ms", rate, unit="MB/s")
 
 
-@check("burn-in", proves="the GPUs stand a long load without wrong results or slowed clocks", source=EVENT_REASONS)
+@check(
+    "burn-in", proves="the GPUs run under load for long without wrong results or reduced clocks", source=EVENT_REASONS
+)
 @measured
 def burn_in(node: Node) -> Iterator[Result]:
     """Judge what was seen while all GPUs were loaded."""
     if node.facts["measurements.level"] != "burn-in":
-        yield skipped("only level burn-in loads the GPUs for long")
+        yield skipped("only level burn-in runs this test")
         return
     yield from _of_each(node, "burn_in", _burnt)
 
@@ -470,20 +476,24 @@ def _burnt(_gpu: Facts, record: Facts) -> Iterator[Result]:
     if record["wrong"]:
         yield _correct(record)
     elif reasons & HW_POWER_BRAKE:
-        yield fail("under load the power supply's brake signal slows the clocks", "check_power", **seen)
+        yield fail("under load, the power supply's brake signal reduces the clocks", "check_power", **seen)
     elif reasons & HW_THERMAL:
-        yield fail("under load the hardware slows the clocks for heat", "check_cooling", **seen)
+        yield fail("under load, the hardware reduces the clocks because of heat", "check_cooling", **seen)
     elif reasons & HW_SLOWDOWN:
-        yield fail("under load the hardware slows the clocks", "check_power", **seen)
+        yield fail("under load, the hardware reduces the clocks", "check_power", **seen)
     elif reasons & SW_THERMAL:
-        yield warn("under load the driver slows the clocks for heat", "check_cooling", **seen)
+        yield warn("under load, the driver reduces the clocks because of heat", "check_cooling", **seen)
     else:
         load = f"{record['load']} for {record['minutes']:g} min"
         extremes = f"{record.get('hottest_celsius')} °C, {record.get('slowest_sm_mhz')} MHz at the worst"
         yield ok(f"{load}, {extremes}", record["runs"])
 
 
-@check("load-errors", proves="no memory error came under load, and no XID but what programs cause", source=DRIVER_API)
+@check(
+    "load-errors",
+    proves="no memory errors occurred under load, and no XID except those that programs cause",
+    source=DRIVER_API,
+)
 @measured
 def load_errors(node: Node) -> Iterator[Result]:
     """Compare each GPU's counters before the tests with those after them."""
@@ -503,14 +513,14 @@ def _came_under_load(node: Node, gpu: Facts) -> Iterator[Result]:
     came = {key: after.get(key, 0) - before.get(key, 0) for key in ERRORS}
     for key, (what, remedy) in ERRORS.items():
         if came[key] > 0:
-            yield fail(f"{came[key]} {what} came under load", remedy, observed=came[key], expected=0)
+            yield fail(f"{came[key]} {what} occurred under load", remedy, observed=came[key], expected=0)
     logged = _logged(node, before["kernel_log"].data, after["kernel_log"].data)
     if logged:
         names = ", ".join(f"XID {name}" if name.isdigit() else name for name in sorted(logged))
-        summary = f"{sum(logged.values())} errors of the driver in the kernel log came under load"
+        summary = f"{sum(logged.values())} driver errors occurred in the kernel log under load"
         yield fail(summary, "contact_support", reason=names, observed=sum(logged.values()), expected=0)
     if max(came.values()) <= 0 and not logged:
-        yield ok("none came", 0)
+        yield ok("no errors occurred", 0)
 
 
 def _logged(node: Node, before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
@@ -520,7 +530,7 @@ def _logged(node: Node, before: dict[str, int], after: dict[str, int]) -> dict[s
     return {name: count for name, count in came.items() if count > 0 and known.get(name) != "info"}
 
 
-SIMULATED = skipped("the GPU is simulated: its rates mean nothing")
+SIMULATED = skipped("the GPU is simulated, so its rates mean nothing")
 
 
 def rates_mean_something(facts: Facts) -> bool:
@@ -566,9 +576,9 @@ def _failed(error: Facts, what: str, otherwise: str) -> Result:
     if code is None:
         return fail(f"{what} failed: {error['call']}", "install_driver", reason=name)
     if code in CUDA_MISBEHAVIOUR:
-        reason, remedy = "a kernel that is known to be right does not do this", "contact_support"
+        reason, remedy = "a correct kernel does not cause this", "contact_support"
     else:
-        reason, remedy = CUDA_FAILURES.get(code, ("the driver does not say why", "reboot"))
+        reason, remedy = CUDA_FAILURES.get(code, ("the driver gives no reason", "reboot"))
     return fail(f"{what} failed: {error['call']}: {name} ({code})", remedy, reason=reason, observed=code, expected=0)
 
 
@@ -577,7 +587,7 @@ def _correct(record: Facts) -> Result:
     wrong = record["wrong"]
     if wrong:
         return fail(f"{wrong} results are wrong", "contact_support", observed=wrong, expected=0)
-    return ok("all results are right", 0)
+    return ok("all results are correct", 0)
 
 
 def _rate(node: Node, gpu: Facts, rate: Rate) -> Result:
@@ -602,7 +612,9 @@ def _against_floor(rate: Rate, value: float, floor: float | None) -> Result:
     if floor is None:
         return ok(summary, value, unit=rate.unit, reason="no floor is known for this board")
     if value < floor:
-        return fail(f"{summary}, below {floor:g}", rate.remedy, observed=value, expected=floor, unit=rate.unit)
+        return fail(
+            f"{summary}, below the floor of {floor:g}", rate.remedy, observed=value, expected=floor, unit=rate.unit
+        )
     return ok(summary, value, expected=floor, unit=rate.unit)
 
 

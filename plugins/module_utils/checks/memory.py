@@ -45,14 +45,14 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
     elif not enabled and gpu_settings.planned(node, gpu).get("ecc") is False:
         yield skipped("the inventory turns ECC off")
     elif enabled or "ecc" not in node.profile(gpu).get("capabilities", ()):
-        yield ok(f"ECC is {'on' if enabled else 'off, as boards of this model may be'}", enabled)
+        yield ok(f"ECC is {'on' if enabled else 'off, which this model allows'}", enabled)
     else:
         yield fail("ECC is off", "configure", observed=False, expected=True, reason="nvidia-smi -e 1, then reboot")
 
 
 @check(
     "ecc-uncorrected",
-    proves="no memory error went uncorrected since the driver was loaded",
+    proves="no uncorrected memory error has occurred since the driver was loaded",
     source=ERROR_GUIDE,
     per_gpu=True,
 )
@@ -84,12 +84,12 @@ def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
             unit="errors",
         )
     elif not errors:
-        yield ok("no uncorrected error", errors)
+        yield ok("no uncorrected errors", errors)
 
 
 @check(
     "ecc-corrected",
-    proves="memory errors that were corrected are few",
+    proves="corrected memory errors are few",
     source="https://github.com/Azure/azurehpc-health-checks",
     per_gpu=True,
 )
@@ -108,7 +108,7 @@ def ecc_corrected(_node: Node, gpu: Facts) -> Iterator[Result]:
         yield ok(f"{errors} corrected errors", errors)
 
 
-@check("sram-threshold", proves="the board does not call its SRAM worn out", source=ERROR_GUIDE, per_gpu=True)
+@check("sram-threshold", proves="the board's SRAM errors are below its threshold", source=ERROR_GUIDE, per_gpu=True)
 def sram_threshold(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Take the board's own word."""
     if gpu["ecc.sram_threshold_exceeded"]:
@@ -119,7 +119,7 @@ def sram_threshold(_node: Node, gpu: Facts) -> Iterator[Result]:
 
 @check(
     "row-remapping",
-    proves="bad memory rows have been replaced by spare ones, and spare ones are left (Ampere and later)",
+    proves="bad memory rows are remapped, and spare rows are left (Ampere and later)",
     source=ERROR_GUIDE,
     per_gpu=True,
     requires="remapped_rows",
@@ -145,7 +145,7 @@ def row_remapping(_node: Node, gpu: Facts) -> Iterator[Result]:
 
 @check(
     "retired-pages",
-    proves="few memory pages have been retired, and none waits to be (Volta, Turing)",
+    proves="few memory pages are retired, and none is pending (Volta, Turing)",
     source=RETIREMENT_GUIDE,
     per_gpu=True,
     requires="retired_pages",

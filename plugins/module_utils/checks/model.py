@@ -23,47 +23,47 @@ SEVERITIES = ("skipped", "ok", "info", "unknown", "warn", "fail")
 # The fixed vocabulary of remedies, and the sentence a user reads.
 REMEDIES = {
     "none": "Nothing to do.",
-    "restart_app": "Restart the program that used the GPU; if it comes back, look for the error in that program.",
-    "stop_app": "Wait for, or stop, the programs that use the GPU.",
+    "restart_app": "Restart the program that used the GPU. If the error returns, look for its cause in that program.",
+    "stop_app": "Wait for the programs that use the GPU, or stop them.",
     "reset_gpu": "Stop the programs on this GPU and reset it (nvidia-smi --gpu-reset -i <bus id>), or reboot.",
     "reboot": "Reboot the node when its GPUs are idle.",
-    "power_cycle": "Switch the node off, wait a minute, switch it on again.",
+    "power_cycle": "Power the node off, wait a minute, and power it on again.",
     "install_driver": "Install the NVIDIA driver: ansible-playbook gpulab.node.provision.",
-    "reinstall_driver": "Install the NVIDIA driver again, all of its packages in one version.",
-    "upgrade_driver": "Move to a driver version with the security fixes.",
-    "upgrade_software": "Move to the version named.",
-    "install_software": "Install what is named.",
+    "reinstall_driver": "Reinstall the NVIDIA driver, all packages in one version.",
+    "upgrade_driver": "Upgrade to a driver version with the security fixes.",
+    "upgrade_software": "Upgrade to the version named.",
+    "install_software": "Install the software named.",
     "rebuild_module": "Install the kernel's headers, then build the driver's own version of the module: "
     "dkms install <module>/<version> -k <kernel> (dkms status lists them).",
-    "other_modules": "Install the driver with the other kind of kernel modules (open or proprietary): gpulab chooses "
-    "it, unless nvidia_driver_kernel_modules is set.",
+    "other_modules": "Install the driver with the other kernel modules (open or proprietary). gpulab chooses them"
+    " unless nvidia_driver_kernel_modules is set.",
     "allow_module": "Remove the named line from its file. Remove a kernel argument from GRUB_CMDLINE_LINUX in "
     "/etc/default/grub and run update-grub, or run grubby --remove-args; then reboot.",
     "take_back_gpu": "Remove the node from the group gpu-nodes, or detach the GPU from the virtual machine and from "
     "the driver that holds it.",
     "install_grid": "Install the GRID driver that the operator of the hypervisor or cloud provides.",
     "rebuild_initramfs": "Rebuild the initramfs (update-initramfs -u -k <kernel>, or dracut --force), then reboot.",
-    "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or switch "
-    "Secure Boot off in the firmware.",
+    "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or turn"
+    " Secure Boot off in the firmware.",
     "repair_packages": "Finish the interrupted installation: dpkg --configure -a, then apt-get -f install.",
     "rebuild_environment": "Remove its link in the directory of the environments, and run "
     "ansible-playbook gpulab.node.provision.",
-    "configure": "Set it as named; gpulab's role for it does.",
+    "configure": "Set it to the expected value: ansible-playbook gpulab.node.provision.",
     "start_service": "Start and enable the service named.",
-    "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version, start and enable it.",
-    "check_rack": "Check the NVLink switches of the rack (NMX-Controller; ask whoever runs the rack): they assign each "
-    "GPU to a partition, and no package on the node does that.",
-    "start_imex": "Look why (journalctl -u nvidia-imex): every node takes the same list of addresses, its driver's own "
-    "nvidia-imex, and TCP port 50000 open between them.",
-    "clear_peer_path": "Switch ACS off on the bridges above the GPUs, and the IOMMU off or to iommu=pt; until then let "
-    "programs run with NCCL_P2P_DISABLE=1.",
-    "check_seating": "Switch the node off; reseat the card, its riser and its cables; try another slot.",
+    "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version. Enable and start it.",
+    "check_rack": "Check the NVLink switches of the rack, or ask its operator (NMX-Controller). They assign each"
+    " GPU to a partition; no package on the node can.",
+    "start_imex": "Read journalctl -u nvidia-imex. Every node needs the same list of addresses, nvidia-imex in"
+    " its driver's version, and TCP port 50000 open to the others.",
+    "clear_peer_path": "Turn ACS off on the bridges above the GPUs, and the IOMMU off or set iommu=pt. Until"
+    " then, run programs with NCCL_P2P_DISABLE=1.",
+    "check_seating": "Power the node off. Reseat the card, its riser and its cables. Try another slot.",
     "check_cooling": "Check fans, air flow, dust and the room's temperature.",
     "check_power": "Check the power supplies and the GPU's power cables.",
-    "check_network": "Check the network between the nodes: the interface that NCCL takes (nccl_interface), addresses, "
-    "firewall, cables, switches.",
-    "check_storage": "Check the mount, the file server and the network between; umount -l lets a dead mount go.",
-    "check_exports": "Look why (systemctl status nfs-server, exportfs -s), then let the role storage export it.",
+    "check_network": "Check the network between the nodes: NCCL's interface (nccl_interface), addresses,"
+    " firewall, cables, switches.",
+    "check_storage": "Check the mount, the file server and the network between. umount -l releases a dead mount.",
+    "check_exports": "Check systemctl status nfs-server and exportfs -s. Then run the role storage again.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",
     "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",
@@ -232,8 +232,8 @@ class Node:
         lent = ", ".join(f"{gpu['address']} ({gpu['driver']})" for gpu in self.facts.get("pci.lent", []))
         others = ", ".join(f"{gpu['maker']} {gpu['device']}" for gpu in self.facts.get("pci.other_gpus", []))
         if lent:
-            return f"every NVIDIA GPU is given to virtual machines: {lent}"
-        return "there is no NVIDIA GPU on the PCI bus" + (f"; its GPUs are: {others}" if others else "")
+            return f"every NVIDIA GPU is assigned to virtual machines: {lent}"
+        return "the PCI bus has no NVIDIA GPU" + (f"; its GPUs are: {others}" if others else "")
 
     @property
     def gpus(self) -> list[Facts]:

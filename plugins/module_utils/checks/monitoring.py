@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 EXPORTER_GUIDE = "https://prometheus.io/docs/guides/node-exporter/"
 DCGM_GUIDE = "https://docs.nvidia.com/datacenter/dcgm/latest/installation/install-dcgm-exporter.html"
 TEXTFILES = "https://github.com/prometheus/node_exporter#textfile-collector"
-NOT_WATCHED = "gpulab does not watch this node (monitoring_state)"
+NOT_WATCHED = "gpulab does not monitor this node (monitoring_state)"
 MISSED = 4  # readings that may be missing before the metrics are stale
 
 
-@check("node-exporter", proves="node exporter answers where Prometheus asks it", source=EXPORTER_GUIDE)
+@check("node-exporter", proves="node exporter answers on its configured address", source=EXPORTER_GUIDE)
 def node_exporter(node: Node) -> Iterator[Result]:
     """Expect the answer that the node itself got."""
     listen = node.facts.optional("monitoring.exporter.listen")
@@ -33,7 +33,7 @@ def node_exporter(node: Node) -> Iterator[Result]:
             "start_service",
             observed="no answer",
             expected=listen,
-            reason="systemctl status prometheus-node-exporter; an address that changed takes the role monitoring again",
+            reason="see systemctl status prometheus-node-exporter; after a change of address, run the role monitoring again",
         )
     elif not node.facts["monitoring.exporter.serves_gpus"]:
         yield warn(
@@ -43,7 +43,7 @@ def node_exporter(node: Node) -> Iterator[Result]:
         yield ok(f"node exporter answers on {listen}", listen)
 
 
-@check("dcgm-exporter", proves="DCGM's exporter answers with the GPUs' metrics", source=DCGM_GUIDE)
+@check("dcgm-exporter", proves="DCGM's exporter serves the GPUs' metrics", source=DCGM_GUIDE)
 def dcgm_exporter(node: Node) -> Iterator[Result]:
     """Expect the answer that the node itself got, where gpulab told it where to listen."""
     listen = node.facts.optional("monitoring.dcgm_exporter.listen")
@@ -52,7 +52,7 @@ def dcgm_exporter(node: Node) -> Iterator[Result]:
     elif not node.facts.optional("monitoring.dcgm_exporter.serves_gpus"):
         observed = "no GPU" if node.facts["monitoring.dcgm_exporter.answers"] else "no answer"
         yield warn(
-            f"DCGM's exporter gives {observed} on {listen}",
+            f"DCGM's exporter on {listen}: {observed}",
             "start_service",
             observed=observed,
             expected=listen,
@@ -62,7 +62,7 @@ def dcgm_exporter(node: Node) -> Iterator[Result]:
         yield ok(f"DCGM's exporter answers on {listen}", listen)
 
 
-@check("gpu-metrics", proves="the GPUs' metrics are fresh", source=TEXTFILES)
+@check("gpu-metrics", proves="the GPUs' metrics are up to date", source=TEXTFILES)
 def gpu_metrics(node: Node) -> Iterator[Result]:
     """Hold the age of the collector's file against its timer's interval."""
     collector = node.facts.optional("monitoring.collector")
@@ -73,7 +73,7 @@ def gpu_metrics(node: Node) -> Iterator[Result]:
     seen = {"observed": age, "expected": interval, "unit": "s"}
     reason = "systemctl status gpulab-metrics.timer gpulab-metrics.service"
     if age is None:
-        yield warn("the GPUs' metrics are not there", "start_service", reason=reason, **seen)
+        yield warn("the GPUs' metrics are missing", "start_service", reason=reason, **seen)
     elif age > MISSED * interval:
         yield warn(f"the GPUs' metrics are {age} s old", "start_service", reason=reason, **seen)
     else:

@@ -21,7 +21,7 @@ LOOPBACK = "lo"  # which NCCL takes where it is told to
 SOCKETS, ADAPTERS = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"), ("NCCL_IB_HCA",)
 
 
-@check("nccl-interfaces", proves="NCCL's settings name interfaces and adapters that this node has", source=NCCL_GUIDE)
+@check("nccl-interfaces", proves="the interfaces and adapters in NCCL's settings exist on this node", source=NCCL_GUIDE)
 def nccl_interfaces(node: Node) -> Iterator[Result]:
     """Match each pattern with the names that are there, of which one must be up; what is excluded need not be."""
     interfaces = {interface["name"]: interface for interface in node.facts["network"]}
@@ -35,29 +35,29 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
         seen = {"observed": f"{name}={value}", "expected": ", ".join(sorted(set(present))), "reason": _place(setting)}
         if vain and not adapters and len(vain) == len(_patterns(value)):
             found = True
-            yield fail(f"{name}={value} names no interface of this node: NCCL does not start", "configure", **seen)
+            yield fail(f"{name}={value} matches no interface of this node, so NCCL does not start", "configure", **seen)
         elif not adapters and (gone := _gone(value, interfaces)):
             found = True
-            told = f"{', '.join(gone)}, down and without an address: NCCL does not start"
+            told = f"{', '.join(gone)}, which is down and has no address, so NCCL does not start"
             yield warn(f"{name} names {told}", "check_network", **seen)
         elif peers and not adapters and leaves_loopback(value):
             found = True
-            told = f"{name}={value} does not exclude {LOOPBACK}: NCCL may take it, and then reaches no other node"
-            yield warn(told, "configure", **{**seen, "expected": f"{value},{LOOPBACK}, or no such line"})
+            told = f"{name}={value} does not exclude {LOOPBACK}: NCCL may choose it and reach no other node"
+            yield warn(told, "configure", **{**seen, "expected": f"{value},{LOOPBACK}, or remove the line"})
         elif vain and adapters:
             found = True
-            yield warn(f"{name} names adapters that are not there: {', '.join(vain)}", "configure", **seen)
+            yield warn(f"{name} names adapters that do not exist: {', '.join(vain)}", "configure", **seen)
     if not chosen:
         yield skipped("no setting names an interface")
     elif not found:
-        yield ok("every interface and adapter named is there", len(chosen))
+        yield ok("all interfaces and adapters in the settings exist", len(chosen))
 
 
 def _place(setting: Facts) -> str:
     """Return the file of a setting, and what NCCL reads there in another way than a shell."""
     file: str = setting["file"]
     literal = file == nccl.CONF and set("\"'#") & set(setting["value"])
-    return f"{file}, where NCCL takes quotes and comments as part of the value" if literal else file
+    return f"{file}, where NCCL reads quotes and comments as part of the value" if literal else file
 
 
 def leaves_loopback(value: str) -> bool:
@@ -100,9 +100,7 @@ def _patterns(value: str) -> list[str]:
     return [name for name in (part.partition(":")[0].strip() for part in value.lstrip("^=").split(",")) if name]
 
 
-@check(
-    "nccl-transports", proves="no setting keeps NCCL from the ways between GPUs that this node has", source=NCCL_GUIDE
-)
+@check("nccl-transports", proves="no setting keeps NCCL from using this node's paths between GPUs", source=NCCL_GUIDE)
 def nccl_transports(node: Node) -> Iterator[Result]:
     """Find what was left behind after a search for errors."""
     peers = [pair for pair in node.facts.get("nvml.peers", []) if "ok" in (pair.get("read"), pair.get("nvlink"))]
@@ -124,4 +122,4 @@ def nccl_transports(node: Node) -> Iterator[Result]:
                 reason=setting["file"],
             )
     if not found:
-        yield ok("NCCL may use every way between GPUs that is there")
+        yield ok("NCCL may use all paths between the GPUs")

@@ -29,11 +29,11 @@ PEER_GUIDE = "https://docs.nvidia.com/cuda/cuda-programming-guide/03-advanced/mu
 ACS_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 SUPERCHIP = "superchip"  # a profile's form: GH200, GB10
 BELOW_SWITCHES = ("internal", "single", "multiple")  # what a pair of GPUs has in common; see nvml.query
-BESIDE_C2C = "NVLink-C2C joins the GPU to its processor and carries its data"
-IN_MACHINE = "in a virtual machine this is the host's affair"
+BESIDE_C2C = "NVLink-C2C connects the GPU to its processor and carries its data"
+IN_MACHINE = "in a virtual machine, the host controls this"
 
 
-@check("pcie-width", proves="the link has all the lanes that board and slot have", source=LINK_API, per_gpu=True)
+@check("pcie-width", proves="the link uses all lanes that board and slot have", source=LINK_API, per_gpu=True)
 def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare the width with the catalog's; without one, with those of board and slot.
 
@@ -56,7 +56,7 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
     elif wanted or node.profile(gpu):
         yield warn(text, "check_seating", reason=f"the slot has {slot} lanes" if wanted else None, **seen)
     else:
-        yield info(text, reason="the number of lanes of this model is not known", **seen)
+        yield info(text, reason="the number of lanes of this model is unknown", **seen)
 
 
 def _beside_c2c(node: Node, gpu: Facts) -> bool:
@@ -72,7 +72,7 @@ def _device(node: Node, gpu: Facts) -> Facts:
 
 @check(
     "pcie-generation",
-    proves="under load the link runs at the highest speed that board and slot share",
+    proves="under load, the link runs at the highest speed that board and slot share",
     source=LINK_API,
     per_gpu=True,
 )
@@ -85,10 +85,10 @@ def pcie_generation(node: Node, gpu: Facts) -> Iterator[Result]:
     if generation >= highest:
         yield ok(f"generation {generation}", generation)
     elif not gpu.get("utilization.gpu"):
-        yield skipped(f"generation {generation} of {highest} on an idle GPU is power saving")
+        yield skipped(f"generation {generation} of {highest}, which saves power on an idle GPU")
     else:
         yield warn(
-            f"the link runs at generation {generation} of {highest} under load",
+            f"under load, the link runs at generation {generation} of {highest}",
             "check_seating",
             observed=generation,
             expected=highest,
@@ -97,7 +97,7 @@ def pcie_generation(node: Node, gpu: Facts) -> Iterator[Result]:
     board = gpu.get("pcie.gpu_max_generation", highest)
     if board > highest:
         yield info(
-            f"the slot has generation {highest}, the board could use {board}",
+            f"the slot has generation {highest}; the board supports {board}",
             observed=highest,
             expected=board,
             unit="generation",
@@ -116,10 +116,10 @@ def pcie_errors(node: Node, gpu: Facts) -> Iterator[Result]:
     elif text:
         yield info(f"PCI Express errors: {text}", observed=sum(counts.values()), expected=0, unit="errors")
     else:
-        yield ok("no PCI Express error", 0)
+        yield ok("no PCI Express errors", 0)
 
 
-@check("pcie-acs", proves="GPUs below a PCIe switch reach each other through it", source=ACS_GUIDE, on_host=True)
+@check("pcie-acs", proves="GPUs below the same PCIe switch reach each other through it", source=ACS_GUIDE, on_host=True)
 def pcie_acs(node: Node) -> Iterator[Result]:
     """Find bridges that send peer traffic up to the processor, where peer traffic takes PCI Express."""
     if not node.bare_metal:
@@ -127,26 +127,26 @@ def pcie_acs(node: Node) -> Iterator[Result]:
         return
     gpus = _peers_over_pcie(node, BELOW_SWITCHES)
     if not gpus:
-        yield skipped("no two GPUs reach each other through a PCIe switch")
+        yield skipped("no two GPUs share a PCIe switch")
         return
     bridges = [gpu.optional("redirecting_bridges") for gpu in gpus]
     redirecting = sorted({bridge for above in bridges for bridge in above or ()})
     if redirecting:
         yield warn(
-            f"what GPUs send each other makes a detour through the processor, at {', '.join(redirecting[:4])}",
+            f"ACS redirects transfers between GPUs through the processor, at {', '.join(redirecting[:4])}",
             "configure",
             observed=len(redirecting),
             expected=0,
             unit="bridges",
-            reason="PCI Access Control Services: off in the firmware, or setpci -s BRIDGE ECAP_ACS+6.w=0 at each boot",
+            reason="turn ACS off in the firmware, or run setpci -s BRIDGE ECAP_ACS+6.w=0 at each boot",
         )
     elif None in bridges:
-        yield unknown("the bridges' settings could not be read; reading them takes root")
+        yield unknown("the bridges' settings could not be read; reading them needs root")
     else:
-        yield ok("no PCIe switch redirects what GPUs send each other")
+        yield ok("no PCIe switch redirects transfers between GPUs")
 
 
-@check("iommu", proves="copies between GPUs over PCI Express arrive as they were sent", source=PEER_GUIDE, on_host=True)
+@check("iommu", proves="copies between GPUs over PCI Express arrive intact", source=PEER_GUIDE, on_host=True)
 def iommu(node: Node) -> Iterator[Result]:
     """Find an IOMMU that translates, where CUDA uses PCI Express between GPUs: NVIDIA does not support that."""
     if not node.bare_metal:
@@ -158,14 +158,14 @@ def iommu(node: Node) -> Iterator[Result]:
         yield skipped("no two GPUs reach each other over PCI Express")
     elif translated:
         yield warn(
-            "an IOMMU translates between GPUs that copy over PCI Express: data may be corrupted silently",
+            "an IOMMU translates copies between GPUs over PCI Express, which can silently corrupt data",
             "configure",
             observed=", ".join(translated),
             expected="no translation",
-            reason="the kernel's parameter iommu=pt, or the IOMMU off in the firmware",
+            reason="set the kernel parameter iommu=pt, or turn the IOMMU off in the firmware",
         )
     else:
-        yield ok("no IOMMU translates between the GPUs")
+        yield ok("no IOMMU translates copies between the GPUs")
 
 
 def _peers_over_pcie(node: Node, ancestors: tuple[str, ...] | None = None) -> list[Facts]:

@@ -101,7 +101,7 @@ def verify(node: Node, subjects: Collection[str] = ()) -> list[Result]:
 def run(check: Check, node: Node) -> list[Result]:
     """Return the results of one check; at least one, whatever the facts hold."""
     if check.on_host and node.foreign_kernel:
-        return [_sign(check, skipped("in a container the kernel and its modules are the host's"))]
+        return [_sign(check, skipped("a container uses its host's kernel and modules"))]
     if not check.per_gpu:
         return [_sign(check, result) for result in _answers(check, node)]
     if not node.gpus:
@@ -129,7 +129,7 @@ def _answers(check: Check, node: Node, *gpu: Facts) -> list[Result]:
 def _unread(check: Check, unread: Unread, node: Node, gpu: Facts | None = None) -> Result:
     """Turn a fact that cannot be had into a result."""
     if unread.error is None:
-        return unknown(f"the facts do not hold {unread.path}")
+        return unknown(f"the facts do not contain {unread.path}")
     if unread.error in board.BROKEN:
         return skipped(f"the GPU answers {unread.error} (see gpu-answers)")
     if not unread.unsupported:
@@ -143,8 +143,8 @@ def _unsupported(check: Check, error: str, node: Node, gpu: Facts | None) -> Res
     if gpu and gpu.get("mig.enabled") and check.requires in HIDDEN_BY_MIG:
         return skipped(f"NVML does not report it while MIG is on ({error})")
     if not check.requires or check.requires not in profile.get("capabilities", ()):
-        return skipped(f"the board or its driver does not have it ({error})")
-    text = f"a {profile.get('name', 'board of this model')} has {check.requires}, this one does not show it"
+        return skipped(f"the board or its driver does not support it ({error})")
+    text = f"a {profile.get('name', 'board of this model')} has {check.requires}, but this one does not report it"
     if node.facts.get("system.virtualization", "none") != "none" and not node.facts.get("simulated"):
         return unknown(f"{text} in this virtual machine ({error})")
     return fail(text, "contact_support", observed=error, expected=check.requires)

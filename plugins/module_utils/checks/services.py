@@ -22,7 +22,7 @@ IMEX_ON_ITS_WAY = ("INITIALIZING", "STARTING_AUTH_SERVER", "WAITING_FOR_PEERS", 
 
 @check(
     "fabric-manager",
-    proves="where the node's GPUs are on NVSwitches, Fabric Manager runs, in the driver's exact version",
+    proves="on a node with NVSwitches, Fabric Manager runs in the driver's exact version",
     source=FABRIC_GUIDE,
 )
 def fabric_manager(node: Node) -> Iterator[Result]:
@@ -32,7 +32,7 @@ def fabric_manager(node: Node) -> Iterator[Result]:
     """
     if not node.runs_fabric_manager:
         rack = any(node.fabric_manager(gpu) == "rack" for gpu in node.pci_gpus)
-        yield skipped("the NVLink switches of the rack run it" if rack else "there is no NVSwitch on the PCI bus")
+        yield skipped("the rack's NVLink switches run it" if rack else "the PCI bus has no NVSwitch")
         return
     versions = _versions(node, "fabricmanager")
     state = node.facts["services"].get("nvidia-fabricmanager.active", "absent")
@@ -52,13 +52,13 @@ def fabric_manager(node: Node) -> Iterator[Result]:
 
 @check(
     "imex",
-    proves="where an NVLink domain's nodes are listed, IMEX is ready, in the driver's version, and there is a channel",
+    proves="on a node of an NVLink domain, IMEX is ready in the driver's version and has a channel",
     source=IMEX_GUIDE,
 )
 def imex(node: Node) -> Iterator[Result]:
     """Ask the daemon; without it and its channel 0, NCCL finds no memory of other nodes over NVLink."""
     if not node.facts["imex.nodes"]:
-        yield skipped("no node of an NVLink domain is listed for IMEX")
+        yield skipped("IMEX has no node list (nvidia_driver_imex_nodes)")
         return
     state = node.facts.optional("imex.state") or "no answer"
     misfit = _misfit(node, "IMEX", _versions(node, "nvidia-imex"), "start_imex")
@@ -70,7 +70,7 @@ def imex(node: Node) -> Iterator[Result]:
         yield fail(f"nvidia-imex is not ready: {state}", "start_imex", observed=state, expected="READY")
     elif not node.facts["imex.channel"]:
         yield fail(
-            "the driver has no IMEX channel for programs (NVreg_CreateImexChannel0=1)",
+            "the driver has no IMEX channel (NVreg_CreateImexChannel0=1)",
             "reboot",
             observed="none",
             expected="channel0",
@@ -89,4 +89,4 @@ def _misfit(node: Node, what: str, versions: list[str], remedy: str) -> Result |
     driver = node.facts.optional("driver.library")
     if not versions or not driver or any(driver in version for version in versions):
         return None
-    return fail(f"{what} {versions[0]} does not go with driver {driver}", remedy, observed=versions[0], expected=driver)
+    return fail(f"{what} {versions[0]} does not match driver {driver}", remedy, observed=versions[0], expected=driver)

@@ -23,11 +23,11 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", re.split(r"[-+~]", version.rpartition(":")[2])[0])))
 
 
-@check("driver-plan", proves="the installed driver is the plan's", source="the plan", on_host=True)
+@check("driver-plan", proves="the installed driver is the planned one", source="the plan", on_host=True)
 def driver_plan(node: Node) -> Iterator[Result]:
     """Compare version or branch, and the kind of kernel module."""
     if node.plan is None:
-        yield skipped("no plan was made in this run")
+        yield skipped("this run has no plan")
         return
     library, version, branch = (
         node.facts.optional("driver.library"),
@@ -35,10 +35,10 @@ def driver_plan(node: Node) -> Iterator[Result]:
         node.plan["driver.branch"],
     )
     if not library:
-        yield fail("the plan's driver is not installed", "install_driver", expected=version or branch)
+        yield fail("the planned driver is not installed", "install_driver", expected=version or branch)
     elif (version and library != version) or library.partition(".")[0] != str(branch):
         yield fail(
-            f"driver {library} is installed, the plan says {version or branch}",
+            f"driver {library} is installed, but {version or branch} is planned",
             "install_driver",
             observed=library,
             expected=version or branch,
@@ -50,7 +50,7 @@ def driver_plan(node: Node) -> Iterator[Result]:
         built = kernel.get("nvidia_module_flavour")
         if kind and built and built != kind:
             yield fail(
-                f"kernel {kernel['version']} has {built} modules, the plan says {kind}",
+                f"kernel {kernel['version']} has {built} modules, but {kind} is planned",
                 "install_driver",
                 observed=built,
                 expected=kind,
@@ -66,18 +66,18 @@ def driver_security(node: Node) -> Iterator[Result]:
         return
     branch = node.catalog.get("branches", {}).get(driver.partition(".")[0])
     if branch is None:
-        yield unknown(f"the catalogue does not know branch {driver.partition('.')[0]}")
+        yield unknown(f"driver branch {driver.partition('.')[0]} is unknown to the catalog")
         return
     floor = branch["security_floor"]
     if floor is None:
         yield warn(
-            f"driver {driver}: branch {branch['branch']} gets no security fixes any more",
+            f"driver {driver}: branch {branch['branch']} no longer gets security fixes",
             "upgrade_driver",
             observed=driver,
         )
     elif release(driver) < release(floor["version"]):
         yield warn(
-            f"driver {driver} has known holes, {floor['version']} has the fixes",
+            f"driver {driver} has known vulnerabilities, which {floor['version']} fixes",
             "upgrade_driver",
             observed=driver,
             expected=floor["version"],
@@ -88,7 +88,9 @@ def driver_security(node: Node) -> Iterator[Result]:
 
 
 @check(
-    "container-toolkit", proves="containers can be given GPUs, through a toolkit without known holes", source=BULLETINS
+    "container-toolkit",
+    proves="containers can use GPUs, through a toolkit without known vulnerabilities",
+    source=BULLETINS,
 )
 def container_toolkit(node: Node) -> Iterator[Result]:
     """Expect the toolkit where the plan does; a version at the security floor wherever it is."""
@@ -96,7 +98,7 @@ def container_toolkit(node: Node) -> Iterator[Result]:
     floor = node.catalog["container_toolkit"]["security_floors"][-1]
     if installed and release(installed) < release(floor["version"]):
         yield warn(
-            f"NVIDIA Container Toolkit {installed} has known holes, {floor['version']} has the fixes",
+            f"NVIDIA Container Toolkit {installed} has known vulnerabilities, which {floor['version']} fixes",
             "upgrade_software",
             observed=installed,
             expected=floor["version"],
@@ -105,6 +107,6 @@ def container_toolkit(node: Node) -> Iterator[Result]:
     elif installed:
         yield ok(f"NVIDIA Container Toolkit {installed}", installed)
     elif node.plan and node.plan.get("container_toolkit.packages"):
-        yield fail("the plan's NVIDIA Container Toolkit is not installed", "install_software", expected="installed")
+        yield fail("the planned NVIDIA Container Toolkit is not installed", "install_software", expected="installed")
     else:
         yield skipped("no NVIDIA Container Toolkit is installed or planned")

@@ -26,22 +26,22 @@ SOURCE = "https://man7.org/linux/man-pages/man5/fstab.5.html"
 EXPORTS = "https://man7.org/linux/man-pages/man5/exports.5.html"
 
 
-@check("storage-mounts", proves="each tier of storage is mounted from its own device", source=SOURCE)
+@check("storage-mounts", proves="each storage tier is mounted from its own device", source=SOURCE)
 def storage_mounts(node: Node) -> Iterator[Result]:
     """Compare the device in each place with the one that is declared."""
     tiers = node.facts["storage"]
     if not tiers:
-        yield skipped("no tier of storage is declared")
+        yield skipped("no storage tier is declared")
     for tier in tiers:
         place, mounted, declared = tier["mount"], tier.get("mounted"), tier.get("declared")
         if tier.get("waits"):
-            yield info(f"{place} is mounted when somebody enters it", observed=None, expected=tier["source"])
+            yield info(f"{place} is mounted on first access", observed=None, expected=tier["source"])
         elif mounted is None:
             yield fail(f"{place} is not mounted", "check_storage", observed=None, expected=tier["source"])
         elif not tier["there"]:
-            yield fail(f"{place} is mounted from {mounted}, which is gone", "check_storage", observed=mounted)
+            yield fail(f"{place} is mounted from {mounted}, which no longer exists", "check_storage", observed=mounted)
         elif declared is None:
-            yield unknown(f"the node has no name for {tier['source']}, so that of {place} cannot be compared")
+            yield unknown(f"{tier['source']} is unknown to the node, so the device of {place} cannot be compared")
         elif mounted != declared:
             yield fail(f"{place} is mounted from another device", "check_storage", observed=mounted, expected=declared)
         else:
@@ -50,14 +50,14 @@ def storage_mounts(node: Node) -> Iterator[Result]:
 
 @check(
     "storage-options",
-    proves="each tier of storage is mounted with its options, and writable where declared",
+    proves="each storage tier is mounted with its options, and writable where declared",
     source=SOURCE,
 )
 def storage_options(node: Node) -> Iterator[Result]:
     """Compare; a file system that met an error turns read-only."""
     tiers = [tier for tier in node.facts["storage"] if tier.get("mounted")]
     if not tiers:
-        yield skipped("no tier of storage is mounted")
+        yield skipped("no storage tier is mounted")
     for tier in tiers:
         place, differing = tier["mount"], tier["options"]
         if "rw" in differing:
@@ -68,12 +68,12 @@ def storage_options(node: Node) -> Iterator[Result]:
             yield ok(f"{place} is mounted as declared")
 
 
-@check("storage-exports", proves="the NFS server offers each tier that is exported to its clients", source=EXPORTS)
+@check("storage-exports", proves="the NFS server exports each storage tier to its clients", source=EXPORTS)
 def storage_exports(node: Node) -> Iterator[Result]:
     """Look whether the server runs and has each export in its table; where nothing is mounted, it offers nothing."""
     found = [(tier, export) for tier in node.facts["storage"] for export in tier.get("exports", [])]
     if not found:
-        yield skipped("no tier of storage is exported")
+        yield skipped("no storage tier is exported")
     for tier, export in found:
         told = f"{tier['mount']} is exported to {export['client']}"
         if not export["live"] or (tier.get("mounted") is None and not tier.get("waits")):

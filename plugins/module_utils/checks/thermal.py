@@ -26,7 +26,7 @@ NARROW_MARGIN = 5
 HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
 
 
-@check("temperature", proves="the GPU is below the temperature at which it slows down", source=QUERIES, per_gpu=True)
+@check("temperature", proves="the GPU is below its slowdown temperature", source=QUERIES, per_gpu=True)
 def temperature(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Judge by the board's own margin, then by its limit, then by 85 °C."""
     degrees = gpu["temperature.gpu"]
@@ -64,24 +64,24 @@ def memory_temperature(_node: Node, gpu: Facts) -> Iterator[Result]:
         yield ok(f"memory at {degrees} °C, its limit is {limit} °C", degrees, unit="°C")
 
 
-@check("clock-events", proves="neither heat nor power holds the clocks down", source=QUERIES, per_gpu=True)
+@check("clock-events", proves="neither heat nor power reduces the clocks", source=QUERIES, per_gpu=True)
 def clock_events(_node: Node, gpu: Facts) -> Iterator[Result]:
     """Read the bits; the general hardware slowdown is told only where no bit says which."""
     reasons = gpu["clocks.event_reasons"]
     seen = {"observed": hex(reasons), "expected": "no slowdown"}
     if reasons & HW_THERMAL:
-        yield fail("the hardware slows the clocks for heat", "check_cooling", **seen)
+        yield fail("the hardware reduces the clocks because of heat", "check_cooling", **seen)
     if reasons & HW_POWER_BRAKE:
-        yield fail("the power supply's brake signal slows the clocks", "check_power", **seen)
+        yield fail("the power supply's brake signal reduces the clocks", "check_power", **seen)
     if reasons & HW_SLOWDOWN and not reasons & (HW_THERMAL | HW_POWER_BRAKE):
-        yield fail("the hardware slows the clocks", "check_power", **seen)
+        yield fail("the hardware reduces the clocks", "check_power", **seen)
     if reasons & SW_THERMAL:
-        yield warn("the driver slows the clocks for heat", "check_cooling", **seen)
+        yield warn("the driver reduces the clocks because of heat", "check_cooling", **seen)
     if not reasons & (HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_POWER_BRAKE):
         yield ok("no slowdown", hex(reasons))
 
 
-@check("power-limit", proves="the board may draw the power it is made for", source=QUERIES, per_gpu=True)
+@check("power-limit", proves="the board may draw its full power", source=QUERIES, per_gpu=True)
 def power_limit(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare what is enforced with the limit that is set on purpose, the profile's, or the board's default."""
     enforced = gpu["power_mw.enforced_limit"] // 1000
@@ -92,12 +92,12 @@ def power_limit(node: Node, gpu: Facts) -> Iterator[Result]:
     )
     seen = {"observed": enforced, "expected": wanted, "unit": "W"}
     if enforced < wanted:
-        yield warn(f"power is limited to {enforced} W of {wanted} W", "configure", **seen)
+        yield warn(f"power is limited to {enforced} W, but {wanted} W is expected", "configure", **seen)
     else:
         yield ok(f"{enforced} W", enforced, unit="W")
 
 
-@check("power-budget", proves="all GPUs together stay within what the node may draw", source=QUERIES)
+@check("power-budget", proves="the power limits of all GPUs together stay within the node's budget", source=QUERIES)
 def power_budget(node: Node) -> Iterator[Result]:
     """Add the limits up, where a budget is declared: to the proof, or with the GPUs' settings."""
     budget = node.declared.get("power_budget_watts") or gpu_settings.declared(node).get("power_budget_watts")
@@ -107,7 +107,7 @@ def power_budget(node: Node) -> Iterator[Result]:
     try:
         total = sum(gpu["power_mw.enforced_limit"] for gpu in node.gpus) // 1000
     except Unread as unread:
-        yield skipped(f"{unread.path} is not to be had")
+        yield skipped(f"{unread.path} is not available")
         return
     if total > budget:
         yield warn(f"the GPUs may draw {total} W of {budget} W", "configure", observed=total, expected=budget, unit="W")

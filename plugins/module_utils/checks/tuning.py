@@ -22,7 +22,7 @@ def _planned(node: Node, part: str) -> dict[str, Any]:
     return dict(tuning[part].data) if tuning else {}
 
 
-@check("tuning-values", proves="the kernel has the values of the plan, now and after the next boot", source=CATALOG)
+@check("tuning-values", proves="the kernel has the planned values, now and after the next boot", source=CATALOG)
 def tuning_values(node: Node) -> Iterator[Result]:
     """Compare; a value that this kernel or this hardware does not have is passed over.
 
@@ -30,7 +30,7 @@ def tuning_values(node: Node) -> Iterator[Result]:
     """
     planned = _planned(node, "values")
     if not planned:
-        yield skipped("no kernel value is planned")
+        yield skipped("no kernel values are planned")
         return
     if node.facts.get("system.container"):
         yield skipped("a container has its host's kernel")
@@ -38,7 +38,7 @@ def tuning_values(node: Node) -> Iterator[Result]:
     live = node.facts["tuning.values"].data
     who, remedy = "the kernel", "reboot"
     if node.facts["services"].get("tuned.active") == "active":
-        who, remedy = f"the kernel, which tuned's profile {node.facts['tuning.tuned_profile']} sets, too,", "configure"
+        who, remedy = f"the kernel, also set by tuned's profile {node.facts['tuning.tuned_profile']},", "configure"
     undone = {name: one for name, one in _undone(node, planned).items() if live.get(name)}
     for name, one in undone.items():
         yield warn(
@@ -63,24 +63,24 @@ def _undone(node: Node, planned: dict[str, str]) -> dict[str, dict[str, Any]]:
     }
 
 
-@check("tuning-limits", proves="sessions and services have the limits of the plan", source=CATALOG)
+@check("tuning-limits", proves="sessions and services have the planned limits", source=CATALOG)
 def tuning_limits(node: Node) -> Iterator[Result]:
     """Compare what PAM and systemd give to what starts from now on."""
     planned = _planned(node, "limits")
     if not planned:
-        yield skipped("no limit is planned")
+        yield skipped("no limits are planned")
         return
     for who, remedy in (("pam", "configure"), ("systemd", "reboot")):
         found = node.facts[f"tuning.limits.{who}"].data
         yield from _differences(planned, {name: found[name] for name in planned}, who, remedy)
 
 
-@check("tuning-services", proves="the services that tune the node run", source=CATALOG)
+@check("tuning-services", proves="the tuning services run", source=CATALOG)
 def tuning_services(node: Node) -> Iterator[Result]:
     """Look at each; in a container none of them has anything to tune."""
     planned = [name for name, wanted in _planned(node, "services").items() if wanted]
     if not planned:
-        yield skipped("no service is planned")
+        yield skipped("no services are planned")
         return
     if node.facts.get("system.container"):
         yield skipped("a container has its host's kernel")
@@ -98,4 +98,4 @@ def _differences(planned: dict[str, str], found: dict[str, Any], who: str, remed
     for name in wrong:
         yield warn(f"{name}: {who} has {found[name]}", remedy, observed=found[name], expected=planned[name])
     if not wrong:
-        yield ok(f"{who} has the {len(found)} values of the plan", len(found))
+        yield ok(f"{who} has the {len(found)} planned values", len(found))

@@ -70,7 +70,7 @@ def test_rate_of_a_copy_through_the_host_is_not_judged(measure):
 @pytest.mark.parametrize("wrong", ["byte", "nothing"])
 def test_pair_that_claims_to_reach_and_delivers_other_data_fails(measure, wrong):
     measured = measure("a100-pcie-2", f"gpu.1.peer_wrong.0 = {wrong}")
-    summary = "GPU 1 to GPU 0: PCI Express brings other data than was sent"
+    summary = "GPU 1 to GPU 0: PCI Express corrupts data"
     assert findings(measured, "a100-pcie-x2") == [("fail", "clear_peer_path", summary)]
     (bad,) = [r for r in found(measured, "a100-pcie-x2") if r.severity == "fail"]
     assert "ACS" in bad.reason

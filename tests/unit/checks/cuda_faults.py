@@ -35,7 +35,7 @@ CUDA_FAULTS = [
         "cuda-plan",
         "configure",
         plan=PLAN,
-        says="/usr/local/cuda leads to another toolkit",
+        says="/usr/local/cuda points to another toolkit",
     ),
     Fault(
         "the planned cuda-compat is missing",

@@ -365,7 +365,7 @@ DRIVER = [
         nvml_down("unresponsive", 0, "NVML did not answer in time, at GPU 3"),
         "driver-responsive",
         "reboot",
-        says="deadline",
+        says="timed out",
     ),
     Fault(
         "NVML ends with an unknown error", "h200x8", nvml_down("error", 999, "UNKNOWN"), "driver-responsive", "reboot"
@@ -386,7 +386,7 @@ DRIVER = [
         all_of(NOT_LOADED, put("kernels.0.nvidia_module", None)),
         "driver-responsive",
         "rebuild_module",
-        says="its file is gone",
+        says="its file is missing",
     ),
     Fault(
         "the module is blacklisted",

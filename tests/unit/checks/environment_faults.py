@@ -75,7 +75,7 @@ ENVIRONMENT_FAULTS = [
         "a GPU that computes something else",
         "environment-gpus",
         "contact_support",
-        "what the CPU does not",
+        "gives different results on",
         gpus=[{**GPU, "matmul": False}],
     ),
     fault(

@@ -633,7 +633,7 @@ SETTINGS = [
         "warn",
         also=("ecc-enabled",),
         plan=settings(ecc=False),
-        says="from the next boot on",
+        says="takes effect at the next boot",
     ),
     Fault(
         "clocks that are not held",
@@ -652,7 +652,7 @@ SETTINGS = [
         "gpu-settings",
         "configure",
         plan=settings(mig=True),
-        says="has no mig",
+        says="does not support mig",
     ),
     Fault(
         "MIG instances that a boot took away",
@@ -782,7 +782,7 @@ HOST = [
         "driver-security",
         "upgrade_driver",
         "warn",
-        says="no security fixes",
+        says="no longer gets security fixes",
     ),
     Fault(
         "another driver than the plan's",
@@ -846,7 +846,7 @@ HOST = [
     ),
     Fault("tier not mounted", "l40s", tier(mounted=None), "storage-mounts", "check_storage"),
     Fault("tier mounted from another disk", "l40s", tier(mounted="/dev/sda"), "storage-mounts", "check_storage"),
-    Fault("disk of a tier gone", "l40s", tier(there=False), "storage-mounts", "check_storage", says="is gone"),
+    Fault("disk of a tier gone", "l40s", tier(there=False), "storage-mounts", "check_storage", says="no longer exists"),
     Fault("tier read-only", "l40s", tier(options=["rw"]), "storage-options", "check_storage", says="read-only"),
     Fault("tier without an option", "l40s", tier(options=["noatime"]), "storage-options", "configure", "warn"),
     Fault("export not live", "l40s", export(live=False), "storage-exports", "check_exports"),
@@ -875,7 +875,7 @@ CONTAINERS = [
         put("containers.docker.invalid", "Expecting value: line 3"),
         "container-runtime",
         "configure",
-        says="does not start",
+        says="cannot restart",
     ),
     Fault(
         "Docker does not know the GPUs",

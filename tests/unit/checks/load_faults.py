@@ -121,7 +121,7 @@ RATES = [
         measured("gpus.4.tests.copies.to_device_gbs", 22.0),
         "copy-rate",
         "check_seating",
-        says="below 37.8",
+        says="below the floor of 37.8",
     ),
     Loaded(
         "copies slower than the siblings'",
@@ -162,7 +162,7 @@ RATES = [
         "memory-bandwidth",
         "contact_support",
         declared={"profile": {"floors": {"memory_gbs": 720}}},
-        says="below 720",
+        says="below the floor of 720",
     ),
     Loaded("slow matmul", "b200x8", measured("gpus.6.tests.matmul.bf16_tflops", 900.0), "matmul-rate", "check_cooling"),
     Loaded(
@@ -215,7 +215,7 @@ BETWEEN = [
         pairs({"wrong_mib": 64}, 0),
         "peer-copies",
         "clear_peer_path",
-        says="GPU 0 to GPU 1: PCI Express brings other data",
+        says="GPU 0 to GPU 1: PCI Express corrupts data",
     ),
     Loaded(
         "NVLink brings wrong data",
@@ -223,7 +223,7 @@ BETWEEN = [
         pairs({"wrong_mib": 1}, 4, 9),
         "peer-copies",
         "contact_support",
-        says="GPU 0 to GPU 3, GPU 5 to GPU 0: NVLink brings other data",
+        says="GPU 0 to GPU 3, GPU 5 to GPU 0: NVLink corrupts data",
     ),
     Loaded(
         "copy through the host brings wrong data",
@@ -231,7 +231,7 @@ BETWEEN = [
         pairs({"straight": False, "wrong_mib": 2}, 1),
         "peer-copies",
         "contact_support",
-        says="GPU 1 to GPU 0: the way through the host",
+        says="GPU 1 to GPU 0: the path through the host",
     ),
     Loaded(
         "copy between GPUs hangs behind ACS",
@@ -239,7 +239,7 @@ BETWEEN = [
         pairs({"state": "late", "seconds": 60.0}, 1),
         "peer-copies",
         "reboot",
-        says="ACS or an IOMMU",
+        says="ACS or a translating IOMMU",
     ),
     Loaded(
         "copy between GPUs fails",
@@ -320,7 +320,7 @@ NODES = [
         across({"state": "late", "seconds": 180.0, "stands": {"node1": "joined", "node2": "joined"}}),
         "all-reduce-nodes",
         "check_network",
-        says="the data does not pass",
+        says="data does not pass",
     ),
     Together(
         "a node hangs in the all_reduce",
@@ -336,7 +336,7 @@ NODES = [
         across({"state": "late", "seconds": 180.0, "stands": {"node1": "joined", "node2": "did not come"}}),
         "all-reduce-nodes",
         "check_network",
-        says="node2: it gives no answer any more",
+        says="node2: it no longer answers",
     ),
     Together(
         "a node dies in the all_reduce",
@@ -371,7 +371,7 @@ NODES = [
         "all-reduce-nodes",
         "check_network",
         declared={**TOGETHER, "profile": {"floors": {"nodes_all_reduce_gbs": 9}}},
-        says="below 9",
+        says="below the floor of 9",
     ),
 ]
 
@@ -459,7 +459,7 @@ LONG = [
         came("kernel_log", {"31": 4, "79": 1}),
         "load-errors",
         "contact_support",
-        says="1 errors of the driver in the kernel log came under load XID 79",
+        says="1 driver errors occurred in the kernel log under load XID 79",
     ),
     Loaded("unlisted XID under load", "rtx4090x2", came("kernel_log", {"999": 1}), "load-errors", "contact_support"),
     Loaded(

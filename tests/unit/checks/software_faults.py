@@ -60,7 +60,7 @@ CONTAINERS = [
         all_of(put("containers.docker.default_runtime", "nvidia"), put("containers.docker.runtimes", [])),
         "container-runtime",
         "configure",
-        says="does not start",
+        says="cannot restart",
     ),
     Fault(
         "Docker has failed",
@@ -142,7 +142,7 @@ GROUP = [
         put("group.own_firewall.loaded", value=False),
         "group-firewall",
         "configure",
-        says="they are open",
+        says="are open to other hosts",
     ),
     Fault(
         "the node's own name leads back to itself",
@@ -151,7 +151,7 @@ GROUP = [
         "group-names",
         "configure",
         "warn",
-        says="node1 leads to 127.0.1.1",
+        says="node1 resolves to 127.0.1.1",
     ),
     Fault(
         "a peer's name leads elsewhere",
@@ -216,7 +216,7 @@ NCCL = [
         "nccl-interfaces",
         "check_network",
         "warn",
-        says="enp1s0f0np0, down",
+        says="enp1s0f0np0, which is down",
     ),
     Fault(
         "NCCL is told whole names that are prefixes",
@@ -337,7 +337,7 @@ WAYS = [
         "iommu",
         "configure",
         "warn",
-        says="corrupted",
+        says="silently corrupt data",
     ),
     Fault(
         "fatal PCI Express errors",

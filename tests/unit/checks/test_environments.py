@@ -35,7 +35,7 @@ def test_nothing_is_tried_on_gpus_in_use(facts):
     assert found(facts)["environments"][0] == "ok"
     severity, why = found(facts)["environment-gpus"]
     assert severity == "skipped"
-    assert "somebody uses the GPUs" in why
+    assert "the GPUs are in use" in why
 
 
 def test_simulated_gpus_compute_nothing(facts):
@@ -53,7 +53,7 @@ def test_a_build_without_cuda_that_is_planned_is_right(facts):
 def test_an_environment_of_the_plan_that_is_not_there_is_a_fault(facts):
     results = verify(nodes.node(facts, {"environments": [{"name": "vision"}, {"name": "speech"}]}))
     assert [r.summary for r in results if r.id == "environments" and r.severity == "fail"] == [
-        "the environment speech of the plan is not there"
+        "the planned environment speech does not exist"
     ]
 
 

@@ -210,7 +210,7 @@ def test_a_key_that_waits_at_the_console_is_said(waits):
     facts["system"].update(mok_enrolled=False, mok_pending=waits)
     facts["modules"]["nvidia"]["loaded"] = False
     found = next(r for r in verify(nodes.node(facts)) if r.id == "secure-boot")
-    assert (found.severity, "waits at the console" in found.summary) == ("fail", waits)
+    assert (found.severity, "waits for confirmation at the console" in found.summary) == ("fail", waits)
 
 
 def test_container_has_neither_a_clock_nor_a_kernel_log_of_its_own():
