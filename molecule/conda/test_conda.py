@@ -218,8 +218,8 @@ def test_a_full_disk_leaves_the_former_environment_in_use(host, environments):
 @pytest.mark.parametrize(
     ("damage", "because"),
     [
-        ("rm {}/lib/python3.11/site-packages/six.py", "six.py is gone"),
-        ("rm {}/conda-meta/six-1.16.0-0.json", "six-1.16.0-0.json is gone"),
+        ("rm {}/lib/python3.11/site-packages/six.py", "six.py no longer exists"),
+        ("rm {}/conda-meta/six-1.16.0-0.json", "six-1.16.0-0.json no longer exists"),
         ("truncate --size=40 {}/conda-meta/six-1.16.0-0.json", "six-1.16.0-0.json is damaged"),
     ],
 )

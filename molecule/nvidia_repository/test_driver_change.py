@@ -155,7 +155,7 @@ def test_check_mode_foresees_the_change_and_changes_nothing(story, seen):
 
 def test_a_change_waits_until_nobody_uses_the_gpus(story, seen):
     assert story["waited"].status == 0, story["waited"].output
-    assert re.search(r"not yet, \d+ more tries", story["waited"].output)
+    assert re.search(r"not yet, \d+ tries left", story["waited"].output)
     assert versions(seen("waited")) == {BETTER}
 
 

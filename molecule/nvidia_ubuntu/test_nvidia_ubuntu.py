@@ -280,7 +280,7 @@ def test_a_package_that_docker_com_conflicts_with_is_named_before_anything_chang
     done = containers("ubuntu2204")
     assert done.status != 0
     assert "GPULAB-P078" in done.output
-    assert "cannot be beside runc" in " ".join(done.output.split())
+    assert "conflicts with runc" in " ".join(done.output.split())
     assert done.changed.get("ubuntu2204", 0) == 0
     assert host.check_output("dpkg --get-selections") == before
     assert not any(host.file(path).exists for path in DOCKER_FILES)

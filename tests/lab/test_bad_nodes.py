@@ -172,7 +172,7 @@ def test_a_held_lock_is_waited_for_and_its_holder_named(packages, lab):
     [
         ("cutoff", "H047", ("an earlier installation was cut off", "dpkg --configure -a")),
         ("nomirror", "H041", ("127.0.0.1", "package sources")),
-        ("smallcache", "H050", ("/var/cache/apt/archives has", "MiB free", "nothing was changed")),
+        ("smallcache", "H050", ("/var/cache/apt/archives has", "MiB free", "Nothing was changed")),
         ("smalllists", "H046", ("ran out of space", "df -h")),
     ],
 )

@@ -29,12 +29,12 @@ FULL_PERCENT = 95
 DISK_FILESYSTEMS = ("ext4", "ext3", "xfs", "btrfs", "zfs", "f2fs")
 
 
-@check("cpu-cores", proves="there are enough processor cores to feed the GPUs", source=SIZING)
+@check("cpu-cores", proves="the node has enough processor cores to feed the GPUs", source=SIZING)
 def cpu_cores(node: Node) -> Iterator[Result]:
     """Tell of a node with few cores: it works, but its GPUs wait for data."""
     cores, wanted = node.facts["system.cpu_cores"], CORES_PER_GPU * len(node.gpus) + CORES_FOR_SYSTEM
     if not node.gpus:
-        yield skipped("there is no GPU to feed")
+        yield skipped("the node has no GPU")
     elif cores < wanted:
         yield info(
             f"{cores} cores for {len(node.gpus)} GPUs, {wanted} recommended",
@@ -53,10 +53,10 @@ def host_memory(node: Node) -> Iterator[Result]:
     try:
         wanted = sum(gpu["memory_mib.total"] for gpu in node.gpus)
     except Unread as unread:
-        yield skipped(f"{unread.path} is not to be had")
+        yield skipped(f"{unread.path} is not available")
         return
     if not wanted:
-        yield skipped("there is no GPU to compare with")
+        yield skipped("the node has no GPU to compare with")
     elif memory < wanted:
         yield info(f"{memory} MiB of memory, {wanted} MiB on the GPUs", observed=memory, expected=wanted, unit="MiB")
     else:
@@ -65,7 +65,7 @@ def host_memory(node: Node) -> Iterator[Result]:
 
 @check(
     "disks",
-    proves="file systems can be written and have room",
+    proves="file systems are writable and have free space",
     source="https://man7.org/linux/man-pages/man2/statfs.2.html",
 )
 def disks(node: Node) -> Iterator[Result]:
@@ -86,12 +86,12 @@ def disks(node: Node) -> Iterator[Result]:
             found = True
             yield warn(f"{disk['mount']} is full: {free} of {size} MiB free", "free_space", observed=free, unit="MiB")
     if not found:
-        yield ok("file systems can be written and have room")
+        yield ok("file systems are writable and have free space")
 
 
 @check(
     "clock",
-    proves="the clock is kept in time, which logs, certificates and NCCL across nodes rely on",
+    proves="the clock is synchronised; logs, certificates and NCCL across nodes rely on it",
     source="https://man7.org/linux/man-pages/man2/adjtimex.2.html",
 )
 def clock(node: Node) -> Iterator[Result]:
@@ -111,7 +111,10 @@ def clock(node: Node) -> Iterator[Result]:
 
 
 @check(
-    "reboot-pending", proves="nothing waits for a reboot", source="plugins/module_utils/checks/reboot.py", on_host=True
+    "reboot-pending",
+    proves="no change waits for a reboot",
+    source="plugins/module_utils/checks/reboot.py",
+    on_host=True,
 )
 def reboot_pending(node: Node) -> Iterator[Result]:
     """Tell what a reboot would change; what is wrong until then has its own finding."""

@@ -33,7 +33,7 @@ def node_exporter(node: Node) -> Iterator[Result]:
             "start_service",
             observed="no answer",
             expected=listen,
-            reason="see systemctl status prometheus-node-exporter; after a change of address, run the role monitoring again",
+            reason="see systemctl status prometheus-node-exporter; if the address changed, rerun the role monitoring",
         )
     elif not node.facts["monitoring.exporter.serves_gpus"]:
         yield warn(

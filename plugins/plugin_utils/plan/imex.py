@@ -29,7 +29,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     found = case.facts["imex"]
     none = {"needed": False, "packages": [], "version": None, "service": SERVICE, "nodes": []}
     if case.wishes["nvidia_driver_state"] == "absent":
-        return {**none, "restart": False, "because": ["IMEX goes with the driver."]}
+        return {**none, "restart": False, "because": ["IMEX is removed with the driver."]}
     services = case.facts["services"] or {}
     active = SERVICE in services and services[SERVICE]["active"] == "active"
     if wished and not boards:
@@ -37,9 +37,14 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     if not wished:
         if boards and not found["nodes"]:
             case.warnings.append(
-                f"{boards}: memory over NVLink between nodes takes {SERVICE}. Name them: nvidia_driver_imex_nodes."
+                f"{boards}: sharing memory between nodes over NVLink needs {SERVICE}. List the nodes in"
+                " nvidia_driver_imex_nodes."
             )
-        why = "No node of an NVLink domain is named for IMEX." if boards else "No GPU of the node is one of a rack's."
+        why = (
+            "nvidia_driver_imex_nodes is not set."
+            if boards
+            else "No GPU of the node is part of a rack's NVLink domain."
+        )
         return {**none, "restart": active and found["own"], "because": [why]}
     _check(case, wished)
     names = packages.beside_driver(case, driver, "imex")

@@ -39,22 +39,22 @@ def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
     cannot be built.
     """
     driver, tuned = planned["driver"], planned["tuning"]
-    parts = [_part(_setting("NCCL_DEBUG", "WARN", "Errors are told, and nothing else fills the logs."))]
+    parts = [_part(_setting("NCCL_DEBUG", "WARN", "NCCL logs errors only."))]
     if case.gpus:
         parts += [_interface(case), _adapters(case), _between_gpus(case, tuned), _gpudirect(case, driver)]
     else:
         parts.append(
-            _part(because="Without a GPU an image is built: NCCL's settings leave out what a machine decides.")
+            _part(because="An image is built without a GPU, so settings that depend on the machine are left out.")
         )
     because = [line for part in parts for line in part["because"]]
     settings = _overridden({one["name"]: one for part in parts for one in part["settings"]}, case)
     for name, value in case.facts["nccl_own"].items():
         if settings.pop(name, None):
-            because.append(f"/etc/nccl.conf has a {name} of its own, {value}: it is kept.")
+            because.append(f"/etc/nccl.conf already sets {name}={value}, which is kept.")
         if name in nccl_check.SOCKETS and not case.alone and nccl_check.leaves_loopback(value):
             case.warnings.append(
-                f"/etc/nccl.conf sets {name}={value}. gpulab keeps that, but it does not exclude lo: NCCL may take lo,"
-                f" and then reaches no other node. Write {name}={value},lo, or remove the line."
+                f"/etc/nccl.conf sets {name}={value}. gpulab keeps that, but it does not exclude lo: NCCL may"
+                f" choose lo and reach no other node. Write {name}={value},lo, or remove the line."
             )
     chosen = list(settings.values())
     because += [f"{setting['name']}={setting['value']}: {setting['because']}" for setting in chosen]
@@ -75,14 +75,14 @@ def _tests(case: Case, planned: dict[str, Any]) -> dict[str, Any] | None:
         return None
     cuda, nccl = planned["cuda"], planned["libraries"]["nccl"]
     if not re.fullmatch("[0-9a-f]{64}", sha256 or ""):
-        raise refuse("P076", reason="nccl_tests_sha256 does not say what has to come from there")
+        raise refuse("P076", reason="nccl_tests_sha256 is not set")
     if nccl is None:
-        raise refuse("P076", reason="no NCCL is planned that they could be built with")
+        raise refuse("P076", reason="the plan has no NCCL to build them with")
     toolkit = next(one for one in cuda["toolkits"] if one["version"] == cuda["default"])
     floor = case.catalog.toolkits[cuda["default"]]["min_driver"]
     if not same_or_newer(planned["driver"]["newest_known"], floor):
         raise refuse(
-            "P076", reason=f"CUDA {cuda['default']} runs by cuda-compat alone, which the proof measures without"
+            "P076", reason=f"CUDA {cuda['default']} runs only with cuda-compat, which the verification does not use"
         )
     numbers = [capability.replace(".", "") for capability in cuda["compute_capabilities"]]
     name = "-".join([sha256[:12], f"cuda{cuda['default']}", f"nccl{nccl['version']}", *numbers])
@@ -111,18 +111,18 @@ def _interface(case: Case) -> dict[str, Any]:
     if wished:
         if wished not in interfaces:
             raise refuse("P052", name=wished, known=", ".join(interfaces) or "none")
-        return _part(_setting("NCCL_SOCKET_IFNAME", f"={wished}", "nccl_interface names this one."))
+        return _part(_setting("NCCL_SOCKET_IFNAME", f"={wished}", "set by nccl_interface."))
     if case.alone:
-        return _part(because="No other node is of this host's type: the interface is left to NCCL.")
+        return _part(because="No other node has this host's type, so NCCL chooses the interface.")
     routed = next((interface for interface in interfaces.values() if interface["default_route"]), None)
     if routed is None:
-        return _part(because="No interface has the default route: which one NCCL meets over is left to NCCL.")
+        return _part(because="No interface has the default route, so NCCL chooses the interface.")
     if routed["kind"] in PASSING:
-        told = f"{routed['name']}, with the default route, is a {routed['kind']} interface, which comes and goes"
-        return _part(because=f"{told}: which one NCCL meets over is left to NCCL.")
+        told = f"{routed['name']}, with the default route, is a {routed['kind']} interface, which is not permanent"
+        return _part(because=f"{told}, so NCCL chooses the interface.")
     _tell_of_faster(case, routed)
     name = f"={routed['name']}"
-    return _part(_setting("NCCL_SOCKET_IFNAME", name, "The one with the default route, by which peers are reached."))
+    return _part(_setting("NCCL_SOCKET_IFNAME", name, "The interface of the default route, which reaches the peers."))
 
 
 def _tell_of_faster(case: Case, routed: Interface) -> None:
@@ -149,7 +149,7 @@ def _ports(case: Case) -> list[InfinibandPort]:
 def _adapters(case: Case) -> dict[str, Any]:
     chosen = _ports(case)
     if not chosen:
-        return _part(because="No InfiniBand or RoCE port is active: NCCL takes sockets.")
+        return _part(because="No InfiniBand or RoCE port is active, so NCCL uses sockets.")
     kind = "InfiniBand" if chosen[0]["link_layer"] == "infiniband" else "RoCE"
     reason = f"The {kind} ports that are up, at {chosen[0]['rate_gbps'] or 0:g} Gb/s"
     left_out = [_port(port) for port in case.facts["infiniband"] if port not in chosen]
@@ -166,8 +166,8 @@ def _gpudirect(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     if not _ports(case) or case.container:
         return _part()
     if driver["kernel_modules"] == "open":
-        return _part(because="GPUDirect RDMA takes dma-buf, which the open kernel modules offer.")
-    return _part(because=f"GPUDirect RDMA takes {PEERMEM} with the proprietary kernel modules.", modules=(PEERMEM,))
+        return _part(because="GPUDirect RDMA uses dma-buf of the open kernel modules.")
+    return _part(because=f"GPUDirect RDMA needs {PEERMEM} with the proprietary kernel modules.", modules=(PEERMEM,))
 
 
 def _between_gpus(case: Case, tuned: dict[str, Any]) -> dict[str, Any]:
@@ -178,19 +178,22 @@ def _between_gpus(case: Case, tuned: dict[str, Any]) -> dict[str, Any]:
     if len(boards) < 2:  # noqa: PLR2004 - a copy has two ends
         return _part()
     if case.container or case.facts["system"]["virtualization"] != "none":
-        return _part(because="In a virtual machine or container ACS and IOMMU are the host's: NCCL decides on P2P.")
+        return _part(
+            because="In a virtual machine or container, the host controls ACS and the IOMMU. NCCL decides on P2P."
+        )
     if tuning.iommu_translates(case.facts) and tuning.UNTRANSLATED not in tuned["kernel_arguments"]:
         reason = (
-            "The IOMMU translates what PCIe boards send each other, which CUDA does not support; NVLink is not barred."
+            "The IOMMU translates transfers between PCIe boards, which CUDA does not support. NVLink is not affected."
         )
     elif any(gpu.get("redirecting_bridges") for gpu in boards):
         reason = (
-            "ACS is on above the GPUs, sends what they copy up to the processor, and can hang; NVLink is not barred."
+            "ACS is on above the GPUs. It routes their copies through the processor, where they can hang. NVLink is"
+            " not affected."
         )
     elif any(gpu.get("redirecting_bridges") is None for gpu in boards):
-        return _part(because="Whether ACS is on above the GPUs could not be read: NCCL decides on P2P.")
+        return _part(because="The state of ACS above the GPUs could not be read. NCCL decides on P2P.")
     else:
-        return _part(because="Neither ACS nor the IOMMU stands between the GPUs: NCCL decides on P2P.")
+        return _part(because="Neither ACS nor the IOMMU is in the way between the GPUs. NCCL decides on P2P.")
     return _part(_setting("NCCL_P2P_LEVEL", "NVL", reason))
 
 
@@ -204,5 +207,5 @@ def _overridden(settings: dict[str, dict[str, str]], case: Case) -> dict[str, di
             result.pop(name, None)
         else:
             text = overrides.text("nccl_overrides", name, value)
-            result[name] = _setting(name, text, "The inventory's nccl_overrides says so.")
+            result[name] = _setting(name, text, "Set by nccl_overrides.")
     return result

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """Return {needed, because}: a reboot is needed where the loaded modules cannot be those of the plan."""
     if not case.gpus:
-        return {"needed": False, "because": ["There is no GPU to load the driver for."]}
+        return {"needed": False, "because": ["The node has no GPU to load the driver for."]}
     if case.container:
-        return {"needed": False, "because": ["A container runs its host's kernel and modules."]}
+        return {"needed": False, "because": ["A container uses its host's kernel and modules."]}
     modules = case.facts["modules"]
     because = [
-        f"{name} is in use, and lets go of the GPUs only at a reboot."
+        f"{name} is in use and holds the GPUs until a reboot."
         for name in ("nouveau", "nova_core")
         if name in modules and modules[name]["loaded"] and not (name == "nouveau" and case.facts["nouveau"]["unused"])
     ]

@@ -24,7 +24,7 @@ def check(facts: Facts, catalog: Catalog) -> list[str]:
         raise refuse("P081", gpus=", ".join(virtual))
     guest = facts["system"]["virtualization"] != "none" and not facts["system"]["container"]
     return [
-        *(f"gpulab leaves GPU {gpu['address']} alone: {gpu['driver']} holds it for a virtual machine." for gpu in lent),
+        *(f"gpulab does not use GPU {gpu['address']}: {gpu['driver']} holds it for a virtual machine." for gpu in lent),
         *(_may_be_virtual(gpu) for gpu in gpus if guest and gpu["vgpu"] is None and _unlike_boards(gpu, catalog)),
     ]
 
@@ -39,5 +39,5 @@ def _unlike_boards(gpu: PciGpu, catalog: Catalog) -> bool:
 def _may_be_virtual(gpu: PciGpu) -> str:
     return (
         f"GPU {gpu['address']} may be a virtual GPU (vGPU): NVIDIA has no board with the subsystem {gpu['subsystem']}."
-        " If it is one, do not apply this plan: only the GRID driver of the hypervisor's branch drives it."
+        " If it is one, do not apply this plan: it needs the GRID driver of the hypervisor's branch."
     )

@@ -11,12 +11,12 @@ def specification(path="/var/run/cdi/nvidia.yaml", library="580.178.04", missing
 OLD_BY_HAND = specification("/etc/cdi/nvidia.yaml", "535.261.03")
 CASES = {
     "fresh": ([specification()], "580.178.04", ""),
-    "none": ([], "580.178.04", "there is none"),
+    "none": ([], "580.178.04", "none exists"),
     "no driver runs": ([], None, ""),
     "another driver": ([specification()], "595.91.07", "is made for driver 580.178.04, but 595.91.07 runs"),
     "files are gone": ([specification(missing=["/usr/bin/nvidia-smi"])], "580.178.04", "/usr/bin/nvidia-smi"),
     "names no library": ([specification(library=None)], "580.178.04", ""),
-    "of another kind": ([specification(kind="nvidia.com/gds")], "580.178.04", "there is none"),
+    "of another kind": ([specification(kind="nvidia.com/gds")], "580.178.04", "none exists"),
     "an old one by hand, a fresh one wins": ([OLD_BY_HAND, specification()], "580.178.04", ""),
     "a fresh one by hand, an old one wins": (
         [specification("/etc/cdi/nvidia.yaml"), specification(library="535.261.03")],

@@ -89,13 +89,13 @@ def test_a_lock_that_is_there_is_not_linked_again():
     assert conda.reasons(found({"fingerprint": wanted.fingerprint}), wanted) == []
     assert conda.reasons(found({"fingerprint": WANTED.fingerprint, "content": wanted.fingerprint}), wanted) == []
     other = replace(wanted, lock=LOCK.replace(SIX, HELLO))
-    assert conda.reasons(found({"content": wanted.fingerprint}), other) == ["something else is wanted of it"]
+    assert conda.reasons(found({"content": wanted.fingerprint}), other) == ["its definition has changed"]
 
 
 def test_a_pip_package_that_changes_is_a_change():
     """Of one micromamba's JSON says that all is installed already."""
     build = found({"fingerprint": replace(WANTED, pip=("alpha==1.0",)).fingerprint})
-    assert conda.reasons(build, replace(WANTED, pip=("alpha==2.0",))) == ["something else is wanted of it"]
+    assert conda.reasons(build, replace(WANTED, pip=("alpha==2.0",))) == ["its definition has changed"]
 
 
 def test_the_driver_that_is_planned_decides_on_cuda_and_its_version_does_not():
@@ -117,8 +117,8 @@ def test_damage_to_conda_meta_is_found():
     assert conda.reasons(found(record, sizes={"six-1.17.0-py_0.json": 40}), WANTED) == [
         "six-1.17.0-py_0.json is damaged"
     ]
-    assert conda.reasons(found(record, names=()), WANTED) == ["bin/python is gone"]
-    assert conda.reasons(None, WANTED) == ["it is not there"]
+    assert conda.reasons(found(record, names=()), WANTED) == ["bin/python no longer exists"]
+    assert conda.reasons(None, WANTED) == ["it does not exist"]
 
 
 def test_a_lock_is_read_and_written():

@@ -9,7 +9,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import change
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
-CHANGE = {**change("lab", ["it is not there"], {}, {"x": "1"}), "changed": False}
+CHANGE = {**change("lab", ["it does not exist"], {}, {"x": "1"}), "changed": False}
 MADE = changes(make=["lab (packages: 1 added)"])
 NOTHING = {
     "changed": False,
@@ -20,7 +20,7 @@ NOTHING = {
     "gone": [],
     "last": None,
 }
-TODO = {**NOTHING, "changed": True, "todo": {"lab": ["it is not there"]}}
+TODO = {**NOTHING, "changed": True, "todo": {"lab": ["it does not exist"]}}
 WISH = {"environments": [{"name": "lab", "packages": ["six"]}]}
 
 

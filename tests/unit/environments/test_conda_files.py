@@ -296,10 +296,10 @@ def test_anacondas_are_known_below_an_alias(resolve, channel):
         ({"file": {"dependencies": "six"}}, "not a list"),
         ({"file": {"dependencies": [{"npm": ["x"]}]}}, "npm"),
         ({"file": {"dependencies": ["python", {"pip": ["-r requirements.txt"]}]}}, "-r requirements.txt"),
-        ({"file": {"dependencies": ["python", {"pip": ["-r ../../secret"]}]}}, "-r ../../secret leads out"),
+        ({"file": {"dependencies": ["python", {"pip": ["-r ../../secret"]}]}}, "-r ../../secret points outside"),
         (
             {"file": {"dependencies": ["python", {"pip": ["-r https://a.example/b"]}]}},
-            "-r https://a.example/b leads out",
+            "-r https://a.example/b points outside",
         ),
         ({"file": {"dependencies": ["python", {"pip": "requests"}]}}, "its section pip is not a list"),
         ({"file": {"dependencies": ["python", {"pip": {"torch": 2.0}}]}}, "its section pip is not a list"),

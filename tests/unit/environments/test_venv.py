@@ -98,7 +98,7 @@ def test_a_lock_without_a_wished_package_is_refused():
     venv.check_lock(venv.Wanted("lab", "3.11", ("ipykernel",)))
     with pytest.raises(Refusal) as refusal:
         venv.check_lock(venv.Wanted("lab", "3.11", ("torch", "ipykernel"), lock=lock))
-    assert (refusal.value.code, "no ipykernel" in refusal.value.cause) == ("E020", True)
+    assert (refusal.value.code, "not contain ipykernel" in refusal.value.cause) == ("E020", True)
 
 
 def test_another_mirror_of_the_same_index_changes_nothing_and_another_build_does():

@@ -7,7 +7,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import change
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
-CHANGE = {**change("lab", ["it is not there"], {}, {"x": "1"}), "changed": False}
+CHANGE = {**change("lab", ["it does not exist"], {}, {"x": "1"}), "changed": False}
 MADE = changes(make=["lab (packages: 1 added)"])
 ARGV = {"argv": ["sh", "/script"]}
 
@@ -53,7 +53,7 @@ def test_check_mode_is_one_call_with_a_diff():
 
 
 def test_an_environment_is_locked_made_and_taken_into_use():
-    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
+    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it does not exist"]}, "gone": []}
     played = Played({"look": todo, "fetch": ARGV, "lock": ARGV, "make": ARGV, "finish": CHANGE})
     result = played.carry_out({"timeout": 60})
     assert result == {
@@ -68,7 +68,7 @@ def test_an_environment_is_locked_made_and_taken_into_use():
 
 
 def test_what_is_there_is_not_fetched_and_a_given_lock_is_not_made():
-    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
+    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it does not exist"]}, "gone": []}
     played = Played({"look": todo, "fetch": {"argv": None}, "lock": {"argv": None}, "make": ARGV, "finish": CHANGE})
     played.carry_out({})
     assert [name for name, _timeout in played.ran] == ["environment-lab"]
@@ -83,7 +83,7 @@ def test_an_environment_that_shall_go_is_removed_without_fetching_uv():
 
 @pytest.mark.parametrize("step", ["environments_uv", "environment_lab_lock", "environment_lab"])
 def test_a_step_that_fails_ends_it_before_anything_is_taken_into_use(step):
-    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it is not there"]}, "gone": []}
+    todo = {"changed": True, "changes": [], "unlisted": [], "todo": {"lab": ["it does not exist"]}, "gone": []}
     answers = {"look": todo, "fetch": ARGV, "lock": ARGV, "make": ARGV, "finish": CHANGE}
     played = Played(answers, **{step: (1, "error: Failed to download `x`", "  cause: Hash mismatch for `x`")})
     with pytest.raises(Refusal) as refusal:

@@ -80,7 +80,7 @@ def answering(gpus, profiles):
         ([RTX_3090], {"gpu_settings_values": {"ecc": True}}, "P093", "ECC"),
         ([H100], {"gpu_settings_values": {"mig_instances": ["3g.20gb"]}}, "P094", "3g.40gb"),
         ([A100], {"gpu_settings_per_gpu": {0: {"mig_instances": ["3g.40gb"]}}}, "P094", "3g.20gb"),
-        ([T4], {"gpu_settings_values": {"power_limit_watts": 3000}}, "P095", "made for 70 W"),
+        ([T4], {"gpu_settings_values": {"power_limit_watts": 3000}}, "P095", "limit of this board is 70 W"),
         ([H100, T4], {"gpu_settings_per_gpu": {1: {"power_limit_watts": 700}}}, "P095", "GPU 1 (Tesla T4)"),
         ([H100, H100], {"gpu_settings_per_gpu": {9: {"ecc": True}}}, "H120", "1 (0000:01:00.0)"),
         ([H100], {"gpu_settings_per_gpu": {"0000:0f:00.0": {"ecc": True}}}, "H120", "0000:0f:00.0"),

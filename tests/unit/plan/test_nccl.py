@@ -125,7 +125,7 @@ TOPOLOGIES = {
     "an owner's line that leaves the loopback": Topology(
         [RTX_4090],
         WARN,
-        "it is kept",
+        "which is kept",
         own={"NCCL_SOCKET_IFNAME": "^docker0"},
         warned="Write NCCL_SOCKET_IFNAME=^docker0,lo",
     ),
@@ -179,7 +179,7 @@ TOPOLOGIES = {
         wishes={"nccl_overrides": {"NCCL_DEBUG": None, "NCCL_IB_TC": 106}},
     ),
     "a setting that is in the file already": Topology(
-        [RTX_4090], ENO1, "NCCL_DEBUG of its own, INFO", own={"NCCL_DEBUG": "INFO", "NCCL_IB_TC": "1"}
+        [RTX_4090], ENO1, "NCCL_DEBUG=INFO, which is kept", own={"NCCL_DEBUG": "INFO", "NCCL_IB_TC": "1"}
     ),
     "image without a GPU": Topology([], WARN, "image", wishes={"gpulab_without_gpu": True}, ports=HGX_PORTS),
 }

@@ -90,7 +90,7 @@ def test_a_branch_that_no_source_of_the_node_has_is_refused_with_a_remedy():
     wished = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "570", "gpulab_allow_branches": ["570"]}
     refused = refusal(node, **wished)
     assert refused.code == "P013"
-    assert refused.remedy == "It carries 550. Leave nvidia_driver_branch unset."
+    assert refused.remedy == "It has 550. Leave nvidia_driver_branch unset."
 
 
 def test_trust_does_not_make_a_driver_serve_a_gpu_that_it_dropped():

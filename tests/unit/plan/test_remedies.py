@@ -22,7 +22,7 @@ DEEPEST = 3  # a longer way is no circle, but of several mistakes at once
 NAMES = "|".join(name for name in options.load().options if not name.endswith("_url"))
 SETTING = re.compile(rf"\b({NAMES}): (\[[^\]]*\]|\{{.*?\}}+|\"[^\"]*\"|[\w.-]*\w)")
 SET_TO = re.compile(rf"\b[Ss]et ({NAMES}) to (\w+)")
-LEFT_OUT = re.compile(r"\b[Ll]eave (\w+)(?: and (_?\w+))? (?:out|unset)")
+LEFT_OUT = re.compile(r"\b[Ll]eave (\w+)(?: and (_?\w+))? (?:out|unset)|\b[Rr]emove (\w+)")
 # What a remedy lists without the name of the variable, by code: the variable, and how it takes a value
 LISTED = {
     "P007": ("nvidia_driver_branch", str),

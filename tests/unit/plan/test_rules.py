@@ -1416,7 +1416,7 @@ def test_every_part_gives_its_reasons():
     made = plan(facts(), **environment("pytorch", "2.9"))
     without = (made["disk"], made["uv"], made["conda"])
     assert all(part["because"] for part in made.values() if isinstance(part, dict) and part not in without)
-    assert "CUDA 13.2 is the newest that driver branch 595 runs in full." in reasons(made)
+    assert "CUDA 13.2 is the newest that driver branch 595 fully supports." in reasons(made)
 
 
 def test_what_is_wrong_for_pip_may_be_right_for_conda():
@@ -1507,7 +1507,7 @@ REFUSALS = {
             "nccl_tests_sha256": "0" * 64,
         },
         "P076",
-        "CUDA 13.2 runs by cuda-compat alone",
+        "CUDA 13.2 runs only with cuda-compat",
     ),
     "not a setting of NCCL": (facts(), {"nccl_overrides": {"nccl_debug": "INFO"}}, "P053", "nccl_debug"),
     "setting of two lines": (facts(), {"nccl_overrides": {"NCCL_DEBUG": "INFO\nA=1"}}, "P051", "NCCL_DEBUG"),
@@ -1692,7 +1692,7 @@ REFUSALS = {
         facts(gpus=[RTX_5090]),
         {**FORWARD, "nvidia_driver_branch": "580"},
         "P077",
-        "GeForce RTX 5090 is none",
+        "GeForce RTX 5090 is not one",
     ),
     "cuda-compat on one data-centre board of two": (
         facts(gpus=[H100, RTX_5090]),
@@ -1716,7 +1716,7 @@ REFUSALS = {
         facts(),
         {**FORWARD, "cuda_toolkits": ["13.4"]},
         "P077",
-        "Take driver 615.71.09 or newer",
+        "Use driver 615.71.09 or newer",
     ),
     "CUDA 13 on volta": (facts(gpus=[V100]), {"cuda_toolkits": ["13.0"]}, "P024", "12.8, 12.9; or"),
     "CUDA 12.6 on blackwell": (

@@ -105,14 +105,14 @@ def test_a_driver_that_is_only_built_for_the_next_kernel_needs_a_reboot():
     one["facts"]["nouveau"]["bound"] = []
     one["plan"]["driver"]["kernels"] = [nodes.NEXT_KERNEL]
     reboot = hosts.preview(one)["reboot"]
-    assert f"not for {nodes.KERNEL}" in reboot["because"][0]
+    assert f"not for the running kernel {nodes.KERNEL}" in reboot["because"][0]
 
 
 def test_an_upgrade_restarts_the_daemon_and_reboots():
     entry = hosts.preview(hosts.upgradable())
     assert f"nvidia-kernel-dkms {hosts.OLD}-1 -> {hosts.NEW}-1" in actions(entry)["nvidia_driver", "change"]
     assert entry["services"] == [{"name": "nvidia-persistenced", "action": "restart", "because": "its package changes"}]
-    assert f"{hosts.OLD} is loaded and {hosts.NEW} is on disk" in entry["reboot"]["because"][0]
+    assert f"{hosts.OLD} is loaded, but {hosts.NEW} is installed" in entry["reboot"]["because"][0]
     assert entry["download"]["bytes"] == 200_000_000
     assert {disk["mount"] for disk in entry["disk"]} == {"/"}
 

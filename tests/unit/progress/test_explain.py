@@ -106,11 +106,11 @@ def test_a_result_that_speaks_for_itself_is_left_alone(result):
 @pytest.mark.parametrize(
     ("variables", "login", "known"),
     [
-        ({}, "ssh node1;", "-R node1,"),
-        ({"ansible_host": "192.0.2.7", "ansible_user": "ada"}, "ssh ada@192.0.2.7;", "-R 192.0.2.7,"),
-        ({"ansible_host": "192.0.2.7", "ansible_port": 2222}, "ssh -p 2222 192.0.2.7;", "-R '[192.0.2.7]:2222',"),
-        ({"ansible_host": "192.0.2.7", "ansible_port": "22"}, "ssh 192.0.2.7;", "-R 192.0.2.7,"),
-        ({"ansible_host": "{{ lab }}.example", "ansible_user": "{{ me }}"}, "ssh node1;", "-R node1,"),
+        ({}, "ssh node1", "-R node1)"),
+        ({"ansible_host": "192.0.2.7", "ansible_user": "ada"}, "ssh ada@192.0.2.7", "-R 192.0.2.7)"),
+        ({"ansible_host": "192.0.2.7", "ansible_port": 2222}, "ssh -p 2222 192.0.2.7", "-R '[192.0.2.7]:2222')"),
+        ({"ansible_host": "192.0.2.7", "ansible_port": "22"}, "ssh 192.0.2.7;", "-R 192.0.2.7)"),
+        ({"ansible_host": "{{ lab }}.example", "ansible_user": "{{ me }}"}, "ssh node1", "-R node1)"),
     ],
 )
 def test_remedies_name_the_address_that_ssh_knows(variables, login, known):
