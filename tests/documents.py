@@ -18,11 +18,13 @@ import schemas
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
-from ansible_collections.gpulab.node.plugins.module_utils.facts import model
+from ansible_collections.gpulab.node.plugins.module_utils.facts import model as facts_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 README = """<!-- Written by `make docs` from meta/argument_specs.yml. -->
@@ -105,15 +107,16 @@ def documents() -> dict[Path, str]:
         **{role / "defaults/main.yml": text for role, main in specs.items() if (text := defaults(role.name, main))},
         ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
         ROOT / "docs/errors.md": errors(),
-        ROOT / "docs/facts.schema.json": facts_schema(),
+        ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
+        ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
     }
 
 
-def facts_schema() -> str:
-    """Return the JSON Schema of the facts."""
-    description = " ".join(str(model.__doc__).partition("\n\n")[2].split())
-    whole = schemas.schema(model.Facts, "gpulab facts", f"What gpulab.node.gpu_facts returns. {description}")
-    return json.dumps(whole, indent=2) + "\n"
+def schema(model: ModuleType, whole: type, name: str, plugin: str) -> str:
+    """Return the JSON Schema of what a module or action of gpulab returns; model is the file that describes it."""
+    units = " ".join(str(model.__doc__).partition("\n\n")[2].split())
+    found = schemas.schema(whole, f"gpulab {name}", f"What gpulab.node.{plugin} returns. {units}")
+    return json.dumps(found, indent=2) + "\n"
 
 
 def readme(name: str, main: dict[str, Any]) -> str:

@@ -1,49 +1,45 @@
 """The facts' schema: real facts fit it, so do those of all made-up nodes, and it describes no more than there is."""
 
-import json
 import re
-from pathlib import Path
 
-import jsonschema
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
+from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
 from ansible_collections.gpulab.node.plugins.modules.gpu_facts import RETURN
 
 from unit import machines
 from unit.checks import nodes
 from unit.plan import make
 from unit.preflight.make import NODE
+from unit.shapes import misfits
 
-SCHEMA = json.loads((Path(__file__).parents[3] / "docs/facts.schema.json").read_text(encoding="utf-8"))
 # What the role verify adds for the checks
 LATER = {"cuda_compiled", "measurements"}
 
 
-def misfits(facts):
-    told = {name: value for name, value in facts.items() if name not in LATER}
-    validator = jsonschema.Draft202012Validator(SCHEMA)
-    return [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(told)]
+def unfit(facts):
+    return misfits("facts", {name: value for name, value in facts.items() if name not in LATER})
 
 
 def test_this_machines_facts_fit():
-    assert misfits(json.loads(json.dumps(judged(collect(Node(), 3))))) == []
+    assert unfit(judged(collect(Node(), 3))) == []
 
 
 @pytest.mark.parametrize("model", nodes.MODELS)
 def test_healthy_nodes_fit(model):
-    assert misfits(nodes.healthy(model)) == []
+    assert unfit(nodes.healthy(model)) == []
 
 
 @pytest.mark.parametrize("platform", make.SYSTEMS)
 def test_nodes_to_plan_for_fit(platform):
-    assert misfits(make.facts(platform)) == []
+    assert unfit(make.facts(platform)) == []
 
 
 def test_a_bare_machine_fits_and_so_do_the_preflights_nodes():
-    assert misfits(machines.machine()) == []
-    assert misfits(NODE) == []
+    assert unfit(machines.machine()) == []
+    assert unfit(NODE) == []
 
 
 @pytest.mark.parametrize(
@@ -55,8 +51,8 @@ def test_a_bare_machine_fits_and_so_do_the_preflights_nodes():
     ],
 )
 def test_another_form_is_found(changes, path):
-    assert any(line.startswith(path) for line in misfits(machines.machine(changes)))
+    assert any(line.startswith(path) for line in unfit(machines.machine(changes)))
 
 
 def test_the_modules_documentation_names_every_part():
-    assert SCHEMA["properties"].keys() <= set(re.findall(r"\bC\((\w+)", RETURN))
+    assert Facts.__annotations__.keys() <= set(re.findall(r"\bC\((\w+)", RETURN))

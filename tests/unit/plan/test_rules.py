@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conflicts,
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 from unit import machines
+from unit.shapes import misfits
 
 from .make import TODAY, facts, kernel
 
@@ -48,7 +49,9 @@ def with_pci(node=None, **parts):
 
 
 def plan(node, today=TODAY, **given):
-    return resolve(node, options.complete(given), catalog.load(), today)
+    found = resolve(node, options.complete(given), catalog.load(), today)
+    assert misfits("plan", found) == []
+    return found
 
 
 def refusal(node, **given):
