@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -10,6 +11,13 @@ from pathlib import Path
 from ansible.plugins.callback import CallbackBase
 
 SECONDS = 1.0
+
+
+def kill():
+    """Kill the workers, which have sessions of their own, and ansible-playbook itself."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 class CallbackModule(CallbackBase):
@@ -29,7 +37,7 @@ class CallbackModule(CallbackBase):
         """Count one; in the one that is named, kill ansible-playbook and all its workers, as a crash would."""
         self._number += 1
         if self._number == self._kill_at:
-            threading.Timer(SECONDS, os.killpg, (os.getpgid(0), signal.SIGKILL)).start()
+            threading.Timer(SECONDS, kill).start()
 
     v2_playbook_on_handler_task_start = v2_playbook_on_cleanup_task_start = lambda self, task: (
         self.v2_playbook_on_task_start(task, is_conditional=False)
