@@ -13,11 +13,12 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document, text
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered import GATHERED
 
 
 class ActionModule(ActionBase):
-    """Collect the hosts' facts, plans and results in check mode from hostvars."""
+    """Collect the hosts' facts and plans from hostvars, and what the callback gpulab.node.preview has kept."""
 
     BYPASS_HOST_LOOP = True
     _supports_check_mode = True
@@ -27,25 +28,32 @@ class ActionModule(ActionBase):
         """Return the preview, and write it where path says."""
         super().run(tmp, task_vars)
         _validated, arguments = self.validate_argument_spec({"path": {"type": "path"}})
-        preview = document.build(_hosts(task_vars or {}), f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
-        if arguments["path"]:
-            try:
+        try:
+            preview = document.build(_hosts(task_vars or {}), f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
+            if arguments["path"]:
                 _write(Path(arguments["path"]), preview)
-            except Refusal as refusal:
-                return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
+        except Refusal as refusal:
+            return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
         return {"changed": False, "preview": preview, "lines": text.lines(preview)}
 
 
 def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what the document is built from, for each host of the play, failed and unreachable ones included."""
+    """Return what the document is built from, for each host of the play, failed and unreachable ones included.
+
+    Raises Refusal P097 where no callback has kept what the tasks would change.
+    """
+    if not GATHERED.is_open:
+        raise refuse("P097")
     hostvars, hosts = task_vars["hostvars"], {}
     for name in task_vars["ansible_play_hosts_all"]:
         known = hostvars[name]
         hosts[name] = {
             "facts": known["ansible_facts"].get("gpulab"),
             "plan": known["ansible_facts"].get("gpulab_plan"),
-            "results": {task: known[task] for task in changes.TASKS if task in known},
+            "results": GATHERED.of(name),
             "failure": known.get("__plan_failure"),
+            "unreachable": known.get("__plan_facts", {}).get("unreachable", False),
+            "ended": name not in task_vars["ansible_play_hosts"],
             "policy": known.get("reboot_policy"),
             "force": known.get("reboot_force"),
         }

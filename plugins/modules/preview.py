@@ -16,6 +16,9 @@ description:
     would start anew, whether the node would reboot, and who is using its GPUs."
   - What would change is what the tasks of the roles said in check mode; run the roles so before this task, as
     C(playbooks/plan.yml) does. A host that was refused, failed or did not answer is shown with what is known of it.
+  - Modules of gpulab say it in C(changes); the preview knows the same of Ansible's modules for files, units and kernel
+    modules, and names other tasks by their names.
+  - The callback P(gpulab.node.preview#callback) keeps what the tasks said. C(playbooks/plan.yml) loads it itself.
   - Runs once, on the controller. It never connects to a node.
 options:
   path:
@@ -56,7 +59,7 @@ lines:
   type: list
   elements: str
 refusal:
-  description: Code, cause and remedy when the file cannot be written.
+  description: Code, cause and remedy when the file cannot be written, or the callback was not there.
   returned: failure
   type: dict
 """

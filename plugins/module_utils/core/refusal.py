@@ -879,6 +879,10 @@ CODES = {
         "nvidia_driver_imex_nodes is set, but no GPU of this node is in an NVLink domain of several nodes: {gpus}",
         "Set it only for the nodes of a GB200 or GB300 rack. Nothing was changed.",
     ),
+    "P097": (
+        "nothing has kept what the tasks of this run would change, so there is no preview",
+        "Run gpulab.node.plan in a command of its own, or set callbacks_enabled = gpulab.node.preview in ansible.cfg.",
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

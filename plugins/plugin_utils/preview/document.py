@@ -9,15 +9,12 @@ Nothing here knows Ansible or touches a node.
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
-
-if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
 
 SCHEMA = 1
 EARLIER = "no result: it failed or became unreachable earlier in this run"
@@ -26,9 +23,10 @@ EARLIER = "no result: it failed or became unreachable earlier in this run"
 def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"facts", "plan", "results", "failure", "policy", "force"}: its gpulab facts and plan
-    (None where it has none), the results of the tasks in changes.TASKS by the variables that register them, the result
-    of the task that failed (None where none did), and the host's reboot_policy and reboot_force (None where unset).
+    hosts maps each host's name to {"facts", "plan", "results", "failure", "unreachable", "ended", "policy", "force"}:
+    its gpulab facts and plan (None where it has none), what its tasks would change, the result of the task that failed
+    (None where none did), whether it never answered, whether it left the run before the preview, and its reboot_policy
+    and reboot_force (None where unset).
     created is the time of the run, ISO 8601 in UTC.
     """
     return {
@@ -40,17 +38,17 @@ def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
 
 def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
     facts, plan, results = host["facts"], host["plan"], host["results"]
-    packages = changes.transaction(results)
+    packages = changes.Transaction(results)
     entry: dict[str, Any] = {
         "name": name,
-        **_ending(results, host["failure"]),
+        **_ending(host),
         "simulated": facts["simulated"] or None if facts else None,
         "present": _present(facts) if facts else None,
         "users": _users(facts) if facts else None,
         "planned": None,
         "because": reasons(plan) if plan else [],
         "warnings": plan["warnings"] if plan else [],
-        "changes": changes.changes(results),
+        "changes": changes.of_host(results),
         "download": packages.download(),
         "disk": _disk(facts, plan) if facts and plan and packages else [],
         "services": [],
@@ -70,15 +68,16 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _ending(results: Results, failure: dict[str, Any] | None) -> dict[str, Any]:
+def _ending(host: dict[str, Any]) -> dict[str, Any]:
     """Return {state, refusal, detail}; unchanged stands for a host that came to the end of the roles."""
+    failure = host["failure"]
     if failure:
         refusal, detail = failure.get("refusal"), str(failure.get("msg", ""))
         state = "refused" if refusal or detail.startswith("GPULAB-") else "failed"
-        if results.get(changes.READING, {}).get("unreachable"):
+        if host["unreachable"]:
             state = "unreachable"
         return {"state": state, "refusal": refusal, "detail": detail}
-    if changes.LAST not in results:
+    if host["ended"]:
         return {"state": "failed", "refusal": None, "detail": EARLIER}
     return {"state": "unchanged", "refusal": None, "detail": None}
 

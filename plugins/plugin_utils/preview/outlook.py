@@ -19,7 +19,12 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
 
-PERSISTENCED = "nvidia-persistenced"
+DRIVER = "nvidia_driver"
+PERSISTENCED, EXPORTER = "nvidia-persistenced", "prometheus-node-exporter"
+IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+ENGINES = "container-engines"  # the transaction that brings them
+# The role restarts the daemon where the drop-in of any of the driver's units changes.
+_DROP_IN = re.compile(r"^/etc/systemd/system/nvidia-[a-z]+\.service\.d/")
 _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's version: no epoch, no revision
 
 
@@ -30,38 +35,41 @@ def services(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> l
 
 
 def _imex(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
-    if not any(results.get(name, {}).get("changed") for name in (changes.IMEX_NODES, changes.IMEX_UNIT)):
+    named = IMEX_NODES in changes.things(results, DRIVER, "write")
+    if not named and f"{plan['imex']['service']}.service" not in changes.things(results, DRIVER, "enable"):
         return []
     action = "restart" if plan["imex"]["restart"] else "start"
     return [{"name": plan["imex"]["service"], "action": action, "because": "the list of its NVLink domain changes"}]
 
 
 def _docker(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
-    if "foreseen" in results.get(changes.ENGINES, {}) and (plan["container_toolkit"]["docker"] or {}).get("start"):
+    engines = (one["arguments"].get("transaction") == ENGINES for one in changes.of_module(results, "packages"))
+    if any(engines) and (plan["container_toolkit"]["docker"] or {}).get("start"):
         return [{"name": "docker", "action": "start", "because": "its package is installed"}]
-    action = results.get(changes.DOCKER, {}).get("action")
-    return [{"name": "docker", "action": action, "because": "its settings change"}] if action else []
+    actions = [one["result"]["action"] for one in changes.of_module(results, "docker_settings")]
+    return [{"name": "docker", "action": one, "because": "its settings change"} for one in actions if one]
 
 
 def _node_exporter(results: Results) -> list[dict[str, str]]:
-    name = "prometheus-node-exporter"
-    if "foreseen" in results.get(changes.EXPORTER_PACKAGES, {}):
-        return [{"name": name, "action": "start", "because": "its package is installed"}]
-    if results.get(changes.EXPORTER, {}).get("changed"):
-        return [{"name": name, "action": "restart", "because": "its unit file changes"}]
+    if changes.Transaction(results).brings(EXPORTER):
+        return [{"name": EXPORTER, "action": "start", "because": "its package is installed"}]
+    units = [one["arguments"].get("name") for one in changes.of_module(results, "systemd_service")]
+    if f"{EXPORTER}.service" in units:
+        return [{"name": EXPORTER, "action": "restart", "because": "its unit file changes"}]
     return []
 
 
 def _persistence_daemon(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
-    packages = changes.transaction(results)
+    packages = changes.Transaction(results)
     if not plan["driver"]["persistence"]:
         return []
     running = ((facts.get("services") or {}).get(PERSISTENCED) or {}).get("active") == "active"
     if PERSISTENCED in packages.change:
         return [_service("restart" if running else "start", "its package changes")]
-    if PERSISTENCED in packages.install or PERSISTENCED in packages.not_listed:
+    if packages.brings(PERSISTENCED):
         return [_service("start", "its package is installed")]
-    if results.get(changes.UNIT_FILES, {}).get("changed"):
+    files = [path for action in ("write", "delete") for path in changes.things(results, DRIVER, action)]
+    if any(_DROP_IN.match(path) for path in files):
         return [_service("restart" if running else "start", "its unit file changes")]
     return []
 
@@ -74,7 +82,7 @@ def afterwards(facts: dict[str, Any], plan: dict[str, Any], results: Results) ->
     """Return the facts as the role reboot would read them, as far as its decision depends on them."""
     after = deepcopy(facts)
     coming = _coming(plan, results)
-    build = changes.modules(results.get(changes.MODULES, {}))["build"]
+    build = changes.things(results, DRIVER, "build")
     for kernel in after["kernels"]:
         if coming or kernel["version"] in build:
             planned = kernel["version"] in plan["driver"]["kernels"]
@@ -83,7 +91,7 @@ def afterwards(facts: dict[str, Any], plan: dict[str, Any], results: Results) ->
         after["driver"].update(library=coming, module_on_disk=coming)
     after["tuning"]["kernel_arguments"]["wanted"] = plan["tuning"]["kernel_arguments"]
     after["nouveau"].update(blacklisted=True, nova_blacklisted=True)
-    if results.get(changes.NOUVEAU, {}).get("changed"):
+    if "nouveau" in changes.things(results, "nouveau", "unload"):
         _unload_nouveau(after)
     after["gpu_settings"] = plan["gpu_settings"]["settings"]
     _store_ecc(after, results)
@@ -100,7 +108,7 @@ def _unload_nouveau(after: dict[str, Any]) -> None:
 
 def _store_ecc(after: dict[str, Any], results: Results) -> None:
     """Let GPUs have ECC as it would be set: it turns over at a boot, as MIG need not."""
-    steps = results.get(changes.GPU_SETTINGS, {}).get("steps", [])
+    steps = [step for one in changes.of_module(results, "gpu_settings") for step in one["result"]["steps"]]
     coming = {step["gpu"]: step["after"] for step in steps if step["name"] == ECC}
     for gpu in after["nvml"]["gpus"]:
         if gpu.get("bus_id") in coming:
@@ -109,16 +117,17 @@ def _store_ecc(after: dict[str, Any], results: Results) -> None:
 
 def _coming(plan: dict[str, Any], results: Results) -> str | None:
     """Return the driver version that a transaction or a .run file would bring; None where the one on disk stays."""
-    if results.get(changes.RUNFILE, {}).get("changed"):
+    if any(
+        one["result"]["planned"] for one in changes.of_module(results, "nvidia_runfile") if one["result"]["changes"]
+    ):
         return str(plan["driver"]["version"])
-    packages = changes.transaction(results)
+    packages = changes.Transaction(results)
     name = plan["driver"]["kernel_package"]
     version = packages.install.get(name) or packages.change.get(name, (None, None))[1]
     if version:
         match = _UPSTREAM.match(version)
         return match[1] if match else version
-    unlisted = {wish.partition("=")[0] for wish in packages.not_listed}
-    return plan["driver"]["newest_known"] if name in unlisted else None
+    return plan["driver"]["newest_known"] if packages.brings(name) else None
 
 
 def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | None) -> dict[str, Any]:

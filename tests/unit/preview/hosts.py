@@ -5,14 +5,18 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import asdict
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
-from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document
 
 from unit.checks import nodes
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Result
 
 CREATED = "2026-11-21T01:00:00Z"
 TODAY = date(2026, 11, 20)
@@ -29,57 +33,55 @@ WORK = {
     "kind": "process",
 }
 DAEMON = {**WORK, "pid": 812, "user": "root", "command": "nvidia-persiste", "since": None, "device": "/dev/nvidiactl"}
-NOTHING: dict[str, Any] = {"facts": None, "plan": None, "results": {}, "failure": None, "policy": None, "force": None}
+NOTHING: dict[str, Any] = {
+    "facts": None,
+    "plan": None,
+    "results": [],
+    "failure": None,
+    "unreachable": False,
+    "ended": True,
+    "policy": None,
+    "force": None,
+}
 
 
-def quiet() -> dict[str, Any]:
-    """Return the results of tasks that have nothing to do."""
+def result(role: str, module: str, arguments: dict[str, Any] | None = None, **answer: Any) -> Result:
+    """Return the result of a task that would change something."""
     return {
-        **{name: {"changed": False} for name in changes.TASKS},
-        "__plan_facts": {"changed": False},
-        "__base_certificates": {"changed": False, "added": [], "removed": []},
-        "__base_files": {"changed": False, "paths": [], "diff": []},
-        "__base_components": {"changed": False, "diff": {"before": "", "after": "", "after_header": "/etc/x"}},
-        "__tuning_boot_entries": {"changed": False, "skipped": True},
-        "__tuning_files": {"changed": False, "paths": [], "diff": []},
-        "__tuning_menu": {"changed": False, "skipped": True},
-        "__tuning_values": {"changed": False, "refused": [], "diff": []},
-        "__nouveau_files": {"changed": False, "paths": [], "diff": []},
-        "__nouveau_initramfs": {"changed": False, "skipped": True},
-        "__nvidia_driver_components": {
-            "changed": False,
-            "diff": {"before": "a", "after": "a", "after_header": "/etc/x"},
-        },
-        "__nvidia_driver_headers": {"changed": False},
-        "__nvidia_driver_install": {"changed": False},
-        "__nvidia_driver_modules": {"changed": False, "kernels": {nodes.KERNEL: "installed"}},
-        "__nvidia_driver_unit_files": {"changed": False, "paths": [], "diff": []},
-        "__nccl_settings": {"changed": False, "diff": [{"before": "a", "after": "a", "after_header": "/etc/x"}]},
-        "__nccl_files": {"changed": False, "paths": [], "diff": []},
-        "__nvidia_driver_unit": {"changed": False, "name": "nvidia-persistenced.service"},
+        "role": role,
+        "task": "Do what nobody foresaw",
+        "module": module,
+        "arguments": arguments or {},
+        "delegate_to": None,
+        "result": {"changed": True, **answer},
     }
 
 
-def written(path: str) -> dict[str, Any]:
+def changed(role: str, **actions: list[str]) -> Result:
+    """Return the result of a module of gpulab's."""
+    return result(role, "gpulab.node.something", changes=changes(**actions))
+
+
+def written(role: str, path: str) -> Result:
     """Return the result of a task that would write one file."""
-    return {"changed": True, "paths": [path], "diff": [{"before": "", "after": "text", "after_header": path}]}
+    return changed(role, write=[path])
 
 
-def foreseen(**parts: Any) -> dict[str, Any]:
+def foreseen(role: str, transaction: str = "packages", **parts: Any) -> Result:
     """Return the result of a package transaction that would change something."""
     none: dict[str, Any] = {"install": {}, "change": {}, "remove": {}, "not_listed": [], "downloads": {}}
-    return {"changed": True, "diff": {}, "foreseen": {**none, **parts}}
+    return result(role, "gpulab.node.packages", {"transaction": transaction}, changes=[], foreseen={**none, **parts})
 
 
-def host(facts: dict[str, Any], results: dict[str, Any], **variables: Any) -> dict[str, Any]:
+def host(facts: dict[str, Any], results: list[Result], **variables: Any) -> dict[str, Any]:
     """Return a host with the plan that it gets."""
     plan = resolve(facts, options.complete(WISHES), catalog.load(), TODAY)
-    return {**NOTHING, "facts": facts, "plan": plan, "results": {**quiet(), **results}, **variables}
+    return {**NOTHING, "facts": facts, "plan": plan, "results": results, "ended": False, **variables}
 
 
 def provisioned() -> dict[str, Any]:
     """Return a node on which all is done."""
-    return host(with_driver(OLD), {})
+    return host(with_driver(OLD), [])
 
 
 def with_driver(version: str) -> dict[str, Any]:
@@ -113,34 +115,37 @@ def virgin(*, listed: bool = True) -> dict[str, Any]:
     names = ("nvidia-kernel-dkms", "nvidia-smi", "nvidia-persistenced")
     driver = (
         foreseen(
+            "nvidia_driver",
             install={**dict.fromkeys(names, f"{NEW}-1~deb12u1"), "gcc-12": "12.2.0-14"},
             downloads={"nvidia.deb": 200_000_000, "gcc.deb": 19_000_000},
         )
         if listed
-        else foreseen(install={"gcc-12": "12.2.0-14"}, not_listed=list(names), downloads={"gcc.deb": 19_000_000})
+        else foreseen(
+            "nvidia_driver", install={"gcc-12": "12.2.0-14"}, not_listed=list(names), downloads={"gcc.deb": 19_000_000}
+        )
     )
-    results = {
-        "__nouveau_files": written(NOUVEAU_FILE),
-        "__nouveau_initramfs": {"changed": True, "diff": {"prepared": "would run: update-initramfs -u -k all\n"}},
-        "__nvidia_driver_headers": foreseen(
-            install={"gcc-12": "12.2.0-14", "dkms": "3.0.10-8"}, downloads={"gcc.deb": 19_000_000, "dkms.deb": 49_000}
-        ),
-        "__nvidia_driver_install": driver,
-        "__nvidia_driver_modules": {
-            "changed": True,
-            "kernels": dict.fromkeys((nodes.KERNEL, nodes.NEXT_KERNEL), "absent"),
-        },
-        "__nvidia_driver_unit_files": written(UNIT_FILE),
-        "__nvidia_driver_unit": {"changed": False, "skipped": True},
-    }
+    headers = foreseen(
+        "nvidia_driver",
+        install={"gcc-12": "12.2.0-14", "dkms": "3.0.10-8"},
+        downloads={"gcc.deb": 19_000_000, "dkms.deb": 49_000},
+    )
+    results = [
+        written("nouveau", NOUVEAU_FILE),
+        changed("nouveau", run=["update-initramfs -u -k all"]),
+        headers,
+        written("nvidia_driver", UNIT_FILE),
+        driver,
+        changed("nvidia_driver", build=[nodes.KERNEL, nodes.NEXT_KERNEL]),
+    ]
     return host(facts, results)
 
 
 def upgradable(**variables: Any) -> dict[str, Any]:
     """Return a node whose driver would be replaced by a newer one of its branch."""
     names = ("nvidia-kernel-dkms", "nvidia-smi", "nvidia-persistenced")
-    change = foreseen(change={name: [f"{OLD}-1", f"{NEW}-1"] for name in names}, downloads={"nvidia.deb": 200_000_000})
-    return host(with_driver(OLD), {"__nvidia_driver_install": change}, **variables)
+    versions = {name: [f"{OLD}-1", f"{NEW}-1"] for name in names}
+    transaction = foreseen("nvidia_driver", change=versions, downloads={"nvidia.deb": 200_000_000})
+    return host(with_driver(OLD), [transaction], **variables)
 
 
 def busy(one: dict[str, Any]) -> dict[str, Any]:
@@ -157,16 +162,14 @@ def refused() -> dict[str, Any]:
     """Return a node for which there is no plan."""
     refusal = refuse("P002")
     failure = {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
-    results = {"__plan_facts": {"changed": False}}
-    return {**NOTHING, "facts": with_driver(OLD), "results": results, "failure": failure}
+    return {**NOTHING, "facts": with_driver(OLD), "failure": failure, "ended": False}
 
 
 def unreachable() -> dict[str, Any]:
     """Return a node that does not answer."""
     refusal = refuse("H001", host="node", login="node", detail="Connection refused")
     failure = {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
-    results = {"__plan_facts": {"unreachable": True, "msg": "Connection refused"}}
-    return {**NOTHING, "results": results, "failure": failure}
+    return {**NOTHING, "failure": failure, "unreachable": True, "ended": False}
 
 
 def preview(one: dict[str, Any]) -> dict[str, Any]:

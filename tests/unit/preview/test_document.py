@@ -6,12 +6,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, document
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document
 
 from unit.checks import nodes
 from unit.preview import hosts
 
+UNIT = "ansible.builtin.systemd_service"
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/preview.schema.json").read_text(encoding="utf-8"))
 
 
@@ -85,7 +87,7 @@ def test_nouveau_lets_go_only_at_a_reboot(listed):
 
 def test_nouveau_that_nothing_uses_lets_go_at_once():
     one = hosts.virgin()
-    one["results"]["__nouveau_unloaded"] = {"changed": True, "name": "nouveau"}
+    one["results"].append(hosts.result("nouveau", "community.general.modprobe", {"name": "nouveau", "state": "absent"}))
     entry = hosts.preview(one)
     assert not entry["reboot"]["needed"]
     assert actions(entry)["nouveau", "unload"] == ["nouveau"]
@@ -119,26 +121,18 @@ def test_an_upgrade_restarts_the_daemon_and_reboots():
 
 def test_a_changed_unit_restarts_the_daemon():
     one = hosts.provisioned()
-    one["results"]["__nvidia_driver_unit_files"] = hosts.written(hosts.UNIT_FILE)
+    one["results"] = [hosts.written("nvidia_driver", hosts.UNIT_FILE)]
     assert [one["action"] for one in hosts.preview(one)["services"]] == ["restart"]
 
 
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 
 
-@pytest.mark.parametrize(
-    "diff",
-    [
-        [{"before": "", "after": "10.1.2.3\n", "after_header": NODES}],
-        {"before": {"path": NODES, "mode": "0600"}, "after": {"path": NODES, "mode": "0644"}},
-    ],
-    ids=["other nodes", "another mode"],
-)
 @pytest.mark.parametrize(("restart", "action"), [(True, "restart"), (False, "start")])
-def test_nodes_of_imex_are_named_and_what_it_does_for_them(diff, restart, action):
+def test_nodes_of_imex_are_named_and_what_it_does_for_them(restart, action):
     one = hosts.provisioned()
     one["plan"]["imex"] = {"service": "nvidia-imex", "restart": restart}
-    one["results"]["__nvidia_driver_imex_nodes"] = {"changed": True, "path": NODES, "diff": diff}
+    one["results"] = [hosts.result("nvidia_driver", "ansible.builtin.copy", {"dest": NODES, "mode": "0644"})]
     entry = hosts.preview(one)
     assert actions(entry)["nvidia_driver", "write"] == [NODES]
     assert [(one["name"], one["action"]) for one in entry["services"]] == [("nvidia-imex", action)]
@@ -199,12 +193,12 @@ def test_a_full_disk_is_told():
     assert [disk["enough"] for disk in hosts.preview(hosts.virgin())["disk"]] == [True]
 
 
-def test_what_a_failed_task_would_have_changed_is_not_claimed():
-    one = hosts.provisioned()
-    one["failure"] = {"failed": True, "msg": "no"}
-    one["results"]["__nouveau_files"] = {**hosts.written(hosts.NOUVEAU_FILE), **one["failure"]}
+def test_a_host_whose_run_failed_shows_what_came_before():
+    one = {**hosts.provisioned(), "failure": {"failed": True, "msg": "no"}}
+    one["results"] = [hosts.written("nouveau", hosts.NOUVEAU_FILE)]
     entry = hosts.preview(one)
-    assert (entry["state"], entry["detail"], entry["changes"]) == ("failed", "no", [])
+    assert (entry["state"], entry["detail"]) == ("failed", "no")
+    assert actions(entry) == {("nouveau", "write"): [hosts.NOUVEAU_FILE]}
 
 
 def test_a_task_that_names_several_refusals_refuses_the_host():
@@ -213,60 +207,50 @@ def test_a_task_that_names_several_refusals_refuses_the_host():
 
 
 def test_a_host_that_was_lost_on_the_way_is_not_called_unchanged():
-    one = hosts.provisioned()
-    del one["results"][changes.LAST]
-    assert hosts.preview(one)["state"] == "failed"
+    one = {**hosts.provisioned(), "ended": True}
+    assert (hosts.preview(one)["state"], hosts.preview(one)["detail"]) == ("failed", document.EARLIER)
 
 
 def test_a_host_that_will_stop_for_the_console_shows_what_it_does_before():
     steps = ["make the key /var/lib/dkms/mok.key", "ask the firmware to enrol /var/lib/dkms/mok.pub"]
     one = hosts.provisioned()
-    one["results"] = {
-        "__secure_boot_packages": hosts.foreseen(install={"mokutil": "0.6.0-2"}, downloads={"mokutil.deb": 28_000}),
-        "__secure_boot_key": {"changed": True, "steps": steps},
-    }
+    one["results"] = [
+        hosts.foreseen("secure_boot", install={"mokutil": "0.6.0-2"}, downloads={"mokutil.deb": 28_000}),
+        hosts.changed("secure_boot", arrange=steps),
+    ]
     refusal = refuse("P047")
     entry = hosts.preview({**one, "failure": {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}})
     assert (entry["state"], entry["refusal"]["code"]) == ("refused", "P047")
     assert actions(entry) == {("secure_boot", "install"): ["mokutil 0.6.0-2"], ("secure_boot", "arrange"): steps}
 
 
-def test_files_that_go_are_told_from_those_that_are_written():
+def test_what_happens_to_each_thing_is_told_apart():
     one = hosts.provisioned()
-    diff = {"before": "text", "after": "", "after_header": "/etc/xdg/pip/pip.conf"}
-    one["results"]["__base_files"] = {"changed": True, "diff": [diff]}
-    one["results"]["__base_certificates"] = {"changed": True, "added": ["aa"], "removed": ["bb"]}
-    assert actions(hosts.preview(one)) == {
-        ("base", "trust"): ["aa"],
-        ("base", "distrust"): ["bb"],
-        ("base", "delete"): ["/etc/xdg/pip/pip.conf"],
-    }
+    one["results"] = [
+        hosts.changed("base", trust=["aa"], distrust=["bb"]),
+        hosts.changed("base", write=["/a", "/b"], delete=["/c"]),
+    ]
+    assert hosts.preview(one)["changes"] == [
+        {"role": "base", "action": "trust", "objects": ["aa"]},
+        {"role": "base", "action": "distrust", "objects": ["bb"]},
+        {"role": "base", "action": "write", "objects": ["/a", "/b"]},
+        {"role": "base", "action": "delete", "objects": ["/c"]},
+    ]
+
+
+EXPORTER = "prometheus-node-exporter.service"
+RUNS = {"UnitFileState": "enabled", "ActiveState": "active"}
 
 
 @pytest.mark.parametrize(
     ("results", "expected", "service"),
     [
         pytest.param(
-            {
-                "__network_hosts": hosts.written("/etc/hosts"),
-                "__network_packages": hosts.foreseen(install={"chrony": "4.6"}),
-                "__network_firewall": {"changed": True, "added": ["allow a"], "removed": ["allow b"]},
-            },
-            {
-                ("network", "write"): ["/etc/hosts"],
-                ("network", "install"): ["chrony 4.6"],
-                ("network", "set"): ["allow a"],
-                ("network", "unset"): ["allow b"],
-            },
-            [],
-            id="network",
-        ),
-        pytest.param(
-            {
-                "__monitoring_files": hosts.written("/etc/systemd/system/gpulab-metrics.timer"),
-                "__monitoring_packages": hosts.foreseen(install={"prometheus-node-exporter": "1.9"}),
-                "__monitoring_told": hosts.written("targets/node.yml"),
-            },
+            [
+                hosts.written("monitoring", "/etc/systemd/system/gpulab-metrics.timer"),
+                hosts.foreseen("monitoring", install={"prometheus-node-exporter": "1.9"}),
+                {**hosts.written("monitoring", "targets/node.yml"), "delegate_to": "localhost"},
+            ],
             {
                 ("monitoring", "write"): ["/etc/systemd/system/gpulab-metrics.timer", "targets/node.yml (controller)"],
                 ("monitoring", "install"): ["prometheus-node-exporter 1.9"],
@@ -275,29 +259,68 @@ def test_files_that_go_are_told_from_those_that_are_written():
             id="comes",
         ),
         pytest.param(
-            {
-                "__monitoring_stopped": {"changed": True, "name": "gpulab-metrics.timer"},
-                "__monitoring_library_gone": {"changed": True, "path": "/usr/local/lib/gpulab-monitoring"},
-            },
+            [
+                hosts.result("monitoring", UNIT, {"name": "gpulab-metrics.timer", "enabled": False}),
+                hosts.result("monitoring", UNIT, {"name": "gpulab-metrics.service", "state": "stopped"}),
+                hosts.result("monitoring", "ansible.builtin.file", {"path": "/usr/local/lib/g", "state": "absent"}),
+            ],
             {
                 ("monitoring", "disable"): ["gpulab-metrics.timer"],
-                ("monitoring", "delete"): ["/usr/local/lib/gpulab-monitoring"],
+                ("monitoring", "delete"): ["/usr/local/lib/g"],
             },
             [],
             id="goes",
         ),
-        pytest.param({"__monitoring_exporter": {"changed": True}}, {}, ["restart"], id="another-address"),
+        pytest.param(
+            [hosts.result("monitoring", UNIT, {"name": EXPORTER, "enabled": True, "state": "restarted"}, status=RUNS)],
+            {},
+            ["restart"],
+            id="another-address",
+        ),
     ],
 )
 def test_what_lets_prometheus_watch_is_told(results, expected, service):
-    one = hosts.provisioned()
-    one["results"].update(results)
+    one = {**hosts.provisioned(), "results": results}
     entry = hosts.preview(one)
     found = {}
     for change in entry["changes"]:
         found.setdefault((change["role"], change["action"]), []).extend(change["objects"])
     assert found == expected
     assert [one["action"] for one in entry["services"]] == service
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "shown"),
+    [
+        (None, {"UnitFileState": "enabled", "ActiveState": "inactive"}, False),
+        (None, {"UnitFileState": "disabled", "ActiveState": "active"}, True),
+        ("started", {"UnitFileState": "enabled", "ActiveState": "inactive"}, True),
+        ("started", RUNS, False),
+        ("started", {}, True),
+    ],
+)
+def test_a_unit_is_to_be_enabled_where_it_is_not(state, status, shown):
+    arguments = {"name": "chrony.service", "enabled": True, "state": state}
+    one = {**hosts.provisioned(), "results": [hosts.result("network", UNIT, arguments, status=status)]}
+    assert actions(hosts.preview(one)) == ({("network", "enable"): ["chrony.service"]} if shown else {})
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "answer", "expected"),
+    [
+        ("ansible.builtin.file", {"path": "/a", "state": "link"}, {}, ("write", "/a")),
+        ("ansible.builtin.copy", {"dest": "/a", "content": "b"}, {}, ("write", "/a")),
+        ("ansible.builtin.blockinfile", {"path": "/a"}, {"censored": "hidden"}, ("write", "/a")),
+        ("community.general.modprobe", {"name": "nvidia", "state": "present"}, {}, ("load", "nvidia")),
+        ("community.general.modprobe", {"name": "nouveau", "state": "absent"}, {}, ("unload", "nouveau")),
+        ("community.general.alternatives", {}, {"msg": "Set alternative '/c-13' for 'cuda'."}, ("select", "/c-13")),
+        ("ansible.builtin.hostname", {"name": "a"}, {}, ("arrange", "Do what nobody foresaw")),
+    ],
+)
+def test_a_task_of_ansibles_own_modules_is_seen_too(module, arguments, answer, expected):
+    one = {**hosts.provisioned(), "results": [hosts.result("network", module, arguments, **answer)]}
+    action, thing = expected
+    assert hosts.preview(one)["changes"] == [{"role": "network", "action": action, "objects": [thing]}]
 
 
 def test_hosts_without_a_preview_say_why():
@@ -313,17 +336,12 @@ def test_hosts_without_a_preview_say_why():
 
 def test_what_docker_would_get_is_shown_beside_the_driver():
     one = hosts.virgin()
-    one["results"].update(
-        {
-            "__container_toolkit_engines": hosts.foreseen(install={"docker.io": "26.1.5"}, downloads={"d.deb": 1000}),
-            "__container_toolkit_docker": {
-                "changed": True,
-                "action": "restart",
-                "diff": {"before": 'x: 1\ndefault-shm-size: "8g"\n', "after": 'default-shm-size: "1g"\n'},
-            },
-            "__container_toolkit_users": {"changed": True, "added": ["ann"]},
-        }
-    )
+    settings = changes(set=['default-shm-size: "1g"'], unset=["x"])
+    one["results"] += [
+        hosts.foreseen("container_toolkit", install={"docker.io": "26.1.5"}, downloads={"d.deb": 1000}),
+        hosts.result("container_toolkit", "gpulab.node.docker_settings", changes=settings, action="restart"),
+        hosts.changed("container_toolkit", admit=["ann"]),
+    ]
     entry = hosts.preview(one)
     shown = actions(entry)
     assert shown["container_toolkit", "install"] == ["docker.io 26.1.5"]
@@ -337,7 +355,8 @@ def test_what_docker_would_get_is_shown_beside_the_driver():
 
 def test_a_docker_that_its_packages_do_not_start_is_foreseen_to_start():
     one = hosts.virgin()
-    one["results"]["__container_toolkit_engines"] = hosts.foreseen(install={"docker-ce": "3:29.7.2-1.el9"})
+    engines = {"docker-ce": "3:29.7.2-1.el9"}
+    one["results"].append(hosts.foreseen("container_toolkit", "container-engines", install=engines))
     one["plan"]["container_toolkit"]["docker"] = {"required": {}, "settings": {}, "start": True}
     assert {"name": "docker", "action": "start", "because": "its package is installed"} in hosts.preview(one)[
         "services"
@@ -346,51 +365,49 @@ def test_a_docker_that_its_packages_do_not_start_is_foreseen_to_start():
 
 def test_each_role_names_its_own_packages_once():
     one = hosts.virgin()
-    one["results"]["__cuda_packages"] = hosts.foreseen(
-        install={"gcc-12": "12.2.0-14", "cuda-toolkit-13-2": "13.2.1-1"}, remove={"cuda-toolkit-12-9": "12.9.1-1"}
+    one["results"].append(
+        hosts.foreseen(
+            "cuda",
+            install={"gcc-12": "12.2.0-14", "cuda-toolkit-13-2": "13.2.1-1"},
+            remove={"cuda-toolkit-12-9": "12.9.1-1"},
+        )
     )
-    one["results"]["__cuda_alternative"] = {
-        "changed": True,
-        "msg": "Set alternative '/usr/local/cuda-13.2' for 'cuda'.",
-    }
     found = {(change["role"], change["action"]): change["objects"] for change in hosts.preview(one)["changes"]}
     assert "gcc-12 12.2.0-14" in found["nvidia_driver", "install"]
     assert found["cuda", "install"] == ["cuda-toolkit-13-2 13.2.1-1"]
     assert found["cuda", "remove"] == ["cuda-toolkit-12-9 12.9.1-1"]
-    assert found["cuda", "select"] == ["/usr/local/cuda-13.2"]
 
 
-def test_settings_of_gpus_are_shown_and_ecc_takes_a_reboot():
+def test_ecc_takes_a_reboot():
     one = hosts.provisioned()
     address = one["facts"]["nvml"]["gpus"][0]["bus_id"]
     one["facts"]["nvml"]["gpus"][0]["ecc"]["mode"] = {"enabled": True, "pending": True}
     one["plan"]["gpu_settings"]["settings"] = {"all": {"ecc": False}}
     steps = [{"gpu": address, "name": "ecc", "before": True, "after": False}]
-    one["results"][changes.GPU_SETTINGS] = {"changed": True, "steps": steps, "diff": []}
+    one["results"] = [hosts.result("gpu_settings", "gpulab.node.gpu_settings", changes=[], steps=steps)]
     entry = hosts.preview(one)
-    assert actions(entry) == {("gpu_settings", "set"): [f"ecc of GPU {address} = false"]}
     assert entry["reboot"]["because"] == [f"ECC of GPU {address} turns off only at a reboot"]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (None, "595.91.07 (open modules)", ("install", "driver 595.91.07 (open modules) from its .run file")),
-        ("580.1", "595.91.07", ("change", "driver 580.1 -> 595.91.07 from its .run file")),
-        ("580.1", None, ("remove", "driver 580.1 of a .run file")),
-    ],
-)
-def test_a_driver_from_a_run_file_is_told(before, after, expected):
-    one = hosts.provisioned()
-    one["results"]["__nvidia_driver_runfile"] = {"changed": True, "installed": before, "planned": after}
-    (change,) = [change for change in hosts.preview(one)["changes"] if change["role"] == "nvidia_driver"]
-    assert (change["action"], change["objects"]) == (expected[0], [expected[1]])
 
 
 def test_a_driver_from_a_run_file_brings_a_reboot_where_another_one_is_loaded():
     one = hosts.provisioned()
-    planned = {"changed": True, "installed": None, "planned": "999.1"}
     one["plan"]["driver"]["version"] = "999.1"
     assert hosts.preview(one)["reboot"]["needed"] is False
-    one["results"]["__nvidia_driver_runfile"] = planned
+    one["results"] = [runfile("999.1", changes(install=["driver 999.1 from its .run file"]))]
     assert "999.1" in " ".join(hosts.preview(one)["reboot"]["because"])
+
+
+def runfile(planned, told):
+    return hosts.result("nvidia_driver", "gpulab.node.nvidia_runfile", changes=told, planned=planned)
+
+
+@pytest.mark.parametrize(
+    ("planned", "told"),
+    [("999.1", []), (None, changes(remove=["driver 580.1 of a .run file"]))],
+    ids=["fetched", "removed"],
+)
+def test_a_run_file_that_installs_nothing_brings_no_driver(planned, told):
+    one = hosts.provisioned()
+    one["plan"]["driver"]["version"] = "999.1"
+    one["results"] = [runfile(planned, told)]
+    assert hosts.preview(one)["reboot"]["needed"] is False

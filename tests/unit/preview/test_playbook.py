@@ -10,7 +10,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 
 from unit.preview.test_document import SCHEMA
 
@@ -36,42 +35,17 @@ def test_every_task_of_the_play_runs_in_check_mode():
         assert "check_mode: false" not in path.read_text(encoding="utf-8"), path
 
 
-DECISIONS = {  # which change nothing on a node, or come only after a failure
-    ("plan", "__plan_decision"),
-    ("preflight", "__preflight_judgement"),
-    ("environments", "__environments_groups"),
-    ("nccl", "__nccl_tests_link"),
-    ("conda", "__conda_groups"),
-    ("nvidia_driver", "__nvidia_driver_reading"),
-    ("nvidia_driver", "__nvidia_driver_proof"),
-    ("nvidia_driver", "__nvidia_driver_put_back"),
-    ("nvidia_driver", "__nvidia_driver_runfile_back"),
-    ("nvidia_driver", "__nvidia_driver_former_modules"),
-    ("nvidia_driver", "__nvidia_driver_taken_off"),
-}
-
-
-def test_the_preview_reads_every_task_that_a_role_registers():
-    registered = {
-        (role, name)
-        for role in {path.name for path in (ROOT / "roles").iterdir()} - {"reboot", "verify"}
-        for path in (ROOT / "roles" / role / "tasks").glob("*.yml")
-        for name in re.findall(r"register: (\S+)", path.read_text(encoding="utf-8"))
-    }
-    assert registered - DECISIONS == {(role, name) for name, (role, _) in changes.TASKS.items()}
-
-
 @pytest.fixture
 def play(tmp_path):
-    """Return a function that runs plan.yml on hosts and returns (exit status, output, preview)."""
+    """Return a function that runs a playbook, plan.yml unless told, and returns (exit status, output, preview)."""
 
-    def run(hosts, **variables):
+    def run(hosts, playbook=ROOT / "playbooks/plan.yml", **variables):
         inventory = tmp_path / "inventory.yml"
         inventory.write_text(
             yaml.safe_dump({"gpu-nodes": {"children": {"workstations": {"hosts": hosts}}}}), encoding="utf-8"
         )
         path = tmp_path / "preview.json"
-        argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, ROOT / "playbooks/plan.yml"]
+        argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, playbook]
         done = subprocess.run(
             [*argv, "-e", json.dumps({"plan_json": str(path), **variables})],
             cwd=ROOT,
@@ -106,8 +80,73 @@ def test_a_file_that_cannot_be_written_is_refused(play):
     assert "GPULAB-P037" in output
 
 
-def test_the_preview_can_be_read_without_gpulabs_callback(play, monkeypatch):
-    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "default")
+@pytest.mark.parametrize("playbook", [ROOT / "playbooks/plan.yml", "gpulab.node.plan"], ids=["file", "collection"])
+def test_the_preview_needs_no_setting(play, monkeypatch, tmp_path, playbook):
+    empty = tmp_path / "ansible.cfg"
+    empty.touch()
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(empty))
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(ROOT / "collections"))
     monkeypatch.setenv("ANSIBLE_CALLBACK_RESULT_FORMAT", "json")
-    _status, output, _preview = play({"away": AWAY})
+    _status, output, preview = play({"away": AWAY}, playbook)
     assert re.search(r'^ +"away +UNREACHABLE .*",$', output, re.MULTILINE)
+    assert preview["hosts"][0]["state"] == "unreachable"
+
+
+def task(module, *, name="Do something", **arguments):
+    """Return a task; what is no argument of its module is added with |."""
+    return {"name": name, module: arguments}
+
+
+FILE, COPY, PREVIEW = "ansible.builtin.file", "ansible.builtin.copy", "gpulab.node.preview"
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Return the path of a playbook of somebody's own, with tasks of every kind."""
+    preview = task(PREVIEW, path="{{ plan_json }}") | {"run_once": True}
+    tasks = [
+        task(COPY, dest=f"{tmp_path}/new", content="text"),
+        task(FILE, path=f"{tmp_path}/{{{{ item }}}}", state="directory") | {"loop": ["a", "b"]},
+        task(FILE, path=f"{tmp_path}/{{{{ item }}}}", state="{{ 'touch' if item == 'd' else 'absent' }}")
+        | {"loop": ["nothing", "d"]},
+        task("ansible.builtin.blockinfile", path=f"{tmp_path}/secret", block="word", create=True) | {"no_log": True},
+        task(COPY, dest=f"{tmp_path}/judged", content="text") | {"changed_when": False},
+        task(COPY, dest=f"{tmp_path}/failed", content="text") | {"failed_when": True, "ignore_errors": True},
+        task("ansible.builtin.command", argv=["true"]) | {"check_mode": False},
+        {
+            "block": [task("ansible.builtin.fail")],
+            "rescue": [task("gpulab.node.owned_files", owner="own", files={f"{tmp_path}/rescued": "text"})],
+        },
+        task("gpulab.node.owned_files", owner="own", files={f"{tmp_path}/here": "text"}) | {"delegate_to": "localhost"},
+        task("ansible.builtin.set_fact", name="Keep a fact", fact=1) | {"changed_when": True},
+        preview,
+    ]
+    path = tmp_path / "own.yml"
+    play = {"hosts": "all", "gather_facts": False, "check_mode": True, "tasks": tasks}
+    again = {"hosts": "all", "gather_facts": False, "tasks": [task(PREVIEW, path="{{ plan_json }}.again")]}
+    path.write_text(yaml.safe_dump([play, again]), encoding="utf-8")
+    return path
+
+
+def test_all_tasks_are_seen_that_would_change_something_and_no_other(play, own, monkeypatch, tmp_path):
+    monkeypatch.setenv("ANSIBLE_CALLBACKS_ENABLED", PREVIEW)
+    status, output, preview = play({"here": LOCAL}, own)
+    assert status == 0, output
+    assert [(change["action"], change["objects"]) for change in preview["hosts"][0]["changes"]] == [
+        ("write", [f"{tmp_path}/new"]),
+        ("write", [f"{tmp_path}/a"]),
+        ("write", [f"{tmp_path}/b"]),
+        ("write", [f"{tmp_path}/d"]),
+        ("write", [f"{tmp_path}/secret"]),
+        ("write", [f"{tmp_path}/rescued"]),
+        ("write", [f"{tmp_path}/here (controller)"]),
+        ("arrange", ["Keep a fact"]),
+    ]
+    again = json.loads((tmp_path / "preview.json.again").read_text())
+    assert again["hosts"][0]["changes"] == []  # what has been shown is not shown twice
+
+
+def test_a_preview_of_which_nobody_kept_anything_is_refused(play, own):
+    status, output, preview = play({"here": LOCAL}, own)
+    assert (status, preview) == (2, None)
+    assert "GPULAB-P097" in output
