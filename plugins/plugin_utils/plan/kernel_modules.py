@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import known_issues
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import can_serve, settings_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 if TYPE_CHECKING:
@@ -85,9 +86,14 @@ def choose_kernel_modules(
 
 
 def _broken(case: Case, source: Source, branch: str, kernels: list[str], refused: Met) -> Refusal:
-    """Return the refusal for a known broken pair: its way out is the other flavour where that one builds."""
+    """Return the refusal for a known broken pair: its way out is the other flavour where that one builds.
+
+    Where only the distribution's driver fails, NVIDIA's is another way, if NVIDIA has one for the node.
+    """
     driver, issue, kernel = refused
     way = issue["remedy"]
+    if issue["match"].get("sources") == ["distribution"] and can_serve(case, "nvidia"):
+        way += f", or use NVIDIA's driver: {settings_of(case, 'nvidia')}"
     for flavour in case.catalog.branches[branch]["kernel_modules"]:
         builds = not known_issues.find(case, source.name, source.version(case, branch, flavour), flavour, kernels)
         if builds and all(flavour in gpu.kernel_modules for gpu in case.gpus):

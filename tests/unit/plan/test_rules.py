@@ -1619,7 +1619,18 @@ REFUSALS = {
         "P016",
         "580.126.09 or newer",
     ),
-    "debian 13's own on 7.2": (facts("debian-13", running="7.2.12+deb13-amd64"), ALLOWED, "P016", "7.2.12"),
+    "debian 13's own on 7.2": (
+        facts("debian-13", running="7.2.12+deb13-amd64"),
+        ALLOWED,
+        "P016",
+        "Stay on the 6.12 kernel of Debian 13, or use NVIDIA's driver: nvidia_driver_source: nvidia.",
+    ),
+    "debian 13's own on 7.2 of a machine that nvidia has no packages for": (
+        facts("debian-13", architecture="aarch64", running="7.2.12+deb13-arm64"),
+        ALLOWED,
+        "P016",
+        "Remedy: Stay on the 6.12 kernel of Debian 13.",
+    ),
     "realtime kernel": (facts(running="6.1.0-50-rt-amd64"), {}, "P016", "realtime"),
     "old 580 on 7.2": (
         facts(running="7.2.1-mine"),
