@@ -71,12 +71,13 @@ refusal:
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import download, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 TIMEOUT = 60  # seconds without an octet
 
@@ -99,6 +100,13 @@ def unpack(module: AnsibleModule) -> None:
     module.run_command([*argv, f"--directory={directory}", f"--file={archive}"], check_rc=True)
 
 
+def bring(module: AnsibleModule) -> dict[str, Any]:
+    """Unpack the source, but not in check mode; return the module's result."""
+    if not module.check_mode:
+        unpack(module)
+    return {"changed": True, "changes": changes(write=[module.params["directory"]])}
+
+
 def main() -> None:
     """Parse, unpack, report."""
     module = AnsibleModule(
@@ -112,12 +120,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if not module.check_mode:
-        try:
-            unpack(module)
-        except Refusal as refusal:
-            fail(module, refusal)
-    module.exit_json(changed=True, changes=changes(write=[module.params["directory"]]))
+    run(module, bring)
 
 
 if __name__ == "__main__":
