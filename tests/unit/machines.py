@@ -172,11 +172,14 @@ def machine(changes: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return facts with changes, as machine()."""
-    facts = unshared(base)
-    for name, value in changes.items():
-        inner = isinstance(value, dict) and isinstance(facts.get(name), dict)
-        facts[name] = changed(facts[name], value) if inner else unshared(value)
+    facts: dict[str, Any] = unshared(_merged(base, changes))
     return facts
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
+    return new
 
 
 def unshared(data: Any) -> Any:
