@@ -1,1 +1,1 @@
-"""Tests of the CUDA toolkits."""
+"""Tests of the CUDA toolkits, and of what is built with them."""
