@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the CDI specification of the GPUs fits the driver that runs. No I/O happens here.
 
-NVIDIA's container toolkit brings units that make it anew at boot and when modules change: since 1.18, below its floor.
+NVIDIA's container toolkit brings units that regenerate it at boot and when modules change: since 1.18, below its floor.
 See https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html.
 """
 

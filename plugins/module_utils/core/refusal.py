@@ -620,7 +620,7 @@ CODES = {
         "This GPU needs {demand}. Leave nvidia_driver_branch and nvidia_driver_version unset.",
     ),
     "P011": (
-        "the {wished} kernel modules do not support {gpu}",
+        "the {requested} kernel modules do not support {gpu}",
         "Set nvidia_driver_kernel_modules to {right}, or leave it unset.",
     ),
     "P012": (

@@ -43,7 +43,7 @@ def allowed_by_gpus(case: Case) -> tuple[str, ...]:
     flavours = requested(case)
     for gpu in case.gpus:
         if not set(flavours) & set(gpu.kernel_modules):
-            raise refuse("P011", wished=flavours[0], gpu=gpu.name, right=" or ".join(gpu.kernel_modules))
+            raise refuse("P011", requested=flavours[0], gpu=gpu.name, right=" or ".join(gpu.kernel_modules))
     return tuple(flavour for flavour in flavours if all(flavour in gpu.kernel_modules for gpu in case.gpus))
 
 

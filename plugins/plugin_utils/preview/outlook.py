@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What follows from the changes: services that start anew, and a reboot."""
+"""What follows from the changes: services that restart, and a reboot."""
 
 from __future__ import annotations
 
@@ -143,4 +143,5 @@ def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | No
 
 def loads_driver(after: dict[str, Any]) -> bool:
     """Tell whether the driver would be loaded without a reboot."""
-    return bool((found := reboot_check.reboot(after))["loadable"] and not found["reasons"])
+    found = reboot_check.reboot(after)
+    return bool(found["loadable"] and not found["reasons"])
