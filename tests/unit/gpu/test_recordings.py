@@ -1,7 +1,6 @@
 """Recordings of real GPUs are replayed: the proof finds nothing there but what the recording's notes allow.
 
-There is none yet. That a recording is made and replayed as it should is shown on simulated GPUs, whose figures mean
-nothing.
+That a recording is made and replayed as it should is shown on simulated GPUs, whose figures mean nothing.
 """
 
 import json
@@ -19,7 +18,6 @@ from unit.checks import nodes
 
 TESTS = Path(__file__).parents[2]
 RECORDINGS = sorted((TESTS / "gpu/recordings").glob("*.json"))
-NONE_YET = pytest.param(None, marks=pytest.mark.skip(reason="no run on a real GPU is recorded yet (make test-gpu)"))
 
 
 def unexpected(recorded):
@@ -30,7 +28,7 @@ def unexpected(recorded):
     return grave - {check for check, why in recorded["notes"]["allow"].items() if why}
 
 
-@pytest.mark.parametrize("path", RECORDINGS or [NONE_YET], ids=lambda path: path.stem if path else "none")
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_recorded_gpu_has_no_finding(path):
     recorded = json.loads(path.read_text(encoding="utf-8"))
     assert recorded["schema"] == recording.SCHEMA
