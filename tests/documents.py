@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import RE
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
 from ansible_collections.gpulab.node.plugins.module_utils.facts import model as facts_model
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
 
@@ -54,14 +55,43 @@ SETTINGS = """<!-- Written by `make docs` from roles/*/meta/argument_specs.yml. 
 # Settings
 
 Every variable, by role. Set them in `inventory/group_vars/`, in `inventory/host_vars/` or with `-e`. Without any of
-them gpulab chooses. [recipes.md](recipes.md) shows what to set for what; `ansible-doc -t role gpulab.node.<role>` shows
-the same text in a terminal. An unknown or misspelled variable is refused before any node is touched
+them gpulab chooses, some by the [host type](host-types.md). [recipes.md](recipes.md) shows what to set for what;
+`ansible-doc -t role gpulab.node.<role>` shows the same text in a terminal. An unknown or misspelled variable is refused
+before any node is touched
 ([GPULAB-I001](errors.md#gpulab-i001)).
 
 | Role | What it does |
 | --- | --- |
 {contents}
 {roles}"""
+HOST_TYPES = """<!-- Written by `make docs` from catalog/host_types.yml. -->
+# Host types
+
+A machine's group below `gpu-nodes` says what it is for. What that brings is data, `catalog/host_types.yml`: options by
+the names of [settings.md](settings.md), each with its reason.
+
+- A value of the inventory counts first. `null` takes a default away: `monitoring_state: null`.
+- `ansible-playbook playbooks/plan.yml` shows for each node what its type sets and why; the report names the type.
+- A default that does not work on a node is left out there, and the plan says so. No default refuses a node.
+- A machine may be in several types that agree about everything that the inventory does not set
+  ([GPULAB-I025](errors.md#gpulab-i025)).
+- A node in no type gets none of these, when roles are used without gpulab's playbooks.
+
+What the kernel and sessions are tuned to depends on the hardware, too: `catalog/tuning.yml`, by the same types.
+
+## The three usual builds
+
+| Build | Here |
+| --- | --- |
+| personal: one GPU for one person | `workstations`; `shared_workstations` where several people log in |
+| enterprise: several data-centre GPUs, ECC, fast storage | `training_servers` and `inference_servers` |
+| edge: Jetson | refused ([GPULAB-H084](errors.md#gpulab-h084)): its driver is a part of its system image |
+
+{types}"""
+_HOST_TYPE_TABLE = """| Option | Value | Because | Source |
+| --- | --- | --- | --- |
+"""
+_FAMILIES = {None: "", "debian": " on Debian and Ubuntu", "redhat": " on RHEL's family"}
 ERRORS = """<!-- Written by `make docs` from plugins/module_utils/core/refusal.py and plugins/module_utils/checks. -->
 # Errors and findings
 
@@ -106,6 +136,7 @@ def documents() -> dict[Path, str]:
         **{role / "README.md": readme(role.name, main) for role, main in specs.items()},
         **{role / "defaults/main.yml": text for role, main in specs.items() if (text := defaults(role.name, main))},
         ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
+        ROOT / "docs/host-types.md": types(),
         ROOT / "docs/errors.md": errors(),
         ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
         ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
@@ -142,7 +173,28 @@ def _default(name: str, option: dict[str, Any]) -> str:
     if missing:
         text += f" Choices: {', '.join(option['choices'])}."
     comment = "".join(f"# {line}\n" for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False))
-    return f"{comment}{name}: {_yaml(option.get('default'))}\n"
+    asks = f'"{host_types.EXPRESSION.format(name=name)}"'
+    return f"{comment}{name}: {asks if name in by_host_type() else _yaml(option.get('default'))}\n"
+
+
+def by_host_type() -> set[str]:
+    """Return the options that some host type sets."""
+    return {one["option"] for record in catalog.load().host_types.values() for one in record["options"]}
+
+
+def types() -> str:
+    """Return the page of the host types."""
+    known = catalog.load()
+    sources = known.read("host_types")["sources"]
+    sections = []
+    for name, record in known.host_types.items():
+        rows = "".join(
+            f"| {_code(one['option'])} | {_code(one['value'])}{_FAMILIES[one.get('family')]} | {one['because']} |"
+            f" {', '.join(_link(sources[source]) for source in one['source'])} |\n"
+            for one in record["options"]
+        )
+        sections.append(f"## {name}\n\n{record['purpose']}\n\n{_HOST_TYPE_TABLE}{rows}")
+    return HOST_TYPES.format(types="\n".join(sections))
 
 
 def settings(specs: dict[str, dict[str, Any]]) -> str:
@@ -219,6 +271,8 @@ def _rows(options: dict[str, Any], parent: str = "") -> Iterator[tuple[str, str,
         kind = option["type"] + (f" of {option['elements']}" if "elements" in option else "")
         choices = " \\| ".join(_code(choice) for choice in option.get("choices", ()))
         default = _code(option["default"]) if "default" in option else "*required*" if option.get("required") else ""
+        if not parent and name in by_host_type():
+            default += f"{', ' if default else ''}by host type"
         meaning = _markdown(option["description"], "<br>").replace("|", "\\|")
         shown = choices if kind == "str" and choices else f"{kind}: {choices}" if choices else kind
         yield _code(f"{parent}{name}"), shown, default, meaning

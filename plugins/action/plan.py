@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
 
@@ -32,14 +32,27 @@ class ActionModule(ActionBase):
         if facts is None:
             msg = "the facts of this node are missing: run gpulab.node.gpu_facts before gpulab.node.plan"
             raise AnsibleActionFail(msg)
-        values = options.Values(lambda name: self._templar.template(variables.get(name)))
-        today = datetime.now(tz=timezone.utc).date()
-        groups = variables.get("group_names", ())
-        host_type = next((group for group in structure.HOST_TYPES if group in groups), None)
+        given = {name: raw for name, raw in variables.items() if not host_types.is_default(name, raw)}
+        known, today = catalog.load(), datetime.now(tz=timezone.utc).date()
+        types = host_types.of(variables.get("group_names", ()), known)
+        unset = host_types.defaults(types, known, facts["system"]["family"])
         members = variables.get("groups", {})
-        alone = len(members[host_type] if host_type else structure.nodes(members)) == 1
+        alone = len(members[types[0]] if types else structure.nodes(members)) == 1
+
+        def plan_with(chosen: host_types.HostTypes) -> dict[str, Any]:
+            defaults = {default.option: default.value for default in chosen.taken}
+            values = options.Values(lambda name: self._templar.template(given.get(name)), defaults)
+            return resolve(facts, values, known, today, chosen, alone=alone)
+
         try:
-            plan = resolve(facts, values, catalog.load(), today, host_type, alone=alone)
+            plan = host_types.fit({name: one for name, one in unset.items() if name not in given}, types, plan_with)
         except Refusal as refusal:
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
-        return {**result, "plan": plan, "because": reasons(plan), "ansible_facts": {"gpulab_plan": plan}}
+        nulls = options.of_nulls(given)
+        return {
+            **result,
+            "plan": plan,
+            "because": reasons(plan),
+            "nulls": nulls,
+            "ansible_facts": {"gpulab_plan": plan},
+        }

@@ -10,7 +10,7 @@ from typing import Any, Callable
 from ansible import context
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 
 LOOKS_ONLY = ("syntax", "listhosts", "listtasks", "listtags")
@@ -24,7 +24,9 @@ def gpu_nodes(groups: dict[str, Any]) -> str:
     try:
         if task := context.CLIARGS.get("start_at_task"):
             raise refuse("I040", task=task)
-        options.load()  # here, in the process that all workers are forked from, so that none of them reads them again
+        # Here, in the process that all workers are forked from, so that none of them reads these again.
+        options.load()
+        _ = catalog.load().host_types
         return structure.selection(groups)
     except Refusal as refusal:
         if any(context.CLIARGS.get(option) for option in LOOKS_ONLY):

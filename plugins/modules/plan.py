@@ -17,6 +17,8 @@ description:
     of what works with what.
   - The options are inventory variables such as C(nvidia_driver_branch) or C(cuda_toolkits). Each may be left out; the
     documentation of each role describes its own, and that of the role C(plan) the others.
+  - For what the inventory leaves out, the host's type counts (C(catalog/host_types.yml)). What a type sets and the node
+    cannot have is left out; it refuses no node.
   - Where no plan can work, the task fails with the code, the cause and the remedy. Nothing is changed in either case.
 notes:
   - Run M(gpulab.node.gpu_facts) first.
@@ -54,11 +56,19 @@ ansible_facts:
       description: The same as RV(plan).
       returned: success
       type: dict
+nulls:
+  description: The defaults of the options that the inventory sets to null, where they are not null.
+  returned: success
+  type: dict
 plan:
   description: The plan; each part carries its reasons in RV(ignore:because).
   returned: success
   type: dict
   contains:
+    host_types:
+      description: The host types of the node, and the options that these set, which the inventory does not.
+      returned: success
+      type: dict
     driver:
       description: Source, branch, version, kernel modules, kernels and packages of the driver.
       returned: success

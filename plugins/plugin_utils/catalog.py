@@ -153,6 +153,11 @@ class Catalog:
         return self.read("tuning")["settings"]
 
     @cached_property
+    def host_types(self) -> dict[str, Record]:
+        """What each host type sets, by its name, which is that of a group."""
+        return {record["name"]: record for record in self.read("host_types")["host_types"]}
+
+    @cached_property
     def known_issues(self) -> list[Record]:
         """Pairs of driver and kernel that are known not to work."""
         return self.read("known_issues")["issues"]

@@ -572,12 +572,18 @@ CODES = {
     "I012": ("{one} and {other} exclude each other: {reason}", "{way}."),
     "I013": ("{variable} cannot be evaluated: {detail}", "Define the variables that it uses, or correct its template."),
     "I014": ("{variable} names {value}, which is not a host of this run", "{advice}"),
-    # I020 to I024: hosts and groups
+    # I020 to I025: hosts and groups; I022, one host in several host types, is no refusal any more
     "I020": ("the run has no hosts: {detail}", "{advice}"),
     "I021": ("{hosts} have no host type", "Add each to one of the groups {types}, below gpu-nodes."),
-    "I022": ("{host} is in several host types: {types}", "Leave it in one of them."),
     "I023": ("the group {group} of {hosts} is not a host type", "Did you mean {near}?"),
     "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove the duplicates."),
+    "I025": (
+        "{host} is in the host types {types}, which disagree about {options}",
+        (
+            "Leave it in one of them, or set these options for the host; those of catalog/tuning.yml are set in"
+            " tuning_overrides."
+        ),
+    ),
     # I030 to I032: values and the files that they are written to; none of these shows the value, which may be secret
     "I030": ("{variable} has {problem}", "Expected: {form}."),
     "I031": ("{variable} contains a password, which would be readable in the plan, in reports and in files", "{way}."),

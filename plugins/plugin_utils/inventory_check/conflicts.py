@@ -21,8 +21,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Request
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import (
-    CPU,
-    FRAMEWORKS,
+    check_driver,
     check_packages,
     framework_of,
 )
@@ -120,14 +119,7 @@ def _gone(values: Values) -> Iterator[Refusal]:
                 )
     if values.get("nvidia_driver_state") == "absent":
         for environment in values.get("gpulab_environments") or ():
-            if any(environment.get(framework) for framework in FRAMEWORKS) and environment.get("index") != CPU:
-                yield refuse(
-                    "I012",
-                    one="nvidia_driver_state: absent",
-                    other=f"the environment {environment['name']}",
-                    reason="its framework is built for CUDA, which needs a driver",
-                    way="Set index: cpu in the environment, or remove the environment",
-                )
+            yield from _refused(check_driver, environment)
 
 
 def _environments(values: Values) -> Iterator[Refusal]:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 GPU_NODES = "gpu-nodes"
 # How inventory plugins that make groups (constructed, clouds') write the same name: Ansible takes no hyphen from them.
 SPELLINGS = (GPU_NODES, "gpu_nodes")
-HOST_TYPES = ("workstations", "training_servers", "inference_servers")
 SSH_PORT = 22
 SHOWN = 3
 
@@ -35,7 +35,7 @@ def selection(groups: Groups) -> str:
         detail=f"the group {empty} is empty" if empty else f"the group {GPU_NODES} is not in the inventory",
         advice=f"Did you mean {GPU_NODES} instead of {near[0]}?"
         if near
-        else f"Add each machine to one of the groups {', '.join(HOST_TYPES)}, below {GPU_NODES}.",
+        else f"Add each machine to one of the groups {', '.join(catalog.load().host_types)}, below {GPU_NODES}.",
     )
 
 
@@ -47,14 +47,14 @@ def nodes(groups: Groups) -> list[str]:
 def faults(hosts: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[Refusal]:
     """Yield what is wrong with the groups and addresses of these hosts, given with their connection variables."""
     ours = nodes(groups)
-    yield from _host_types([host for host in hosts if host in ours], groups)
+    yield from _host_types({host: given for host, given in hosts.items() if host in ours}, groups)
     yield from _addresses(hosts)
 
 
 def where(hosts: Collection[str], groups: Groups, everyone: Collection[str]) -> str:
     """Name hosts in few words: a group where they are all of it that takes part, else the hosts."""
     if len(hosts) > 1:
-        for group in (*HOST_TYPES, *SPELLINGS, *groups):
+        for group in (*catalog.load().host_types, *SPELLINGS, *groups):
             if set(hosts) == set(groups.get(group, ())) & set(everyone):
                 return f"group {group}"
     return listed(hosts)
@@ -67,22 +67,23 @@ def listed(names: Collection[str]) -> str:
     return ", ".join(first) + (f" and {more} more" if more else "")
 
 
-def _host_types(nodes: Collection[str], groups: Groups) -> Iterator[Refusal]:
-    untyped = []
-    for host in nodes:
-        types = [group for group in HOST_TYPES if host in groups.get(group, ())]
-        if len(types) > 1:
-            yield refuse("I022", host=host, types=" and ".join(types))
+def _host_types(nodes: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[Refusal]:
+    known, untyped = catalog.load(), []
+    for host, given in nodes.items():
+        types = host_types.of([group for group, members in groups.items() if host in members], known)
+        different = list(host_types.disagreements(types, given, known))
+        if different:
+            yield refuse("I025", host=host, types=" and ".join(types), options=", ".join(different))
         if not types:
             untyped.append(host)
     for group, members in groups.items():
-        near = get_close_matches(group, HOST_TYPES, 1, 0.8)
-        misplaced = [host for host in untyped if host in members] if near and group not in HOST_TYPES else []
+        near = get_close_matches(group, known.host_types, 1, 0.8)
+        misplaced = [host for host in untyped if host in members] if near and group not in known.host_types else []
         if misplaced:
             yield refuse("I023", group=group, hosts=listed(misplaced), near=near[0])
             untyped = [host for host in untyped if host not in misplaced]
     if untyped:
-        yield refuse("I021", hosts=listed(untyped), types=", ".join(HOST_TYPES))
+        yield refuse("I021", hosts=listed(untyped), types=", ".join(known.host_types))
 
 
 def _addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Refusal]:

@@ -11,6 +11,12 @@ from __future__ import annotations
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.known import Options, load
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import Option
-from ansible_collections.gpulab.node.plugins.plugin_utils.options.values import BOOLEANS, Values, boolean, complete
+from ansible_collections.gpulab.node.plugins.plugin_utils.options.values import (
+    BOOLEANS,
+    Values,
+    boolean,
+    complete,
+    of_nulls,
+)
 
-__all__ = ["BOOLEANS", "Option", "Options", "Values", "boolean", "complete", "load"]
+__all__ = ["BOOLEANS", "Option", "Options", "Values", "boolean", "complete", "load", "of_nulls"]

@@ -23,9 +23,13 @@ BOOLEANS = {
 class Values(Mapping[str, Any]):
     """A value by the name of its option, looked up when somebody asks for it."""
 
-    def __init__(self, look_up: Callable[[str], Any]) -> None:
-        """Take what returns the value that an option has on the host; None where it is not set there, or null."""
+    def __init__(self, look_up: Callable[[str], Any], defaults: Mapping[str, Any] | None = None) -> None:
+        """Take what returns the value that an option has on the host; None where it is not set there, or null.
+
+        defaults are for options that are not set there, in place of what their argument specs say.
+        """
         self._look_up = look_up
+        self._defaults = defaults or {}
         self._options = load().options
         self._found: dict[str, Any] = {}
 
@@ -33,7 +37,8 @@ class Values(Mapping[str, Any]):
         """Return a value. Raises KeyError for an unknown name."""
         if name not in self._found:
             option, given = self._options[name], self._look_up(name)
-            self._found[name] = option.default if given is None else boolean(given) if option.type == "bool" else given
+            given = self._defaults.get(name, option.default) if given is None else given
+            self._found[name] = boolean(given) if option.type == "bool" else given
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -51,6 +56,13 @@ def complete(given: Mapping[str, Any]) -> Values:
     if unknown:
         raise KeyError(*unknown)
     return Values(given.get)
+
+
+def of_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of the options that are null: Ansible takes null only for an option without a default."""
+    known = load().options
+    unset = (known[name] for name, value in given.items() if value is None and name in known)
+    return {option.name: option.default for option in unset if option.default is not None}
 
 
 def boolean(value: Any) -> Any:

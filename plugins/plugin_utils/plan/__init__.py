@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.host_types import NO_TYPE, HostTypes
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     conda,
     container_toolkit,
@@ -47,20 +48,21 @@ def resolve(  # noqa: PLR0913
     wishes: Mapping[str, Any],
     catalog: Catalog,
     today: date,
-    host_type: str | None = None,
+    host_types: HostTypes = NO_TYPE,
     *,
     alone: bool = False,
 ) -> dict[str, Any]:
     """Return the plan for one node.
 
     facts are those of the module gpu_facts, wishes the values of all options (options.Values), today decides what has
-    reached its end of life, host_type is the node's group below gpu-nodes, and alone tells that no other node is in it.
+    reached its end of life, host_types are the node's, and alone tells that no other node is of the first of them.
     Raises Refusal where no plan can work.
     """
     recipes.check(wishes, catalog)
-    case = Case.of(facts, wishes, catalog, today, host_type, alone=alone)
-    plan: dict[str, Any] = {"schema": SCHEMA}
+    case = Case.of(facts, wishes, catalog, today, host_types.names, alone=alone)
+    plan: dict[str, Any] = {"schema": SCHEMA, "host_types": host_types.planned()}
     plan["driver"] = driver.plan(case)
+    case = cuda.with_source(case, plan["driver"])
     plan["secure_boot"] = secure_boot.plan(case, plan["driver"])
     plan["cuda"] = cuda.plan(case, plan["driver"])
     plan["libraries"] = libraries.plan(case, plan["cuda"])

@@ -37,8 +37,8 @@ class Case(Request):
     today: date
     platform: dict[str, Any]
     gpus: list[gpus.Gpu]
-    host_type: str | None = None
-    alone: bool = False  # no other node is of its type
+    host_types: tuple[str, ...] = ()  # the first one's group has its peers
+    alone: bool = False  # no other node is of that type
     newer_driver: str | None = None  # of the node, where the catalog knows no release of its branch or a newer one
     warnings: list[str] = field(default_factory=list)
 
@@ -49,7 +49,7 @@ class Case(Request):
         wishes: Mapping[str, Any],
         catalog: Catalog,
         today: date,
-        host_type: str | None = None,
+        host_types: tuple[str, ...] = (),
         *,
         alone: bool = False,
     ) -> Case:
@@ -77,7 +77,7 @@ class Case(Request):
             raise _no_gpu(facts["pci"])
         if drives:
             warnings += virtual.check(facts, catalog)
-        return cls(wishes, known, found, facts, today, platform, host_type, alone, newer_driver, warnings)
+        return cls(wishes, known, found, facts, today, platform, host_types, alone, newer_driver, warnings)
 
     @property
     def container(self) -> bool:

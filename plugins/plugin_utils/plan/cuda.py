@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import ChainMap
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import branch, compat, newer, packages, source
@@ -13,13 +15,30 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case,
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
 
 LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
 PREFIX = LINK + "-{version}"
 PACKAGE = "cuda-toolkit"
 DISTRIBUTION_PREFIX = "/usr"
+AUTO = "auto"
 COMPILER, COMPILER_RPM = "g++", "gcc-c++"
+
+
+def with_source(case: Case, driver: dict[str, Any]) -> Case:
+    """Return the case with the source of the toolkits that cuda_source: auto comes to: the driver's own.
+
+    The distribution's toolkit is taken where the driver is the distribution's, too, and where it serves every GPU.
+    """
+    if case.wishes["cuda_source"] != AUTO:
+        return case
+    record = case.platform.get("cuda_toolkit")
+    toolkit = case.catalog.toolkits[record["version"]] if record else None
+    own = toolkit is not None and driver["source"] == "distribution" and _serves_all(case, toolkit)
+    chosen = {"cuda_source": "distribution" if own else "nvidia"}
+    return replace(case, wishes=ChainMap(chosen, cast("MutableMapping[str, Any]", case.wishes)))
 
 
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
     name = wish["name"]
     framework = framework_of(wish)
     check_packages(wish)
+    if case.wishes["nvidia_driver_state"] == "absent":
+        check_driver(wish)
     release = _release(case, name, framework, wish[framework])
     on_cpu = wish.get("index") == CPU
     build = {"cuda": None, "index": CPU} if on_cpu else _build(case, driver, name, release, wish.get("index"))
@@ -93,6 +95,18 @@ def check_packages(wish: dict[str, Any]) -> None:
         found = requirement_lines.fault(line, sources=False)
         if found:
             raise requirement_lines.refusal(wish["name"], None, line, found)
+
+
+def check_driver(wish: dict[str, Any]) -> None:
+    """Refuse an environment that is built for CUDA on a node that is to have no driver. Raises Refusal I012."""
+    if any(wish.get(framework) for framework in FRAMEWORKS) and wish.get("index") != CPU:
+        raise refuse(
+            "I012",
+            one="nvidia_driver_state: absent",
+            other=f"the environment {wish['name']}",
+            reason="its framework is built for CUDA, which needs a driver",
+            way="Set index: cpu in the environment, or remove the environment",
+        )
 
 
 def _of_sets(case: Case, name: str, framework: str, sets: Sequence[str], build: dict[str, Any]) -> list[str]:

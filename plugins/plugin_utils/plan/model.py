@@ -16,6 +16,7 @@ class Plan(TypedDict):
     """What gpulab brings a node to; disk is the room that this takes, in MiB by mount point."""
 
     schema: int
+    host_types: HostTypes
     driver: Driver
     secure_boot: SecureBoot
     cuda: Cuda
@@ -33,6 +34,24 @@ class Plan(TypedDict):
     reboot: Reboot
     disk: dict[str, int]
     warnings: list[str]
+
+
+class HostTypes(TypedDict):
+    """The node's host types, and the options that they set, which the inventory does not."""
+
+    names: list[str]
+    options: list[HostTypeOption]
+    because: list[str]
+
+
+class HostTypeOption(TypedDict):
+    """An option that a host type sets, why, and where that is written."""
+
+    option: str
+    value: Any
+    host_type: str
+    because: str
+    source: list[str]
 
 
 class _Runfile(TypedDict, total=False):

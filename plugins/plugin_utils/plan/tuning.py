@@ -62,9 +62,8 @@ def plan(case: Case) -> dict[str, Any]:
     tuned = case.facts["tuning"]
     settings = _of_catalog(case)
     overridden = _override(settings, case)
-    because = [
-        f"Tuned for {case.host_type}." if case.host_type else "The host has no type, so it gets the general tuning."
-    ]
+    types = " and ".join(case.host_types)
+    because = [f"Tuned for {types}." if types else "The host has no type, so it gets the general tuning."]
     if overridden:
         because.append(f"tuning_overrides sets {', '.join(overridden)}.")
     arguments = [setting for setting in settings.values() if setting["kind"] == "kernel_argument"]
@@ -79,7 +78,7 @@ def plan(case: Case) -> dict[str, Any]:
     chosen = list(settings.values())
     _warn_of_later(chosen, case)
     return {
-        "host_type": case.host_type,
+        "host_type": case.host_types[0] if case.host_types else None,
         "settings": chosen,
         "files": tuning_files.files(chosen),
         "boot_files": tuning_files.boot_files(chosen if tuned["grub"] else []),
@@ -109,7 +108,7 @@ def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:
     """Return the settings that hold for the node, by name."""
     found = {}
     for record in case.catalog.tuning:
-        if case.host_type not in record.get("hosts", [case.host_type]):
+        if "hosts" in record and not set(case.host_types) & set(record["hosts"]):
             continue
         if all(CONDITIONS[name](case.facts, asked) for name, asked in record.get("when", {}).items()):
             found[record["name"]] = _setting(record["kind"], record["name"], record["value"], record)

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
 
@@ -45,6 +45,7 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
         "simulated": facts["simulated"] or None if facts else None,
         "present": _present(facts) if facts else None,
         "users": _users(facts) if facts else None,
+        **host_types.shown(plan),
         "planned": None,
         "because": reasons(plan) if plan else [],
         "warnings": plan["warnings"] if plan else [],

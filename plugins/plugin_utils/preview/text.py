@@ -108,6 +108,7 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "refused by", host["detail"].splitlines()
     if host["present"]:
         yield "there", _present(host["present"])
+    yield "type", [_type(host)] if host["host_types"] else []
     yield "changes", [_change(change) for change in host["changes"]]
     if host["planned"] and host["download"]["not_listed"]:
         yield "download", [f"unknown: not in the node's package lists: {_some(host['download']['not_listed'])}"]
@@ -137,6 +138,12 @@ def _present(present: dict[str, Any]) -> list[str]:
     said += [f"{driver['loaded']} is loaded"] if driver["loaded"] else []
     said += [f"{name} holds the GPUs" for name in present["held_by"] if name != "nvidia"]
     return [f"{present['system']}, kernel {present['kernel']}", "; ".join(said)]
+
+
+def _type(host: dict[str, Any]) -> str:
+    """Say the types of a host, and which options they set; the reasons are among those of the plan."""
+    names = ", ".join(default["option"] for default in host["defaults"])
+    return " and ".join(host["host_types"]) + (f", by default: {names}" if names else "")
 
 
 def _change(change: dict[str, Any]) -> str:

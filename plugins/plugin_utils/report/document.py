@@ -15,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     count,
     worst,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
 
 SCHEMA = 1
 COLUMNS = (
@@ -38,9 +39,9 @@ FINDINGS = ("fail", "warn", "unknown", "info")
 def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"facts", "results", "verify", "reading"}: its gpulab facts (None where they were not
-    read), the results of its checks (empty where it was not judged), and how the tasks verify and gpu_facts ended.
-    created is the time of the run, ISO 8601 in UTC.
+    hosts maps each host's name to {"facts", "plan", "results", "verify", "reading"}: its gpulab facts and plan (None
+    where it has none), the results of its checks (empty where it was not judged), and how the tasks verify and
+    gpu_facts ended. created is the time of the run, ISO 8601 in UTC.
     """
     compared = fleet.compare({name: Facts(host["facts"]) for name, host in hosts.items() if host["facts"]})
     entries = [_host(name, host, compared.get(name, [])) for name, host in sorted(hosts.items())]
@@ -70,6 +71,7 @@ def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any
         "verdict": worst(result["severity"] for result in results) if state == "verified" else "fail",
         "counts": count(results),
         "simulated": facts.get("simulated") or None,
+        **host_types.shown(host["plan"]),
         "system": facts.get("system.name"),
         "kernel": facts.get("system.kernel"),
         "driver": facts.get("nvml.driver_version") or facts.get("driver.library"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, worst
+from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import compare, findings
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,7 +27,7 @@ def html(document: dict[str, Any], earlier: dict[str, Any] | None = None) -> str
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["shown"] = shown
+    environment.filters.update(shown=shown, written=host_types.written)
     hosts = document["hosts"]
     found = {host["name"]: findings(host["results"]) for host in hosts}
     verdicts = [host["verdict"] for host in hosts]

@@ -120,7 +120,9 @@ def test_an_interpreter_may_be_named_in_every_way_that_a_path_can(python):
 
 @pytest.mark.parametrize("path", DEFAULTS, ids=lambda path: path.parents[1].name)
 def test_every_default_may_be_set(path):
-    assert check_variables(**yaml.safe_load(path.read_text(encoding="utf-8"))) == []
+    defaults = yaml.safe_load(path.read_text(encoding="utf-8"))
+    described = options.load().options
+    assert check_variables(**{name: described[name].default for name in defaults}) == []
 
 
 def test_every_variable_that_a_playbook_documents_is_known():

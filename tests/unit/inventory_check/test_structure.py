@@ -8,7 +8,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import
 
 from .make import GROUPS, check_hosts
 
-TYPES = "workstations, training_servers, inference_servers"
+TYPES = "workstations, shared_workstations, training_servers, inference_servers"
 
 
 def test_a_sound_inventory_passes():
@@ -24,14 +24,19 @@ def test_hosts_that_no_host_type_claims_are_refused():
     )
 
 
-def test_a_host_that_two_host_types_claim_is_refused():
+def test_a_host_of_two_types_that_disagree_is_refused():
     groups = {**GROUPS, "inference_servers": ["node1"]}
-    assert check_hosts({"node1": {}, "node2": {}}, groups) == [
-        (
-            "GPULAB-I022 node1 is in several host types: workstations and inference_servers."
-            " Remedy: Leave it in one of them."
-        )
-    ]
+    (message,) = check_hosts({"node1": {}, "node2": {}}, groups)
+    assert message.startswith(
+        "GPULAB-I025 node1 is in the host types workstations and inference_servers, which disagree about"
+        " gpulab_environments. Remedy: Leave it in one of them,"
+    )
+
+
+def test_two_types_agree_where_the_inventory_sets_what_they_disagree_about():
+    groups = {**GROUPS, "inference_servers": ["node1"]}
+    assert check_hosts({"node1": {"gpulab_environments": []}, "node2": {}}, groups) == []
+    assert check_hosts({"node1": {"gpulab_environments": None}, "node2": {}}, groups) == []
 
 
 def test_a_misspelt_host_type_is_named():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.host_types import HostTypes
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 
 from .make import TODAY, facts
@@ -56,7 +57,8 @@ class Topology:
         for gpu in node["pci"]["gpus"]:
             gpu.update(redirecting_bridges=self.acs, iommu=self.iommu)
         node.update(network=self.network, infiniband=self.ports, nccl_own=self.own)
-        return resolve(node, options.complete(self.wishes), catalog.load(), TODAY, self.host_type, alone=self.alone)
+        types = HostTypes((self.host_type,))
+        return resolve(node, options.complete(self.wishes), catalog.load(), TODAY, types, alone=self.alone)
 
 
 SWITCH = ["0000:02:08.0"]
