@@ -92,3 +92,48 @@ def test_the_toolkit_comes_with_the_driver_where_its_own_role_runs(tags, skipped
 )
 def test_only_gpulabs_own_holds_are_released(files, own):
     assert value("nvidia_driver", "__nvidia_driver_own_holds", {"own_files": files}) is own
+
+
+TIERS = [
+    {"name": "data", "purpose": "datasets", "mount": "/mnt/data"},
+    {"name": "coming", "purpose": "datasets", "mount": "/mnt/coming"},
+    {"name": "scratch", "purpose": "scratch", "mount": "/scratch"},
+]
+MOUNTED = {"filesystems": [{"mount": place} for place in ("/", "/mnt/data", "/scratch", "/srv")]}
+
+
+@pytest.mark.parametrize(
+    ("named", "storage", "judged"),
+    [
+        (["/srv"], {"storage_tiers": TIERS}, ["/srv", "/mnt/data"]),
+        (["/mnt/data"], {"storage_tiers": TIERS}, ["/mnt/data"]),
+        (["/srv"], {"storage_tiers": TIERS, "storage_state": "absent"}, ["/srv"]),
+        (["/srv"], {"storage_tiers": None}, ["/srv"]),
+        ([], {}, []),
+    ],
+)
+def test_the_preflight_judges_the_mounted_tiers_for_datasets(named, storage, judged):
+    found = value("preflight", "__preflight_dataset_mounts", MOUNTED, preflight_dataset_mounts=named, **storage)
+    assert found == judged
+
+
+@pytest.mark.parametrize(
+    ("named", "storage", "read"),
+    [
+        (
+            [{"path": "/srv"}],
+            {"storage_tiers": TIERS},
+            [{"path": "/srv"}, {"path": "/mnt/data"}, {"path": "/mnt/coming"}],
+        ),
+        (
+            [{"path": "/mnt/data", "least_mbs": 800}],
+            {"storage_tiers": TIERS},
+            [{"path": "/mnt/data", "least_mbs": 800}, {"path": "/mnt/coming"}],
+        ),
+        ([], {"storage_tiers": TIERS, "storage_state": "absent"}, []),
+        ([], {"storage_tiers": None}, []),
+        ([], {}, []),
+    ],
+)
+def test_the_proof_reads_the_tiers_for_datasets(named, storage, read):
+    assert value("verify", "__verify_mounts", {}, verify_mounts=named, **storage) == read

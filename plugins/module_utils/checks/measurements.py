@@ -435,7 +435,7 @@ def container_gpu(node: Node) -> Iterator[Result]:
 def dataset_mounts(node: Node) -> Iterator[Result]:
     """Compare each directory's latency and throughput with what is declared of it."""
     if not node.facts["measurements.mounts"]:
-        yield skipped("no directory is set (verify_mounts)")
+        yield skipped("no directory of data is named (storage_tiers, verify_mounts)")
     declared = {mount["path"]: mount for mount in node.declared.get("mounts") or ()}
     for record in node.facts["measurements.mounts"]:
         yield _mount(record, declared.get(record["path"], {}))

@@ -74,7 +74,8 @@ def test_the_documentation_and_the_role_have_the_arguments():
     documented = yaml.safe_load(DOCUMENTATION)["options"]
     options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     passed = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[0]["gpulab.node.preflight"]
-    assert passed == {name: f"{{{{ preflight_{name} }}}}" for name in ARGUMENTS}
+    of_tiers = {"dataset_mounts": "{{ __preflight_dataset_mounts }}"}  # with those of storage_tiers
+    assert passed == {name: f"{{{{ preflight_{name} }}}}" for name in ARGUMENTS} | of_tiers
     for name, spec in ARGUMENTS.items():
         for described in (documented[name], options[f"preflight_{name}"]):
             assert {key: described.get(key) for key in ("type", "default", "elements", "choices")} == {
