@@ -11,6 +11,7 @@ Services, containers (users has those with a GPU), greeters and the connection o
 from __future__ import annotations
 
 import os
+import posixpath
 import pwd
 import re
 import struct
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
+DISPLAY_MANAGER = "/etc/systemd/system/display-manager.service"  # a link to the unit of the one that is set up
 SESSIONS, TRANSIENT = "/run/systemd/sessions", "/run/systemd/transient"
 _DESKTOPS = ("x11", "wayland", "mir")  # types of sessions
 # Classes of sessions (sd_session_get_class(3)) with people's work; a session of the class background is a job of cron
@@ -240,7 +242,7 @@ def people(node: Node, own: int) -> list[dict[str, Any]]:
         login for name, login in logins.items() if login and (login.leader in mine or (SESSION, name) in own_places)
     ]
     operators = {(login.user, login.host) for login in own_logins if login.host}
-    greeters = {_number(match[1]) for match in map(_GREETER.search, files.values()) if match}
+    greeters = _greeters(files.values())
     found, at_desktops = [], set()
     for name, login in logins.items():
         there = places.pop((SESSION, name), [])
@@ -263,6 +265,22 @@ def people(node: Node, own: int) -> list[dict[str, Any]]:
             logged_in = kind == LOGIN and len(there) > len(doing)  # the daemon's own process for it is there
             found.append(_entry(user_name(doing[0].uid), since, commands, desktop=False, logged_in=logged_in))
     return _by_user(found)
+
+
+def draw_login_screen(node: Node, pid: int) -> bool:
+    """Tell whether a process belongs to the display manager or its greeter; people at a desktop are named by people."""
+    cgroup = node.text(f"/proc/{pid}/cgroup")
+    unit = posixpath.basename(node.link(DISPLAY_MANAGER) or "")
+    if unit and re.search(rf"/system\.slice/{re.escape(unit)}$", cgroup, re.MULTILINE):
+        return True
+    place = _USER_SLICE.search(cgroup)
+    files = (node.text(f"{SESSIONS}/{name}") for name in node.names(SESSIONS))
+    return place is not None and _number(place[1]) in _greeters(files)
+
+
+def _greeters(files: Iterable[str]) -> set[int]:
+    """Return the users of greeters; files are those of sessions."""
+    return {_number(match[1]) for match in map(_GREETER.search, files) if match}
 
 
 def _commands(processes: Iterable[Process], idle: frozenset[str]) -> list[str]:

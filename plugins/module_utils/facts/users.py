@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import pci
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import (
     at_work,
     boot_time,
+    draw_login_screen,
     people,
     process_fields,
     timestamp,
@@ -128,7 +129,7 @@ def process(node: Node, pid: int, kind: str, device: str | None, booted: int) ->
         "since": timestamp(booted + ticks / os.sysconf("SC_CLK_TCK")) if ticks else None,
         "device": device,
         "kind": kind,
-        "service": command is not None and command in {name[:_COMM] for name in SERVICES},
+        "service": command in {name[:_COMM] for name in SERVICES} or draw_login_screen(node, pid),
     }
 
 

@@ -55,6 +55,29 @@ def test_open_device(node, device, busy):
         assert who["user"] == users.user_name(os.getuid())
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "login_screen"),
+    [
+        ("/system.slice/lightdm.service", True),
+        ("/user.slice/user-115.slice/session-c1.scope", True),
+        ("/user.slice/user-1000.slice/session-2.scope", False),
+        ("/system.slice/notlightdm.service", False),
+        ("/system.slice/lightdm.service/x", False),
+    ],
+)
+def test_the_login_screen_is_nobodys_work_and_somebody_at_the_desktop_is(node, cgroup, login_screen):
+    """X draws the login screen and the desktop after it; who sits there is in the sessions."""
+    node.link("/etc/systemd/system/display-manager.service", "/lib/systemd/system/lightdm.service")
+    node.file("/run/systemd/sessions/c1", "UID=115\nUSER=lightdm\nCLASS=greeter\nTYPE=x11\n")
+    process(node, 50, comm="Xorg", descriptors=["/dev/nvidia0"])
+    node.file("/proc/50/cgroup", f"0::{cgroup}\n")
+    found = users.read(node.node(), [], OWN)
+    assert (found["state"], found["who"][0]["service"]) == (("idle", True) if login_screen else ("busy", False))
+    node.file("/run/systemd/sessions/2", f"UID=1000\nUSER=ana\nCLASS=user\nTYPE=x11\nLEADER={OWN + 1}\n")
+    process(node, OWN + 1, comm="lightdm")
+    assert "ana at a desktop" in users.in_use(users.read(node.node(), [], OWN))
+
+
 PCI = "/sys/bus/pci/devices"
 
 
