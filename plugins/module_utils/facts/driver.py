@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libnvcuvid1*", "firmware-nvidia-gsp*")
 FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces
 VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
+DISPLAY_LIBRARIES = ("libGLX_nvidia.so.0", "libEGL_nvidia.so.0")
+X_DRIVER = "nvidia_drv.so"
+# Debian, Ubuntu, RHEL's family; a .run file puts it where the X server has its own
+X_DRIVERS = (
+    f"/usr/lib/nvidia/{X_DRIVER}",
+    f"/usr/lib/nvidia/current/{X_DRIVER}",
+    f"/usr/lib/x86_64-linux-gnu/nvidia/xorg/{X_DRIVER}",
+    f"/usr/lib/aarch64-linux-gnu/nvidia/xorg/{X_DRIVER}",
+    f"/usr/lib64/xorg/modules/drivers/{X_DRIVER}",
+    f"/usr/lib/xorg/modules/drivers/{X_DRIVER}",
+)
+_X_DRIVER_VERSION = re.compile(rb"NVIDIA dlloader X Driver +(\d{2,4}(?:\.\d{1,4}){1,2})\b")
 _DRIVER = re.compile("|".join(fnmatch.translate(pattern) for pattern in PATTERNS))
 _NOT_DRIVER = re.compile(r"(?:lib)?nvidia-container|nvidia-(?:cuda-(?!mps)|cudnn|docker|visual-profiler|profiler)")
 
@@ -73,8 +85,27 @@ class DriverQuery:
             "library": libraries.driver_version(self._node.resolve(library)) if library else None,
             "library_path": library,
             "module_on_disk": module_on_disk,
+            "display": self._display(),
             "former": self._former(),
         }
+
+    def _display(self) -> dict[str, str | None]:
+        """Return the versions of what draws a display, by file, as far as it is there; None for one without a version.
+
+        The X server's part has its version only in a text within it.
+        """
+        found = {}
+        for name in DISPLAY_LIBRARIES:
+            path = libraries.linked_path(self.linked, name)
+            if path:
+                found[name] = libraries.driver_version(self._node.resolve(path))
+        for place in X_DRIVERS:
+            data = self._node.data(place)
+            if data is not None:
+                match = _X_DRIVER_VERSION.search(data)
+                found[X_DRIVER] = match.group(1).decode() if match else None
+                break
+        return found
 
     def _foreign(self, holds: list[str]) -> list[str]:
         """Return the holds that somebody else than gpulab has set; none where gpulab's record of its own is damaged."""

@@ -22,10 +22,15 @@ def paths(linked: str, name: str) -> list[str]:
     return re.findall(rf"^\s*{name}\.so\.\d{{1,4}} \(libc6,[^)]*64[^)]*\) => (\S+)$", linked, re.MULTILINE)
 
 
+def linked_path(linked: str, name: str) -> str | None:
+    """Return the path of a library (libnvidia-ml.so.1) that programs are given, from what ``ldconfig -p`` printed."""
+    match = re.search(rf"^\s*{re.escape(name)} \(libc6,[^)]*64[^)]*\) => (\S+)$", linked, re.MULTILINE)
+    return match.group(1) if match else None
+
+
 def nvml(linked: str) -> str | None:
     """Return the path of the NVML that programs are given; linked is what ``ldconfig -p`` printed."""
-    match = re.search(r"^\s*libnvidia-ml\.so\.1 \(libc6,[^)]*64[^)]*\) => (\S+)$", linked, re.MULTILINE)
-    return match.group(1) if match else None
+    return linked_path(linked, "libnvidia-ml.so.1")
 
 
 def driver_version(path: str) -> str | None:

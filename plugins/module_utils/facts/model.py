@@ -98,7 +98,14 @@ class Device(TypedDict):
 _Class = TypedDict("_Class", {"class": str})  # a keyword of Python
 
 
-class PciGpu(Device, _Class):
+class Display(TypedDict):
+    """Whether the firmware showed its screen on a GPU, and its connectors that have a monitor, as DP-1."""
+
+    boot_vga: bool | None
+    monitors: list[str]
+
+
+class PciGpu(Device, Display, _Class):
     """A GPU on the bus, the link to it and from the port above it, and the errors counted since boot."""
 
     subsystem: str
@@ -127,10 +134,11 @@ class LentGpu(Device):
     driver: str
 
 
-class OtherGpu(Device):
-    """A GPU of another maker."""
+class OtherGpu(Device, Display):
+    """A GPU of another maker, and the kernel driver that has it."""
 
     maker: str
+    driver: str | None
 
 
 class NvSwitch(Device):
@@ -219,7 +227,7 @@ class ModuleOptions(TypedDict):
 
 
 class Driver(TypedDict):
-    """The NVIDIA driver on disk."""
+    """The NVIDIA driver on disk; display has the versions of what draws a display, by file."""
 
     packages: list[DriverPackage]
     holds: list[str]
@@ -229,6 +237,7 @@ class Driver(TypedDict):
     library: str | None
     library_path: str | None
     module_on_disk: str | None
+    display: dict[str, str | None]
     former: dict[str, str]
 
 

@@ -112,6 +112,20 @@ def bound_driver(node: Node, device: str) -> str | None:
     return posixpath.basename(target) if target else None
 
 
+def read_display(node: Node, device: str) -> dict[str, Any]:
+    """Read whether the firmware showed its screen on a device, and which of its connectors have a monitor.
+
+    boot_vga is None where the kernel does not say; without a driver that sets modes, no monitor is known.
+    """
+    boot_vga = node.number(f"{device}/boot_vga")
+    cards = [name for name in node.names(f"{device}/drm") if name.startswith("card")]
+    connectors = (
+        (f"{device}/drm/{card}/{name}", name) for card in cards for name in node.names(f"{device}/drm/{card}")
+    )
+    monitors = [name.partition("-")[2] for path, name in connectors if node.text(f"{path}/status") == "connected"]
+    return {"boot_vga": None if boot_vga is None else bool(boot_vga), "monitors": monitors}
+
+
 def is_vgpu(config: bytes) -> bool | None:
     """Tell from its configuration space whether a GPU is a vGPU; None where only the start of that may be read."""
     if len(config) <= _HEAD:
@@ -192,8 +206,9 @@ def read(node: Node, modprobe_files: dict[str, str] | None = None) -> tuple[dict
         device = f"{DEVICES}/{address}"
         vendor, kind = node.number(f"{device}/vendor"), _kind(node, device)
         identity = {"address": address, "device": _id(node, device, "")}
-        if vendor in OTHER_MAKERS and kind in GPU_CLASSES:
-            others.append({**identity, "maker": OTHER_MAKERS[vendor]})
+        if vendor in OTHER_MAKERS and kind in GPU_CLASSES and not node.link(f"{device}/physfn"):
+            shown = {"driver": bound_driver(node, device), **read_display(node, device)}
+            others.append({**identity, "maker": OTHER_MAKERS[vendor], **shown})
         if vendor != NVIDIA:
             continue
         driver = lender(node, device, reserved)
@@ -210,6 +225,7 @@ def read(node: Node, modprobe_files: dict[str, str] | None = None) -> tuple[dict
                     "class": kind,
                     "driver": bound_driver(node, device),
                     "vgpu": is_vgpu(node.data(f"{device}/config") or b""),
+                    **read_display(node, device),
                     "numa_node": None if numa_node is None or numa_node < 0 else numa_node,
                     "link": read_link(node, device),
                     "bridge_link": read_bridge_link(node, device),

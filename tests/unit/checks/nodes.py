@@ -519,6 +519,8 @@ def _pci(spec: dict[str, Any], address: str) -> dict[str, Any]:
         "class": "0302",
         "driver": "nvidia",
         "vgpu": False,
+        "boot_vga": None,
+        "monitors": [],
         "numa_node": 0,
         "link": {
             "width": width,

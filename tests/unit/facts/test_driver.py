@@ -112,8 +112,28 @@ def test_node_without_driver(tree):
         "library": None,
         "library_path": None,
         "module_on_disk": None,
+        "display": {},
         "former": {},
     }
+
+
+X_DRIVERS = ["/usr/lib/nvidia", "/usr/lib/x86_64-linux-gnu/nvidia/xorg", "/usr/lib64/xorg/modules/drivers"]
+
+
+@pytest.mark.parametrize("place", X_DRIVERS)
+@pytest.mark.parametrize(("text", "version"), [("NVIDIA dlloader X Driver  580.95.05  Wed", "580.95.05"), ("-", None)])
+def test_what_draws_a_display_has_a_version(tree, place, text, version):
+    libraries = "/usr/lib/x86_64-linux-gnu"
+    tree.prints(
+        "ldconfig",
+        f"\tlibGLX_nvidia.so.0 (libc6,x86-64) => {libraries}/libGLX_nvidia.so.0\n"
+        "\tlibGLX_nvidia.so.0 (libc6) => /usr/lib/i386-linux-gnu/libGLX_nvidia.so.0\n"
+        "\tlibEGL_mesa.so.0 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libEGL_mesa.so.0\n",
+    )
+    tree.file(f"{libraries}/libGLX_nvidia.so.580.95.05")
+    tree.link(f"{libraries}/libGLX_nvidia.so.0", "libGLX_nvidia.so.580.95.05")
+    tree.file(f"{place}/nvidia_drv.so", f"nvidia id: {text} Nov 26\0")
+    assert facts(tree, None)["display"] == {"libGLX_nvidia.so.0": "580.95.05", "nvidia_drv.so": version}
 
 
 def test_a_driver_that_was_replaced_is_kept_until_the_new_one_proved_itself(tree):

@@ -44,6 +44,8 @@ def test_gpu(tree):
                 "class": "0302",
                 "driver": "nvidia",
                 "vgpu": None,
+                "boot_vga": None,
+                "monitors": [],
                 "numa_node": 1,
                 "link": {"width": 16, "max_width": 16, "speed_gts": 2.5, "max_speed_gts": 32.0},
                 "bridge_link": {"width": 8, "max_width": None, "speed_gts": None, "max_speed_gts": None},
@@ -167,6 +169,35 @@ def test_gpus_of_other_makers(tree, changes, found):
     pci, _ = facts_pci.read(tree.node())
     assert [f"{gpu['maker']} {gpu['device']}" for gpu in pci["other_gpus"]] == found
     assert pci["gpus"] == []
+
+
+def test_a_virtual_function_of_another_makers_gpu_is_a_part_of_it(tree):
+    device(tree, "0000:00:02.0", {**H100, "vendor": "0x8086", "class": "0x030000"}, driver="i915")
+    device(tree, "0000:00:02.1", {**H100, "vendor": "0x8086", "class": "0x030000"})
+    tree.link(f"{SYSFS}/0000:00:02.1/physfn", "../0000:00:02.0")
+    (gpu,) = facts_pci.read(tree.node())[0]["other_gpus"]
+    assert (gpu["address"], gpu["driver"]) == ("0000:00:02.0", "i915")
+
+
+@pytest.mark.parametrize(
+    ("boot_vga", "status", "shown"),
+    [
+        ("1", "connected", {"boot_vga": True, "monitors": ["DP-1"]}),
+        ("0", "disconnected", {"boot_vga": False, "monitors": []}),
+        (None, None, {"boot_vga": None, "monitors": []}),
+    ],
+)
+@pytest.mark.parametrize("vendor", ["0x10de", "0x8086"])
+def test_where_the_display_is(tree, vendor, boot_vga, status, shown):
+    files = {**H100, "vendor": vendor, "class": "0x030000", **({"boot_vga": boot_vga} if boot_vga else {})}
+    device(tree, "0000:01:00.0", files)
+    if status:
+        tree.file(f"{SYSFS}/0000:01:00.0/drm/card1/card1-DP-1/status", f"{status}\n")
+        tree.file(f"{SYSFS}/0000:01:00.0/drm/card1/card1-HDMI-A-1/status", "unknown\n")
+        tree.file(f"{SYSFS}/0000:01:00.0/drm/renderD128/dev", "226:128\n")
+    pci, _ = facts_pci.read(tree.node())
+    (gpu,) = pci["gpus"] or pci["other_gpus"]
+    assert {name: gpu[name] for name in shown} == shown
 
 
 def with_capabilities(*capabilities, size=256):
