@@ -71,6 +71,12 @@ options:
         install; without it, one that is there is left as it is. APT only.
     type: bool
     default: false
+  stays:
+    description:
+      - Whether the packages on the node that O(hold) names stay in their version, and new ones beside them come in it,
+        too. The transaction is refused (GPULAB-H058) where that cannot be. APT only.
+    type: bool
+    default: false
   foresee:
     description:
       - Whether to say only what the transaction would do, as in check mode, and change nothing. Outside of check mode,
@@ -294,6 +300,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         former=manager.former_packages(params["former"]) if params["former"] else None,
         last_origin=params["last_origin"] or "",
         upgrade=params["upgrade"],
+        stays=params["stays"],
     )
     operations: dict[str, Callable[[], dict[str, Any]]] = {
         "look": lambda: look(host, params, check_mode=module.check_mode),
@@ -324,6 +331,7 @@ def main() -> None:
             "former": {"type": "str"},
             "last_origin": {"type": "str"},
             "upgrade": {"type": "bool", "default": False},
+            "stays": {"type": "bool", "default": False},
             "foresee": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},

@@ -160,6 +160,13 @@ CODES = {
         "a requested package is on hold: {line}",
         ("To allow the change, release the hold on the node: apt-mark unhold NAME. apt-mark showhold lists all holds."),
     ),
+    "H058": (
+        "the installation would change the version of packages that are to stay ({names}): {change}",
+        (
+            "No package source has the others in the installed version any more. To bring the driver to its newest"
+            " version while the GPUs are idle, set nvidia_driver_upgrade: true. Nothing was changed."
+        ),
+    ),
     "H059": ("the package manager failed: {line}", "Read {log} on the node."),
     # H060 to H064: a vendor's package repository, with H210
     "H060": (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -184,6 +185,22 @@ def last(wishes: Wishes, origin: str) -> str:
     They are for one transaction: each pattern makes apt slower, and what is on hold stays where it is anyway.
     """
     return f"Package: {' '.join(wishes.hold)}\nPin: release o={origin}\nPin-Priority: 100\n" if wishes.hold else ""
+
+
+def beside(wishes: Wishes, packages: dict[str, Package]) -> str:
+    """Return the preferences under which what comes beside the packages to be held has their version, where it has it.
+
+    The version is the one that most of them have. They are for one transaction, as those of last are.
+    """
+    known = Counter(
+        package.version
+        for name, package in packages.items()
+        if package.status == "installed" and matches(name.partition(":")[0], wishes.hold)
+    )
+    if not known:
+        return ""
+    ((version, _count),) = known.most_common(1)
+    return f"Package: {' '.join(wishes.hold)}\nPin: version {version}\nPin-Priority: 1001\n"
 
 
 def autoremove_command(todo: Wishes, states: str) -> list[str]:

@@ -94,7 +94,9 @@ class Apt(PackageHost):
     def foresee(self, todo: Wishes) -> tuple[Plan, str]:
         """Return what apt-get would do where nothing pins another version any more, and its errors."""
         rc, out, err = self._foresee(todo, "--simulate")
-        return apt.parse_plan(out), (out + err if rc else "")
+        plan = apt.parse_plan(out)
+        self._check_stays(plan)
+        return plan, (out + err if rc else "")
 
     def unknown(self, errors: str) -> set[str]:
         """Return the names that the package lists do not have, from the errors of a simulation."""
@@ -130,6 +132,7 @@ class Apt(PackageHost):
         own = self._own_holds() if any(package.held for package in known.values()) else set()
         foreign = apt.foreign_holds(plan, self._given_up(todo), known, own)
         self._check_asked(plan, (*self._wishes.absent, *todo.absent, *todo.retire), foreign)
+        self._check_stays(plan)
         uris = self._call(self._install(todo, preferences, "--print-uris", writes_caches=True))[1]
         download, growth = apt.parse_sizes(uris)
         self._check_space(download, ARCHIVES, growth)
@@ -248,18 +251,18 @@ class Apt(PackageHost):
 
     def _foresee(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
         with tempfile.NamedTemporaryFile("w") as file:
-            file.write(_preferences(self._last(), apt.pins(self._wishes)))
+            file.write(_preferences(self._last(), self._beside(), apt.pins(self._wishes)))
             file.flush()
             return self._call(self._install(todo, file.name, simulate))
 
     def _keep_preferences(self) -> str:
         """Return the file with the preferences of the transaction, which will read it; empty for the node's own."""
-        last = self._last()
-        if not last:
+        further = self._last(), self._beside()
+        if not any(further):
             return ""
         self._step.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._step.directory / "preferences"
-        file.write_text(_preferences(last))
+        file.write_text(_preferences(*further))
         return str(file)
 
     def _last(self) -> str:
@@ -267,6 +270,19 @@ class Apt(PackageHost):
         told = f"Origin: {self._last_origin}\n"
         known = self._last_origin and any(told in files.read(file) for file in LISTS.parent.glob("*Release"))
         return apt.last(self._wishes, self._last_origin) if known else ""
+
+    def _beside(self) -> str:
+        """Return the preferences for what comes beside the held packages; none where those may change."""
+        return apt.beside(self._wishes, self.packages()) if self._stays else ""
+
+    def _check_stays(self, plan: Plan) -> None:
+        """Raise Refusal H058 where a plan changes a package that is held and has to stay in its version."""
+        changed = {
+            name: versions for name, versions in plan.change.items() if package_plan.matches(name, self._wishes.hold)
+        }
+        if self._stays and changed:
+            name, (before, after) = next(iter(changed.items()))
+            raise refuse("H058", names=", ".join(changed), change=f"{name} {before} to {after}")
 
     def _install(self, todo: Wishes, preferences: str, simulate: str = "", *, writes_caches: bool = False) -> list[str]:
         program, *arguments = apt.install_command(

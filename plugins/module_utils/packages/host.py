@@ -57,6 +57,7 @@ class PackageHost:
         former: FormerPackages | None = None,
         last_origin: str = "",
         upgrade: bool = False,
+        stays: bool = False,
     ) -> None:
         """Remember what is wanted, how to call the package manager, where former packages are kept, who comes last."""
         self._call = call
@@ -67,6 +68,7 @@ class PackageHost:
         self._former = former
         self._last_origin = last_origin
         self._upgrade = upgrade
+        self._stays = stays
         self.warnings: list[str] = []
 
     def _names(self) -> set[str]:

@@ -151,6 +151,32 @@ def test_preferences_are_the_nodes_where_nobody_has_what_comes_last(driver, host
         assert not any("preferences" in word for word in one.prepare()["argv"])
 
 
+@pytest.fixture
+def display(node, step, tmp_path, monkeypatch):
+    """Return a transaction for a part of a driver whose other parts stay."""
+    monkeypatch.setattr(apt_host, "PREFERENCES", tmp_path / "preferences")
+    monkeypatch.setattr(apt_host, "LISTS", tmp_path / "partial")
+    node.packages.update({"libcuda1": "installed", "nvidia-smi": "installed", "nvidia-old": "config-files"})
+    wishes = Wishes(("nvidia-driver",), hold=("nvidia-*", "libcuda1"))
+    return Apt(node, step, wishes, recommends=False, lock_timeout=1, stays=True)
+
+
+def test_what_comes_beside_packages_that_stay_has_their_version(display):
+    argv = display.prepare()["argv"]
+    (file,) = (word.rpartition("=")[2] for word in argv if "Dir::Etc::preferences=" in word)
+    told = "Package: nvidia-* libcuda1\nPin: version 1\nPin-Priority: 1001\n"
+    assert told in Path(file).read_text()
+
+
+@pytest.mark.parametrize("ask", ["prepare", "foresee"])
+def test_packages_that_stay_are_not_changed_for_one_that_comes(display, node, ask):
+    node.simulation = "Inst libc6 [1] (2 D [all])\nInst nvidia-driver (2 D [all])\n"
+    getattr(display, ask)(*([] if ask == "prepare" else [display.todo()]))
+    node.simulation += "Inst libcuda1 [1] (2 D [all])\n"
+    with pytest.raises(Refusal, match=r"GPULAB-H058 .*: libcuda1 1 to 2"):
+        getattr(display, ask)(*([] if ask == "prepare" else [display.todo()]))
+
+
 @pytest.mark.parametrize("upgrade", [False, True])
 def test_a_package_that_is_there_is_upgraded_only_where_that_is_asked_for(make, node, upgrade):
     node.packages["x"] = node.packages["y"] = "installed"
