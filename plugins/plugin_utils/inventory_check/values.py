@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.options import BOOLEANS, forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import BOOLEANS, forms, of_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def _wrong_type(option: Option, value: Any, name: str, advice: str | None = None
 
 
 def _text_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
-    form = option.form or forms.LINE
+    form, value = option.form or forms.LINE, of_option(option, value)
     if form.secret and not isinstance(value, str):
         yield refuse("I005", variable=name, value="not text", expected="text", advice="Quote it.")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):

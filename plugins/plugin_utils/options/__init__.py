@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.options.values import 
     boolean,
     complete,
     of_nulls,
+    of_option,
 )
 
-__all__ = ["BOOLEANS", "Option", "Options", "Values", "boolean", "complete", "load", "of_nulls"]
+__all__ = ["BOOLEANS", "Option", "Options", "Values", "boolean", "complete", "load", "of_nulls", "of_option"]

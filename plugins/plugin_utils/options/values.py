@@ -13,6 +13,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.options.known import l
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import Option
+
 # The words that Ansible's filter bool takes for a boolean: -e name=true gives text.
 BOOLEANS = {
     **dict.fromkeys(("yes", "true", "on", "1"), True),
@@ -38,7 +40,7 @@ class Values(Mapping[str, Any]):
         if name not in self._found:
             option, given = self._options[name], self._look_up(name)
             given = self._defaults.get(name, option.default) if given is None else given
-            self._found[name] = boolean(given) if option.type == "bool" else given
+            self._found[name] = of_option(option, given)
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -63,6 +65,14 @@ def of_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
     known = load().options
     unset = (known[name] for name, value in given.items() if value is None and name in known)
     return {option.name: option.default for option in unset if option.default is not None}
+
+
+def of_option(option: Option, value: Any) -> Any:
+    """Return a value as its option means it: words that are booleans, and booleans that are words of a choice."""
+    if option.type == "bool":
+        return boolean(value)
+    word = str(value).lower()
+    return word if isinstance(value, bool) and word in option.choices else value
 
 
 def boolean(value: Any) -> Any:

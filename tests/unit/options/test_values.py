@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import of_spec
 
@@ -14,6 +15,19 @@ def test_a_word_is_a_boolean_and_null_is_the_default(given, meant):
 
 def test_a_word_stays_text_where_no_boolean_is_expected():
     assert options.complete({"network_firewall": "none", "nccl_address": "on"})["nccl_address"] == "on"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [(True, "true"), (False, "false"), ("true", "true"), ("auto", "auto"), (None, "auto")]
+)
+def test_a_boolean_is_a_word_where_that_is_a_choice(given, meant):
+    assert options.complete({"nvidia_driver_display": given})["nvidia_driver_display"] == meant
+
+
+def test_ansible_takes_a_boolean_for_that_word_too():
+    choice = {"type": "str", "choices": ["auto", "true", "false"]}
+    validated = ArgumentSpecValidator({"display": choice}).validate({"display": True})
+    assert (validated.error_messages, validated.validated_parameters["display"]) == ([], "true")
 
 
 def test_an_unknown_name_is_an_error():
