@@ -76,6 +76,11 @@ class Catalog:
         """Names and globs of the packages that are held at the version of the driver."""
         return list(self._platforms["driver_packages"])
 
+    @property
+    def display_packages(self) -> list[str]:
+        """Names and globs of the packages that a driver has for a display, whoever made it."""
+        return list(self._platforms["display_packages"])
+
     @cached_property
     def repositories(self) -> dict[str, Record]:
         """Package repositories by id."""

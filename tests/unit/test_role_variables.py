@@ -1,5 +1,7 @@
 """What the expressions in roles' vars come to, for facts that no scenario has."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -137,3 +139,29 @@ def test_the_preflight_judges_the_mounted_tiers_for_datasets(named, storage, jud
 )
 def test_the_proof_reads_the_tiers_for_datasets(named, storage, read):
     assert value("verify", "__verify_mounts", {}, verify_mounts=named, **storage) == read
+
+
+AWAKE = ROLES / "nvidia_driver/templates/gpulab-awake.j2"
+
+
+@pytest.mark.parametrize(
+    ("answer", "held"), [("4242\n", True), ("", False), ("NVIDIA-SMI has failed, status: 9\n", False)]
+)
+def test_the_node_is_kept_awake_only_while_a_process_computes(tmp_path, answer, held):
+    """The programs that it calls are played: nvidia-smi answers so once, and then that nothing computes."""
+    said = tmp_path / "said"
+    programs = {
+        "nvidia-smi": f'cat {tmp_path}/answer && : > {tmp_path}/answer; echo "smi $*" >> {said}',
+        "systemd-inhibit": f'echo "$*" >> {said}; while [ "${{1#--}}" != "$1" ]; do shift; done; exec sh "$@"',
+        "sleep": f'echo "sleep $*" >> {said}; [ $(grep -c sleep {said}) -lt 2 ] || kill -TERM $(cat {tmp_path}/pid)',
+    }
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "answer").write_text(answer, encoding="utf-8")
+    command = f"echo $$ > {tmp_path}/pid; exec sh {AWAKE}"
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", command], env=environment, timeout=30, check=False)
+    lines = said.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "smi --query-compute-apps=pid --format=csv,noheader"
+    assert bool([line for line in lines if line.startswith("--what=sleep --mode=block")]) is held

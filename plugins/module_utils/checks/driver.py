@@ -262,6 +262,36 @@ def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tup
 
 
 @check(
+    "display-match",
+    proves="what draws a display (GLX, EGL, the X server's driver) has the version of the library and of the module",
+    source=DRIVER_GUIDE,
+)
+def display_match(node: Node) -> Iterator[Result]:
+    """Find the part of the driver that the others leave without a picture."""
+    display: dict[str, str | None] = node.facts["driver.display"].data  # names with dots
+    planned = node.plan is not None and bool(node.plan.get("driver.display"))
+    library = node.facts.optional("driver.library")
+    loaded = node.facts.get("modules.nvidia.version") or library
+    other = {name: version for name, version in display.items() if version and version != library}
+    unread = [name for name, version in display.items() if not version]
+    if not library or (not display and not planned):
+        yield skipped("the driver has no part for a display")
+    elif not display:
+        yield fail(
+            "the driver's part for a display is not installed", "reinstall_driver", observed=[], expected=library
+        )
+    elif other:
+        named = ", ".join(f"{name} is {version}" for name, version in sorted(other.items()))
+        yield fail(f"{named}; the library is {library}", "reinstall_driver", observed=other, expected=library)
+    elif loaded != library:
+        yield skipped(f"module {loaded} is loaded, but the library is {library} (see driver-match)")
+    elif unread:
+        yield unknown(f"the version of {', '.join(unread)} could not be read")
+    else:
+        yield ok(f"display, library and module are {library}", library)
+
+
+@check(
     "driver-next-boot",
     proves="the next boot's kernel has a driver module in the library's version",
     source=DRIVER_GUIDE,

@@ -265,7 +265,7 @@ CODES = {
             "a desktop runs here ({who}), but gpulab installs the driver for computing only: NVIDIA GPUs will show"
             " no display"
         ),
-        ("Connect the monitor to another adapter, or install the display packages of the same driver version by hand."),
+        "Leave nvidia_driver_display at auto, or connect the monitor to another adapter.",
     ),
     # H110 to H118: container engines, with H190 and H191
     "H110": ("{path} is not valid: {detail}", "Correct the file. Nothing was changed."),

@@ -10,7 +10,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display, newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
     if wished:
         _check(case, source, wished, flavours)
         return wished, [f"Branch {wished} is requested."]
+    stays = display.carried_on(case)
+    if stays:
+        case.warnings += _without_fixes(case, case.catalog.branches[stays])
+        return stays, [f"Branch {stays} is that of the desktop driver."]
     carried = [case.catalog.branches[name] for name in source.branches]
     serving = [record for record in carried if _serves(case, record, flavours)]
     if not serving:
@@ -64,6 +68,14 @@ def allowed(case: Case, branch: str) -> bool:
 def has_ended(record: dict[str, Any], today: date) -> bool:
     """Tell whether a branch gets no fixes any more: by NVIDIA's word, or as its day has passed."""
     return record["ended"] or (record["eol"] is not None and today > _last_day(record["eol"]))
+
+
+def _without_fixes(case: Case, record: dict[str, Any]) -> list[str]:
+    """Return the warning that a desktop driver stays although its branch gets no fixes any more."""
+    if not has_ended(record, case.today) or allowed(case, record["branch"]):
+        return []
+    told = f"The desktop driver stays at branch {record['branch']}, and {end_of_life(record)}."
+    return [f"{told} To replace it, set nvidia_driver_source: nvidia and nvidia_driver_remove_conflicting: true."]
 
 
 def end_of_life(record: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import has_ended
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import OF_EVERY_SERIES, SERIES, edition
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 # What has the version of a driver is a part of one; a library such as libnvidia-egl-wayland1 has a version of its own.
 _VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d+")
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d{3}[\d.]+\d)")
-# What has a branch in its name: Ubuntu has each twice, and the servers' cannot stay beside the desktops'.
-_SERIES = re.compile(r"-((\d{3})(?:-server)?)(?=[-:]|\Z)")
-# But these once, for both
-_OF_EVERY_SERIES = ("libnvidia-nscq-", "libnvsdm-", "nvidia-fabricmanager-", "nvidia-imex-")
 # They serve a driver of any version.
 _TOOLS = ("libxnvctrl", "nvidia-modprobe", "nvidia-settings")
 _PINNING = "nvidia-driver-pinning-"
@@ -35,7 +32,7 @@ _METAPACKAGES = ("cuda-drivers", "nvidia-open")
 
 def find(case: Case, source: str, branch: str, version: str, planned: list[str]) -> list[str]:
     """Return the packages to remove before the planned ones. Raises Refusal P038 where that is not allowed."""
-    series = next((named.group(1) for name in planned if (named := _SERIES.search(name))), None)
+    series = next((named.group(1) for name in planned if (named := SERIES.search(name))), None)
     names = sorted(
         {
             package["name"]
@@ -67,8 +64,9 @@ def way_to_keep(case: Case) -> str:
         return ""
     record = case.catalog.branches.get(branch)
     version = next(_UPSTREAM.findall(package["version"])[0] for package in packages if _branch_of(package))
-    planned = [name.format(branch=branch, version=version, pin="") for name in names["packages"]["proprietary"]]
-    series = next((named.group(1) for name in planned if (named := _SERIES.search(name))), None)
+    values = {"branch": branch, "edition": edition(case, names, branch), "version": version, "pin": ""}
+    planned = [name.format(**values) for name in names["packages"]["proprietary"]]
+    series = next((named.group(1) for name in planned if (named := SERIES.search(name))), None)
     if any(_is_other(package, branch, version, series) for package in packages):
         return ""
     held = f'nvidia_driver_version: "{version}"' if source == "nvidia" else f'nvidia_driver_branch: "{branch}"'
@@ -98,13 +96,13 @@ def _is_other(package: DriverPackage, branch: str, version: str, series: str | N
     name = package["name"]
     if name.startswith(_PINNING):
         return False
-    named = _SERIES.search(name)
+    named = SERIES.search(name)
     if named is None:
         if name.partition(":")[0] in _METAPACKAGES:
             return not package["version"].startswith(version)
         # NVIDIA's names have had no branch since 590; Ubuntu's without one are tools.
         unnumbered = series is not None and package["source"] == "nvidia" and not name.startswith(_TOOLS)
         return unnumbered and _branch_of(package) != branch
-    if series is None or name.startswith(_OF_EVERY_SERIES):
+    if series is None or name.startswith(OF_EVERY_SERIES):
         return named.group(2) != branch
     return named.group(1) != series

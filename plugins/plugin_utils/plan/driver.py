@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conflicts, kernels, source
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conflicts, display, kernels, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import choose_branch
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_modules import (
     allowed_by_gpus,
@@ -40,13 +40,14 @@ def plan(case: Case) -> dict[str, Any]:
 
 
 def _present(case: Case) -> dict[str, Any]:
-    flavours = allowed_by_gpus(case)
+    flavours = _carried_on(case, allowed_by_gpus(case))
     origin, why_source = source.choose(case)
     branch, why_branch = choose_branch(case, origin, flavours)
     build_for, why_kernels = kernels.to_build_for(case)
     modules, version, headers_decide, why_modules = choose_kernel_modules(case, origin, branch, flavours, build_for)
     why_version = source.check_version(case, branch, version)
-    packages = origin.packages(case, branch, version, modules, build_for)
+    shown, why_shown = display.choose(case)
+    packages = origin.packages(case, branch, version, modules, build_for, shown=shown)
     conflicting = conflicts.find(case, origin.name, branch, version, packages["packages"]) if origin.record else []
     exact = origin.exact(case, branch, modules)
     held, why_held = _hold(case, build_for, signed=origin.signed)
@@ -66,7 +67,8 @@ def _present(case: Case) -> dict[str, Any]:
         "header_packages": [] if origin.signed else kernels.header_packages(case, build_for),
         "headers_decide": headers_decide and not origin.signed,
         "persistence": bool(case.gpus),
-        "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_held],
+        "display": shown,
+        "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_shown, *why_held],
     }
     change = _change(case, planned)
     _check_holds(case, planned, change)
@@ -75,6 +77,13 @@ def _present(case: Case) -> dict[str, Any]:
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
     return {**planned, "change": change}
+
+
+def _carried_on(case: Case, flavours: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the flavours of kernel modules to choose from: a desktop driver that stays keeps its own."""
+    own = [kernel["nvidia_module_flavour"] for kernel in case.facts["kernels"] if kernel["next_boot"]]
+    kept = tuple(flavour for flavour in flavours if flavour in own) if display.carried_on(case) else ()
+    return kept or flavours
 
 
 def _absent(case: Case) -> dict[str, Any]:
@@ -112,6 +121,7 @@ def _absent(case: Case) -> dict[str, Any]:
         "header_packages": kernels.header_packages(case, known),
         "headers_decide": False,
         "persistence": False,
+        "display": False,
         "because": [
             "nvidia_driver_state is absent: no driver is planned, and the driver that gpulab installed is removed."
         ],

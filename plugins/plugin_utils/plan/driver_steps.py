@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FORMER = "nvidia-driver"  # under this name, the packages of all transactions are kept as they were
 CHANNEL = {"nvidia": {"NVreg_CreateImexChannel0": 1}}  # by default, the driver creates none, and NCCL finds no memory
+DISPLAY = {"nvidia_drm": {"modeset": 1}}  # Wayland's compositors need it, and the console
 REPACKS = "dpkg-repack"  # comes with a change
 
 
@@ -75,7 +76,9 @@ def driver_steps(plan: dict[str, Any], facts: dict[str, Any], newer: dict[str, A
         ),
         "remove_imex": facts["imex"]["own"] and not imex["needed"],
         "imex_packages": [] if imex["needed"] else _of_imex(imex["service"], present["packages"]),
-        "module_options": _module_options(imex, asked.module_options or {}),
+        "module_options": _module_options(driver, imex, asked.module_options or {}),
+        # What is missing of a driver, as its display's packages, comes in the version that is there.
+        "stays": driver["source"] == "distribution" and not driver["version"] and change is None,
     }
 
 
@@ -120,9 +123,11 @@ def _of_imex(service: str, packages: list[dict[str, str]]) -> list[str]:
     return [package["name"] for package in packages if package["name"].startswith(service)]
 
 
-def _module_options(imex: dict[str, Any], own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _module_options(
+    driver: dict[str, Any], imex: dict[str, Any], own: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """Return the options of the driver's modules, by module; the inventory has the last word."""
-    default = CHANNEL if imex["needed"] else {}
+    default = {**(CHANNEL if imex["needed"] else {}), **(DISPLAY if driver["display"] else {})}
     found = {module: {**default.get(module, {}), **own.get(module, {})} for module in (*default, *own)}
     return {module: options for module, options in found.items() if options}
 

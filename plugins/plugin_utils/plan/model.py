@@ -83,6 +83,7 @@ class Driver(_Runfile):
     header_packages: list[str]
     headers_decide: bool
     persistence: bool
+    display: bool
     because: list[str]
     change: DriverChange | None
 

@@ -10,7 +10,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import kernels, secure_boot
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display, kernels, secure_boot
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import edition
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
@@ -51,16 +52,22 @@ class Source:
             raise refuse("P048", source=self.label, branch=branch, version=wished)
         return pinned or (held and wished is not None)
 
-    def packages(
-        self, case: Case, branch: str, version: str, kernel_modules: str, build_for: Sequence[str]
+    def packages(  # noqa: PLR0913
+        self, case: Case, branch: str, version: str, kernel_modules: str, build_for: Sequence[str], *, shown: bool
     ) -> dict[str, Any]:
-        """Return the keys of the plan that name packages, repositories and files."""
+        """Return the keys of the plan that name packages, repositories and files; shown adds those for a display."""
         if not self.record:
             return _of_runfile(case, version)
         names = self._set(branch)
-        values = {"branch": branch, "version": version, "pin": names.get("pin", {}).get(kernel_modules)}
+        values = {
+            "branch": branch,
+            "edition": edition(case, names, branch),
+            "version": version,
+            "pin": names.get("pin", {}).get(kernel_modules),
+        }
         kernel_package = names["kernel_package"][kernel_modules].format(**values)
         chosen = names["packages_signed" if self.signed else "packages"][kernel_modules]
+        chosen = [*chosen, *(names["display"][kernel_modules] if shown else ())]
         packages = [package.format(**values) for package in chosen]
         pin = names.get("pin_package", "").format(**values)
         debian = case.platform["family"] == "debian"
@@ -170,6 +177,8 @@ def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[st
 def _default(case: Case) -> tuple[str, str]:
     sources = case.platform["driver_sources"]
     distribution = sources.get("distribution")
+    if display.carried_on(case):
+        return "distribution", f"The node has the desktop driver of {case.platform['name']}, which stays."
     if secure_boot.is_on(case) and distribution and "signed_package" in distribution["package_sets"][0]:
         return "distribution", f"Secure Boot is on, and {case.platform['name']} has signed modules."
     return "nvidia", "NVIDIA's repository has the branches with fixes."

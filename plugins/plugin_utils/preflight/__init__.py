@@ -41,7 +41,7 @@ def examine(facts: dict[str, Any], plan: dict[str, Any], limits: dict[str, Any],
     driver = plan.get("driver") or {}
     if driver.get("packages") or driver.get("source") == "runfile":
         found += [Finding(FAIL if never else WARN, refusal) for never, refusal in guards.forbidden_modules(facts)]
-    if driver.get("packages") and driver["source"] != "runfile":  # a .run file brings the display's part, too
+    if driver.get("packages") and not driver["display"]:
         found += [Finding(WARN, refusal) for refusal in guards.losing_display(facts)]
     for name, check in hardware.checks(facts).items():
         for short, refusal in check(hardware.Node(facts, plan, limits, catalog)):

@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import KERNEL, NEVER
 from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,7 +62,7 @@ def short_of_space(facts: Facts, plan: dict[str, Any], limits: dict[str, Any]) -
 
 def losing_display(facts: Facts) -> Iterator[Refusal]:
     """Tell of a desktop on a node that has no driver of NVIDIA's yet: nouveau goes, and nothing draws in its place."""
-    if facts["driver"].get("library"):
+    if facts["driver"].get("library") or not display.is_here(facts):
         return
     sessions = facts.get("users_of_gpus", {}).get("sessions", ())
     who = sorted({session["user"] for session in sessions if session["desktop"]})

@@ -271,6 +271,14 @@ DRIVER = [
         "reinstall_driver",
     ),
     Fault(
+        "the X server's driver is another",
+        "rtx4090x2",
+        put("driver.display", {"libGLX_nvidia.so.0": nodes.DRIVER, "nvidia_drv.so": OLD}),
+        "display-match",
+        "reinstall_driver",
+        says=f"nvidia_drv.so is {OLD}",
+    ),
+    Fault(
         "module loaded, library missing",
         "l40s",
         all_of(put("driver.library", None), nvml_down("absent", 12, "LIBRARY_NOT_FOUND")),

@@ -46,10 +46,23 @@ OF_ANOTHER_MAKER = all_of(
     *(put(f"nvml.gpus.1.power_mw.{name}", 480_000) for name in ("limit", "enforced_limit", "default_limit")),
 )
 ALONE = put("group.hosts", [])
+SHOWN = dict.fromkeys(("libGLX_nvidia.so.0", "libEGL_nvidia.so.0", "nvidia_drv.so"), nodes.DRIVER)
 LENT = {"address": "0000:65:00.0", "device": "10de:2684", "driver": "vfio-pci"}
 CASES = [
     ("gpu-count", "ok", "rtx4090x2", put("pci.lent", [LENT]), None),
     ("gpu-count", "ok", "rtx4090x2", put("pci.other_gpus", [{**LENT, "maker": "Intel"}]), None),
+    ("display-match", "skipped", "rtx4090x2", lambda _: None, None),
+    ("display-match", "ok", "rtx4090x2", put("driver.display", SHOWN), {"driver": {"display": True}}),
+    ("display-match", "ok", "rtx4090x2", put("driver.display", SHOWN), None),
+    ("display-match", "unknown", "rtx4090x2", put("driver.display", {**SHOWN, "nvidia_drv.so": None}), None),
+    (
+        "display-match",
+        "skipped",
+        "rtx4090x2",
+        all_of(put("driver.display", SHOWN), put("modules.nvidia.version", "570.1")),
+        None,
+    ),
+    ("display-match", "fail", "rtx4090x2", lambda _: None, {"driver": {"display": True}}),
     ("driver-responsive", "ok", "rtx4090x2", put("pci.lent", [LENT]), None),
     ("driver-responsive", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
     ("driver-next-boot", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),

@@ -70,6 +70,14 @@ def test_a_boolean_may_be_a_word_as_the_command_line_gives_it(name, word):
     assert check_variables(**{name: word}) == []
 
 
+def test_a_boolean_may_be_given_where_its_word_is_a_choice():
+    assert check_variables(nvidia_driver_display=True) == check_variables(nvidia_driver_display="false") == []
+    (refused,) = check_variables(nvidia_driver_display="never")
+    assert refused.startswith("GPULAB-I006 ")
+    assert "auto, true, false" in refused
+    assert [text.split()[0] for text in check_variables(nvidia_driver_source=True)] == ["GPULAB-I005"]
+
+
 def test_a_conflict_reads_the_word_as_the_roles_do():
     wishes = {"nvidia_driver_branch": "535", "cuda_toolkits": ["13.0"]}
     refused = check_variables(**wishes)

@@ -111,10 +111,11 @@ def version_reaches_its_floor(p):
     return p.allowed or numbers(p.driver["newest_known"]) >= FLOORS[p.driver["branch"]]
 
 
-def packages_are_named_and_compute_only(p):
+def packages_are_named_and_compute_only_without_a_display(p):
     names = p.driver["packages"]
-    bad = [name for name in names if re.search(r"xserver|xorg|-gl\b|[{}]|None", name)]
-    return not bad and (bool(names) or p.driver["source"] == "runfile")
+    bad = [name for name in names if re.search(r"[{}]|None", name)]
+    shown = [name for name in names if re.search(r"xserver|xorg|-gl\b|nvidia-driver(?:=|\Z)", name)]
+    return not bad and (bool(names) or p.driver["source"] == "runfile") and (p.driver["display"] or not shown)
 
 
 def kernels_built_for_have_headers(p):

@@ -95,6 +95,30 @@ def test_the_drivers_channel_of_imex_comes_with_it_and_the_inventory_has_the_las
     assert options({}, needed=False) == {}
 
 
+def test_kernel_mode_setting_comes_with_a_display_and_the_inventory_has_the_last_word():
+    def options(own, *, display=True):
+        return steps(driver={"display": display}, asked=Asked(module_options=own))["module_options"]
+
+    assert options({}) == {"nvidia_drm": {"modeset": 1}}
+    assert options({"nvidia_drm": {"modeset": 0, "fbdev": 1}}) == {"nvidia_drm": {"modeset": 0, "fbdev": 1}}
+    assert options({}, display=False) == {}
+
+
+@pytest.mark.parametrize(
+    ("driver", "newer", "stays"),
+    [
+        ({}, {}, True),
+        ({"version": "535.261.03"}, {}, False),
+        ({"source": "nvidia"}, {}, False),
+        ({"change": CHANGE}, {}, False),
+        ({}, {"libcuda1": ["1", "2"]}, False),
+    ],
+)
+def test_a_driver_of_the_distribution_stays_in_its_version_where_it_is_not_changed(driver, newer, stays):
+    own = {"source": "distribution", "version": None, "change": None, "packages": ["libcuda1"]}
+    assert steps(driver={**own, **driver}, newer=newer)["stays"] is stays
+
+
 @pytest.mark.parametrize(
     ("driver", "cuda", "with_cuda", "wanted"),
     [

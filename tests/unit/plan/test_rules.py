@@ -265,13 +265,13 @@ CONFLICTS = {
         UBUNTU_595,
         [("nvidia-utils-580-server", "580.95.05-0ubuntu1", "distribution")],
     ),
-    "the desktops' driver of the same branch": (
+    "the desktops' driver of another branch": (
         UBUNTU_595,
         [
-            ("libnvidia-compute-595", "595.91.07-0ubuntu0.24.04.1", "distribution"),
-            ("linux-modules-nvidia-595-open-generic", "6.8.0-51.52", "distribution"),
-            ("nvidia-driver-595-open", "595.91.07-0ubuntu0.24.04.1", "distribution"),
-            ("nvidia-firmware-595-595.91.07", "595.91.07-0ubuntu0.24.04.1", "distribution"),
+            ("libnvidia-compute-580", "580.178.04-0ubuntu0.24.04.1", "distribution"),
+            ("linux-modules-nvidia-580-open-generic", "6.8.0-51.52", "distribution"),
+            ("nvidia-driver-580-open", "580.178.04-0ubuntu0.24.04.1", "distribution"),
+            ("nvidia-firmware-580-580.178.04", "580.178.04-0ubuntu0.24.04.1", "distribution"),
         ],
     ),
     "names without a branch beside one of names with it": (
@@ -298,6 +298,11 @@ NO_CONFLICTS = {
     "what Ubuntu has once for servers and desktops": (
         UBUNTU_595,
         ("nvidia-fabricmanager-595", "595.91.07-0ubuntu1", "distribution"),
+    ),
+    "the desktops' own": (UBUNTU_595, ("nvidia-firmware-595-595.91.07", "595.91.07-0ubuntu1", "distribution")),
+    "the desktops' signed modules": (
+        UBUNTU_595,
+        ("linux-modules-nvidia-595-open-generic", "6.8.0-5.6", "distribution"),
     ),
     "a tool of Ubuntu's": (UBUNTU_595, ("nvidia-settings", "510.47.03-0ubuntu1", "distribution")),
     "a tool of NVIDIA's": (NVIDIA_580, ("nvidia-modprobe", "610.43.02-1ubuntu1", "nvidia")),
@@ -354,7 +359,7 @@ WAYS = {
     "another branch of the source": ([HELD], "590"),
     "a branch that the distribution has": ([("nvidia-utils-580-server", "580.178.04-0ubuntu1", "distribution")], "580"),
     "a branch that no source has": ([("nvidia-dkms-510", "510.39.01-0ubuntu1", "nvidia")], None),
-    "the desktops' driver": ([("nvidia-utils-580", "580.178.04-0ubuntu1", "distribution")], None),
+    "the desktops' driver": ([("nvidia-utils-580", "580.178.04-0ubuntu1", "distribution")], "580"),
     "a maker that nobody knows": ([("nvidia-mine", "580.178.04-1", "other")], None),
     "packages of two sources": ([HELD, ("libcuda1", "590.48.01-1", "distribution")], None),
 }
@@ -677,11 +682,141 @@ def test_another_drivers_place_is_taken_knowingly(node, given, change):
     assert ("dpkg-repack" in driver["build_packages"]) is keeps
 
 
-def test_the_desktops_driver_of_the_same_version_is_another_one():
-    node = installed(("nvidia-utils-595", "595.91.07-0ubuntu0.24.04.1", "distribution"))
-    node["driver"]["module_on_disk"] = "595.91.07"
-    driver = plan(node, nvidia_driver_remove_conflicting=True, **UBUNTU_595)["driver"]
-    assert driver["change"] == {"from": "595.91.07 (distribution)", "to": "branch 595 (distribution, open modules)"}
+# --- a desktop ---
+
+UBUNTU_DESKTOP = tuple(
+    (f"{name}-580{more}", "580.95.05-0ubuntu0.24.04.1", "distribution")
+    for name, more in [
+        ("libnvidia-gl", ""),
+        ("nvidia-driver", "-open"),
+        ("nvidia-utils", ""),
+        ("xserver-xorg-video-nvidia", ""),
+    ]
+)
+DEBIAN_DESKTOP = ("libglx-nvidia0", "nvidia-driver", "nvidia-kernel-dkms", "xserver-xorg-video-nvidia")
+RTX_4090, INTEL = "10de:2684", {"address": "0000:00:02.0", "device": "8086:a780", "maker": "Intel", "driver": "i915"}
+MANAGER = {"display-manager": {"load": "loaded", "active": "inactive", "sub": "dead", "enabled": "enabled"}}
+
+
+def with_display(node=None, others=(), *, manager=True, **gpu):
+    """Return a node with an RTX 4090, whose facts gpu are, other GPUs, and a display manager."""
+    node = node or facts()
+    (device,) = node["pci"]["gpus"]
+    gpus = [{**device, "device": RTX_4090, "class": "0300", **gpu}]
+    return {**with_pci(node, gpus=gpus, other_gpus=list(others)), "services": MANAGER if manager else {}}
+
+
+def on_igpu(**more):
+    return {**INTEL, "boot_vga": True, "monitors": [], **more}
+
+
+DISPLAYS = {
+    "a display manager": (with_display(), "auto", True),
+    "none": (with_display(manager=False), "auto", False),
+    "no systemd": ({**with_display(), "services": None}, "auto", False),
+    "one that the firmware showed its screen on": (with_display(boot_vga=True), "auto", True),
+    "the firmware's screen is another adapter's": (with_display(boot_vga=False), "auto", False),
+    "and a monitor is here": (with_display(others=[on_igpu()], boot_vga=False, monitors=["DP-1"]), "auto", True),
+    "a laptop": (with_display(others=[on_igpu()], boot_vga=False), "auto", False),
+    "a GPU without connectors": (with_display(**{"class": "0302"}), "auto", False),
+    "the driver's display packages": (with_display(of_debian(*DEBIAN_DESKTOP), manager=False), "auto", True),
+    "and those of a laptop": (with_display(of_debian(*DEBIAN_DESKTOP), [on_igpu()], boot_vga=False), "auto", True),
+    "requested": (with_display(manager=False), True, True),
+    "requested by a word": (with_display(manager=False), "true", True),
+    "not requested": (with_display(), False, False),
+}
+
+
+@pytest.mark.parametrize(("node", "asked", "shown"), DISPLAYS.values(), ids=DISPLAYS)
+def test_the_display_packages_come_where_the_driver_draws_a_display(node, asked, shown):
+    given = {**ALLOWED, "nvidia_driver_display": asked}
+    driver = plan(node, **given)["driver"]
+    assert driver["display"] is shown
+    assert ("nvidia-driver" in driver["packages"]) is shown
+
+
+def test_a_laptop_is_told_why_its_display_stays_as_it_is():
+    found = plan(with_display(others=[on_igpu()], boot_vga=False))
+    assert "The display is on the Intel GPU at 0000:00:02.0 and stays there." in reasons(found)
+
+
+@pytest.mark.parametrize(
+    ("platform", "given", "expected"),
+    [
+        ("debian-12", {}, ["nvidia-driver=595.91.07*"]),
+        ("debian-13", ALLOWED, ["nvidia-driver"]),
+        ("ubuntu-24.04", {}, ["libnvidia-gl=595.91.07*", "xserver-xorg-video-nvidia=595.91.07*"]),
+        ("ubuntu-24.04", NVIDIA_580, ["libnvidia-gl-580=580.178.04*", "xserver-xorg-video-nvidia-580=580.178.04*"]),
+        ("ubuntu-24.04", UBUNTU_595, ["libnvidia-gl-595-server", "xserver-xorg-video-nvidia-595-server"]),
+        ("rhel-9", {}, ["nvidia-driver=595.91.07*"]),
+    ],
+)
+def test_the_display_packages_are_of_the_drivers_source_and_version(platform, given, expected):
+    found = plan(with_display(facts(platform)), **given)["driver"]["packages"]
+    alone = plan(with_display(facts(platform)), **given, nvidia_driver_display=False)["driver"]["packages"]
+    assert set(expected) <= set(found)
+    assert not {name.partition("=")[0] for name in expected} & {name.partition("=")[0] for name in alone}
+
+
+def test_the_open_modules_of_debian_12_have_a_display_of_their_own_version():
+    driver = plan(with_display(), **ALLOWED, nvidia_driver_kernel_modules="open")["driver"]
+    unpinned = [name for name in driver["packages"] if "=" not in name]
+    assert unpinned == ["nvidia-persistenced", "libnvidia-egl-gbm1"]  # which have versions of their own
+    assert {name.partition("=")[2] for name in driver["packages"]} == {"", "535.261.03-1"}
+
+
+def of_ubuntu(*packages):
+    return with_display({**facts("ubuntu-24.04"), "driver": installed(*packages)["driver"]}, manager=False)
+
+
+def open_module(node, flavour="open"):
+    """Return the node with a module of this flavour for its kernel."""
+    return {**node, "kernels": [{**one, "nvidia_module_flavour": flavour} for one in node["kernels"]]}
+
+
+def test_ubuntus_desktop_driver_stays_and_keeps_its_names():
+    driver = plan(of_ubuntu(*UBUNTU_DESKTOP))["driver"]
+    assert (driver["source"], driver["branch"], driver["change"]) == ("distribution", "580", None)
+    assert (driver["conflicting_packages"], driver["display"]) == ([], True)
+    assert {"libnvidia-gl-580", "nvidia-utils-580"} <= set(driver["packages"])
+    assert not [name for name in driver["packages"] if "-server" in name]
+
+
+@pytest.mark.parametrize("flavour", ["open", "proprietary"])
+def test_debians_desktop_driver_stays_with_its_modules_though_its_branch_has_ended(flavour):
+    found = plan(open_module(with_display(of_debian(*DEBIAN_DESKTOP)), flavour))
+    assert (found["driver"]["source"], found["driver"]["branch"]) == ("distribution", "535")
+    assert found["driver"]["kernel_modules"] == flavour
+    assert [line for line in found["warnings"] if "The desktop driver stays at branch 535" in line]
+    asked = plan(with_display(of_debian(*DEBIAN_DESKTOP)), gpulab_allow_branches=["535"])
+    assert not [line for line in asked["warnings"] if "The desktop driver stays" in line]
+
+
+REPLACED = {
+    "another source": {"nvidia_driver_source": "nvidia"},
+    "another branch": {"nvidia_driver_branch": "580"},
+    "a version": {"nvidia_driver_version": "595.91.07"},
+}
+
+
+@pytest.mark.parametrize("given", REPLACED.values(), ids=REPLACED)
+def test_a_desktop_driver_gives_way_to_what_is_requested_and_to_nothing_else(given):
+    node = with_display(of_debian(*DEBIAN_DESKTOP))
+    node["driver"]["library"] = "535.309.01"
+    assert refusal(node, **given).code == "P038"
+    driver = plan(node, **given, nvidia_driver_remove_conflicting=True)["driver"]
+    assert driver["conflicting_packages"] == sorted(DEBIAN_DESKTOP)
+    assert driver["change"]["to"].endswith("(nvidia, open modules)")
+    assert plan(node, nvidia_driver_remove_conflicting=True)["driver"]["change"] is None
+    assert plan(node, nvidia_driver_display=False)["driver"]["change"] is None
+
+
+def test_a_desktop_driver_that_does_not_support_the_gpus_does_not_stay():
+    assert refusal(with_display(of_debian(*DEBIAN_DESKTOP), device=RTX_5090)).code == "P038"
+
+
+def test_a_driver_of_the_distribution_without_a_display_is_no_desktops():
+    assert refusal(with_display(of_debian("libcuda1", "nvidia-smi"))).code == "P038"
 
 
 def test_a_driver_that_is_to_go_is_a_change_and_no_package_stands_in_its_way():

@@ -129,7 +129,7 @@ NEVER = {**FILE, "line": "install nvidia /bin/false", "how": "never"}
 BY_ITSELF = {**FILE, "line": "blacklist nvidia", "how": "by_itself"}
 ARGUMENT = {**NEVER, "by": "the kernel's command line", "line": "module_blacklist=nvidia"}
 LOADED = {"modules": {"nvidia": {"loaded": True}}}
-WITH_DRIVER = {**PLAN, "driver": {"packages": ["nvidia-open"], "source": "nvidia"}}
+WITH_DRIVER = {**PLAN, "driver": {"packages": ["nvidia-open"], "source": "nvidia", "display": False}}
 
 
 @pytest.mark.parametrize(
@@ -160,21 +160,24 @@ def test_an_argument_that_forbids_the_driver_is_taken_out_where_it_is_kept():
 
 AT_A_DESKTOP = {"users_of_gpus": {"sessions": [{"user": "ana", "desktop": True}, {"user": "ben", "desktop": False}]}}
 DISPLAY_MANAGER = {"services": {"display-manager": {"active": "active"}}}
+VGA = {"class": "0300"}
 
 
 @pytest.mark.parametrize(
-    ("more", "source", "driver", "who"),
+    ("more", "gpu", "driver", "who"),
     [
-        (AT_A_DESKTOP, "nvidia", None, "ana"),
-        (DISPLAY_MANAGER, "distribution", None, "display-manager.service"),
-        ({"services": {"display-manager": {"active": "inactive"}}}, "nvidia", None, None),
-        ({"services": None}, "nvidia", None, None),
-        (DISPLAY_MANAGER, "runfile", None, None),
-        (DISPLAY_MANAGER, "nvidia", "580.178.04", None),
+        (AT_A_DESKTOP, VGA, None, "ana"),
+        (DISPLAY_MANAGER, VGA, None, "display-manager.service"),
+        ({"services": {"display-manager": {"active": "inactive"}}}, VGA, None, None),
+        ({"services": None}, VGA, None, None),
+        (DISPLAY_MANAGER, {**VGA, "boot_vga": False}, None, None),
+        (DISPLAY_MANAGER, VGA, "580.178.04", None),
     ],
 )
-def test_a_desktop_that_would_lose_its_display_is_warned_of(more, source, driver, who):
-    plan = {**PLAN, "driver": {"packages": ["nvidia-driver-cuda"], "source": source}}
-    facts = {**node(driver=driver), **more}
+def test_a_desktop_that_would_lose_its_display_is_warned_of(more, gpu, driver, who):
+    plan = {**PLAN, "driver": {"packages": ["nvidia-driver-cuda"], "source": "nvidia", "display": False}}
+    facts = {**node(gpu=gpu, driver=driver), **more}
     assert found(facts, plan=plan) == ([("warn", "H086")] if who else [])
     assert all(f"({who})" in text for text in told(facts, plan=plan))
+    assert found(facts, plan={**plan, "driver": {**plan["driver"], "display": True}}) == []
+    assert found(facts, plan={**plan, "driver": {**plan["driver"], "packages": [], "source": "runfile"}}) == []
