@@ -160,13 +160,14 @@ def test_the_toolkit_is_the_drivers_own():
     assert plan["cuda"]["default"]
 
 
-def test_a_toolkit_of_the_distribution_that_knows_no_such_gpu_is_not_taken():
-    debian = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"]}
-    plan = run(typed(facts("debian-12", ["10de:2684"]), "training_servers", **debian))["plan"]
-    serves = "8.9" in KNOWN.toolkits["11.8"]["nvcc_targets"]
-    assert (plan["cuda"]["default"] == "11.8") is serves
-    old = run(typed(facts("debian-12", ["10de:20f1"]), "training_servers", cuda_source="nvidia", **debian))["plan"]
-    assert old["cuda"]["default"] is None
+def test_a_toolkit_of_the_distribution_that_does_not_know_a_gpu_is_not_taken():
+    known = catalog.Catalog()
+    given = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"], "cuda_source": "auto"}
+    node = facts("debian-12", ["10de:20f1"])
+    assert resolve(node, options.complete(given), known, TODAY)["cuda"]["default"] == "11.8"
+    known.toolkits["11.8"]["nvcc_targets"] = ["5.0"]
+    cuda = resolve(node, options.complete(given), known, TODAY)["cuda"]
+    assert (cuda["source"], cuda["default"]) == ("nvidia", None)
 
 
 def test_a_role_sees_what_its_hosts_type_sets():
