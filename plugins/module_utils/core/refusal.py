@@ -697,8 +697,8 @@ CODES = {
         "{way}.",
     ),
     "P032": (
-        "environment {name} requests {named}, but must request one of pytorch, tensorflow and jax",
-        "Request exactly one in each environment. Their cuDNN and NCCL versions conflict.",
+        "environment {name} requests {named}, but must request one of pytorch, tensorflow and jax, or packages alone",
+        "Request at most one in each environment. Their cuDNN and NCCL versions conflict.",
     ),
     "P033": ("environment {name}: {framework} {version} is unknown to the catalog", "Use one of: {known}."),
     "P034": ("environment {name}: {release} has no build {index}", "Remove index, or use one of: {right}."),
@@ -896,6 +896,7 @@ CODES = {
         "nothing has kept what the tasks of this run would change, so there is no preview",
         "Run gpulab.node.plan in a command of its own, or set callbacks_enabled = gpulab.node.preview in ansible.cfg.",
     ),
+    "P098": ("environment {name}: the set {set} cannot be installed: {why}", "{way}. Nothing was changed."),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """Return {version, url, sha256, architecture, cuda}: the newest CUDA that driver and GPUs have in full."""
-    levels = [case.catalog.branches[driver["branch"]]["cuda"], *(gpu.last_cuda for gpu in case.gpus if gpu.last_cuda)]
     record = case.catalog.micromamba
     version, platform = record["version"], record["platform"][case.architecture]
     return {
@@ -23,5 +22,11 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         "url": record["url"].format(version=version, platform=platform),
         "sha256": record["sha256"][case.architecture],
         "architecture": case.architecture,
-        "cuda": min(levels, key=version_key),
+        "cuda": newest_cuda(case, driver),
     }
+
+
+def newest_cuda(case: Case, driver: dict[str, Any]) -> str:
+    """Return the newest CUDA that driver and GPUs have in full."""
+    levels = [case.catalog.branches[driver["branch"]]["cuda"], *(gpu.last_cuda for gpu in case.gpus if gpu.last_cuda)]
+    return min(levels, key=version_key)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import jupyter
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conda, newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ FRAMEWORKS = ("pytorch", "tensorflow", "jax")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/{index}"
 PYTORCH_PACKAGES = ("torch", "torchvision", "torchaudio")  # what that index is asked for; all else is the general one's
 CPU = "cpu"  # as an index: a build without CUDA, which every release has
+PYPI = "pypi"  # as an index: the build that the general index has itself
 # Set in every interpreter of an environment whose user has not: memory is taken as it is needed, not all at once.
 VARIABLES = {
     "pytorch": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
@@ -37,17 +38,40 @@ def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
-    name = wish["name"]
+    name, index = wish["name"], wish.get("index")
     framework = framework_of(wish)
     check_packages(wish)
     if case.wishes["nvidia_driver_state"] == "absent":
         check_driver(wish)
-    release = _release(case, name, framework, wish[framework])
-    on_cpu = wish.get("index") == CPU
-    build = {"cuda": None, "index": CPU} if on_cpu else _build(case, driver, name, release, wish.get("index"))
-    further = [*_of_sets(case, name, framework, wish.get("sets") or (), build), *wish.get("packages", ())]
+    sets = _sets(case, name, framework, wish.get("sets") or ())
+    release = _release(case, name, framework, wish[framework]) if framework else None
+    build = {"cuda": None, "index": CPU} if index == CPU else _build(case, driver, name, release, index)
+    further = [*_of_sets(name, release, build, sets), *wish.get("packages", ())]
+    python = _python(case, name, release, _pythons(sets, build), wish.get("python"))
     further += [jupyter.PACKAGE] if wish.get("jupyter") else []
-    python = _python(case, name, release, wish.get("python"))
+    own_index = framework == "pytorch" and index != PYPI
+    if release:
+        _warn(case, name, release, build)
+    return {
+        "name": name,
+        "framework": framework,
+        "version": release["version"] if release else None,
+        "python": python,
+        "cuda": build["cuda"] if release else None,
+        "index_url": PYTORCH_INDEX.format(index=build["index"]) if own_index else None,
+        "index_packages": list(PYTORCH_PACKAGES) if own_index else [],
+        "requirements": requirements(release, build, further),
+        "lock": wish.get("lock"),
+        "jupyter": bool(wish.get("jupyter")),
+        "group": wish.get("group"),
+        "variables": {**(VARIABLES[framework] if framework else {}), **_workers(case)},
+        "because": [_why(name, driver, release, build, python)],
+    }
+
+
+def _warn(case: Case, name: str, release: dict[str, Any], build: dict[str, Any]) -> None:
+    """Warn of what may be slow or may not work with the GPUs and the architecture of the node."""
+    framework = release["framework"]
     if framework == "tensorflow" and any(_by_ptx(build, one) for gpu in case.gpus for one in gpu.compute_capabilities):
         case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs, so its first run is slow.")
     for gpu in case.gpus:
@@ -58,35 +82,30 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
             )
     if case.architecture != "x86_64":
         case.warnings.append(f"{name}: the wheels of {framework} are confirmed for x86_64 only.")
-    why = (
-        f"{name}: {framework} {release['version']} without CUDA is requested; Python {python} has wheels of it."
-        if on_cpu
-        else f"{name}: {framework} {release['version']} built for CUDA {build['cuda']} runs on driver"
-        f" {driver['newest_known']} and every GPU; Python {python} has wheels of it."
+
+
+def _why(name: str, driver: dict[str, Any], release: dict[str, Any] | None, build: dict[str, Any], python: str) -> str:
+    if release is None:
+        return f"{name}: no framework is requested; Python {python} has wheels of its packages."
+    label = f"{name}: {release['framework']} {release['version']}"
+    if build["cuda"] is None:
+        return f"{label} without CUDA is requested; Python {python} has wheels of it."
+    return (
+        f"{label} built for CUDA {build['cuda']} runs on driver {driver['newest_known']} and every GPU; Python {python}"
+        " has wheels of it."
     )
-    return {
-        "name": name,
-        "framework": framework,
-        "version": release["version"],
-        "python": python,
-        "cuda": build["cuda"],
-        "index_url": PYTORCH_INDEX.format(index=build["index"]) if framework == "pytorch" else None,
-        "index_packages": list(PYTORCH_PACKAGES) if framework == "pytorch" else [],
-        "requirements": [_requirement(framework, release["version"], build), *further],
-        "lock": wish.get("lock"),
-        "jupyter": bool(wish.get("jupyter")),
-        "group": wish.get("group"),
-        "variables": {**VARIABLES[framework], **_workers(case)},
-        "because": [why],
-    }
 
 
-def framework_of(wish: dict[str, Any]) -> str:
-    """Return the one framework of an environment. Raises Refusal P032 where it names none, or several."""
+def framework_of(wish: dict[str, Any]) -> str | None:
+    """Return the framework of an environment, None where it asks for other packages alone.
+
+    Raises Refusal P032 where it names several frameworks, or nothing at all.
+    """
     named = [framework for framework in FRAMEWORKS if wish.get(framework)]
-    if len(named) != 1:
+    others = any(wish.get(one) for one in ("packages", "sets", "lock", "jupyter"))
+    if len(named) > 1 or not (named or others):
         raise refuse("P032", name=wish["name"], named=" and ".join(named) or "none")
-    return named[0]
+    return named[0] if named else None
 
 
 def check_packages(wish: dict[str, Any]) -> None:
@@ -109,18 +128,69 @@ def check_driver(wish: dict[str, Any]) -> None:
         )
 
 
-def _of_sets(case: Case, name: str, framework: str, sets: Sequence[str], build: dict[str, Any]) -> list[str]:
-    """Return the packages of sets, for the framework's build."""
-    known, found = case.catalog.package_sets, []
+def _sets(case: Case, name: str, framework: str | None, sets: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the records of sets. Raises Refusal P073, P074 or P098 for one that no such environment can have."""
+    known = case.catalog.package_sets
     for one in sets:
         if one not in known:
-            raise refuse("P073", name=name, set=one, known=", ".join(known))
+            installable = ", ".join(known_name for known_name, record in known.items() if "refused" not in record)
+            raise refuse("P073", name=name, set=one, known=installable)
         record = known[one]
+        if "refused" in record:
+            raise refuse("P098", name=name, set=one, **record["refused"])
         if record.get("framework", framework) != framework:
-            raise refuse("P074", name=name, set=one, needed=record["framework"], framework=framework)
-        major = build["cuda"].partition(".")[0] if build["cuda"] else CPU
-        found += [*record["packages"], *record.get("by_cuda", {}).get(major, ())]
-    return found
+            raise refuse("P074", name=name, set=one, needed=record["framework"], framework=framework or "no framework")
+    return [known[one] for one in sets]
+
+
+def _of_sets(
+    name: str, release: dict[str, Any] | None, build: dict[str, Any], sets: Sequence[dict[str, Any]]
+) -> list[str]:
+    """Return the packages of sets. Raises Refusal P098 for one that does not fit."""
+    found: dict[str, None] = {}  # each once: sets may share a package
+    for record in sets:
+        obstacle = obstacle_of_set(record, release, build)
+        if obstacle:
+            raise refuse("P098", name=name, set=record["name"], why=obstacle[0], way=obstacle[1])
+        found.update(dict.fromkeys(packages_of_set(record, release, build)))
+    return list(found)
+
+
+def obstacle_of_set(
+    record: dict[str, Any], release: dict[str, Any] | None, build: dict[str, Any]
+) -> tuple[str, str] | None:
+    """Return why a set does not fit a release and its build, and what does; None where it fits."""
+    releases, majors = record.get("by_release"), record.get("by_cuda")
+    if releases and (release is None or release["version"] not in releases):
+        label = f"{record['framework']} {release['version'] if release else ''}".strip()
+        return f"it has no wheels for {label}", f"Request {record['framework']} {', '.join(releases)}"
+    if majors and _major(build) not in majors:
+        right = " or ".join("no CUDA (index: cpu)" if one == CPU else f"CUDA {one}" for one in majors)
+        built_for = f"CUDA {build['cuda']}" if build["cuda"] else "a build without CUDA"
+        return f"it has no wheels for {built_for}", f"Request a build for {right}"
+    return None
+
+
+def packages_of_set(record: dict[str, Any], release: dict[str, Any] | None, build: dict[str, Any]) -> list[str]:
+    """Return the requirements of a set that fits a release and its build."""
+    by_release = record.get("by_release", {}).get(release["version"], ()) if release else ()
+    return [*record.get("packages", ()), *by_release, *record.get("by_cuda", {}).get(_major(build), ())]
+
+
+def pythons_of_set(record: dict[str, Any], build: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the Pythons from min to max that a set has wheels for, None for all that the frameworks have."""
+    limits: dict[str, Any] = record.get("python", {})
+    return limits.get(_major(build))
+
+
+def _pythons(sets: Sequence[dict[str, Any]], build: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the limits of those sets that have some, by their names."""
+    limits = {record["name"]: pythons_of_set(record, build) for record in sets}
+    return {name: limit for name, limit in limits.items() if limit}
+
+
+def _major(build: dict[str, Any]) -> str:
+    return build["cuda"].partition(".")[0] if build["cuda"] else CPU
 
 
 def _workers(case: Case) -> dict[str, str]:
@@ -129,11 +199,19 @@ def _workers(case: Case) -> dict[str, str]:
     return {"GPULAB_NUM_WORKERS": str(max(1, cores // max(1, gpus)))} if cores else {}
 
 
-def _requirement(framework: str, version: str, build: dict[str, Any]) -> str:
+def requirements(release: dict[str, Any] | None, build: dict[str, Any], further: Sequence[str]) -> list[str]:
+    """Return what an environment is made of: the release's own requirement, then further ones.
+
+    A torchaudio without a version becomes the one that fits the release.
+    """
+    if release is None:
+        return list(further)
     names = {"pytorch": "torch", "tensorflow": "tensorflow[and-cuda]", "jax": f"jax[{build['index']}]"}
     if build["cuda"] is None:
         names = {"pytorch": "torch", "tensorflow": "tensorflow", "jax": "jax"}
-    return f"{names[framework]}=={version}"
+    fitting = {"torchaudio": f"torchaudio=={release['torchaudio']}"} if "torchaudio" in release else {}
+    own = f"{names[release['framework']]}=={release['version']}"
+    return [own, *(fitting.get(one.strip(), one) for one in further)]
 
 
 def _release(case: Case, name: str, framework: str, wished: str) -> dict[str, Any]:
@@ -146,11 +224,17 @@ def _release(case: Case, name: str, framework: str, wished: str) -> dict[str, An
     return releases[newest(fitting)]
 
 
-def _build(case: Case, driver: dict[str, Any], name: str, release: dict[str, Any], index: str | None) -> dict[str, Any]:
-    builds = [build for build in release["builds"] if index in (None, build["index"])]
+def _build(
+    case: Case, driver: dict[str, Any], name: str, release: dict[str, Any] | None, index: str | None
+) -> dict[str, Any]:
+    if release is None:
+        if index is not None:
+            raise refuse("P034", name=name, release="an environment without a framework", index=index, right=CPU)
+        return {"cuda": conda.newest_cuda(case, driver), "index": None}
+    builds = [build for build in release["builds"] if index in (None, *_indexes(build))]
     label = f"{release['framework']} {release['version']}"
     if not builds:
-        right = ", ".join(build["index"] or "none" for build in release["builds"])
+        right = ", ".join(one for build in release["builds"] for one in _indexes(build)) or "none"
         raise refuse("P034", name=name, release=label, index=index, right=right)
     obstacles = {build["cuda"]: _obstacle(case, driver, build) for build in builds}
     fitting = [build for build in builds if obstacles[build["cuda"]] is None]
@@ -160,6 +244,11 @@ def _build(case: Case, driver: dict[str, Any], name: str, release: dict[str, Any
     level = case.catalog.branches[driver["branch"]]["cuda"]
     in_full = [build for build in fitting if same_or_newer(level, build["cuda"])]
     return max(in_full or fitting, key=lambda build: version_key(build["cuda"]))
+
+
+def _indexes(build: dict[str, Any]) -> list[str]:
+    """Return the indexes that a build is in."""
+    return [*([build["index"]] if build["index"] else []), *([PYPI] if build.get("pypi") else [])]
 
 
 def _obstacle(case: Case, driver: dict[str, Any], build: dict[str, Any]) -> str | None:
@@ -210,18 +299,30 @@ def _alternative(case: Case, driver: dict[str, Any], framework: str) -> str:
     return "another driver branch or framework"
 
 
-def _python(case: Case, name: str, release: dict[str, Any], wished: str | None) -> str:
-    lowest, highest = release["python"]["min"], release["python"]["max"]
-
-    def fits(version: str) -> bool:
-        return same_or_newer(version, lowest) and (highest is None or same_or_newer(highest, version))
-
-    if wished is not None:
-        if not fits(wished):
-            label = f"{release['framework']} {release['version']}"
-            raise refuse("P036", name=name, release=label, python=wished, right=f"{lowest} to {highest or 'newer'}")
-        return wished
+def _python(
+    case: Case, name: str, release: dict[str, Any] | None, sets: dict[str, dict[str, Any]], wished: str | None
+) -> str:
+    """Return the wished Python, or the one nearest to the system's that the release and all sets have wheels for."""
+    limits: list[tuple[str | None, dict[str, Any]]] = [(None, release["python"])] if release else []
+    limits += sets.items()
     own = case.platform["python"]
-    if fits(own):
-        return own
-    return highest if highest and same_or_newer(own, highest) else lowest
+    if wished is None:
+        lowest = max((limit["min"] for _name, limit in limits), key=version_key, default=own)
+        highest = min((limit["max"] for _name, limit in limits if limit["max"]), key=version_key, default=None)
+        wanted = own if same_or_newer(own, lowest) else lowest
+        wished = highest if highest and same_or_newer(wanted, highest) else wanted
+    for of_set, limit in limits:
+        if is_within(wished, limit):
+            continue
+        right = f"{limit['min']} to {limit['max'] or 'newer'}"
+        if of_set is None and release:
+            label = f"{release['framework']} {release['version']}"
+            raise refuse("P036", name=name, release=label, python=wished, right=right)
+        why, way = f"it has no wheels for Python {wished}", f"Use Python {right}, or another release of the framework"
+        raise refuse("P098", name=name, set=of_set, why=why, way=way)
+    return wished
+
+
+def is_within(python: str, limit: dict[str, Any]) -> bool:
+    """Tell whether a Python is one of those from min to max."""
+    return same_or_newer(python, limit["min"]) and (limit["max"] is None or same_or_newer(limit["max"], python))

@@ -206,8 +206,8 @@ class Environment(TypedDict):
     """A Python environment by pip."""
 
     name: str
-    framework: str
-    version: str
+    framework: str | None
+    version: str | None
     python: str
     cuda: str | None
     index_url: str | None

@@ -1306,8 +1306,79 @@ def test_the_pytorch_index_is_that_of_the_build():
 
 
 @pytest.mark.parametrize(
+    ("version", "cuda"), [("2.15", "13.2"), ("2.14", "13.0"), ("2.10", "12.8")], ids=["13.2", "13.0", "12.8"]
+)
+def test_pypi_has_one_build_of_pytorch(version, cuda):
+    (part,) = plan(facts(), **environment("pytorch", version, index="pypi"))["environments"]
+    assert (part["cuda"], part["index_url"], part["index_packages"]) == (cuda, None, [])
+
+
+def test_the_build_on_pypi_is_refused_where_it_does_not_run():
+    assert refusal(facts(gpus=[V100]), **environment("pytorch", "2.14", index="pypi")).code == "P035"
+    assert refusal(facts(), **environment("jax", "0.9", index="pypi")).code == "P034"
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "wanted"),
+    [
+        ("2.0.1", "torchaudio", "torchaudio==2.0.2"),
+        ("2.9", "torchaudio", "torchaudio==2.9.1"),
+        ("2.9", "torchaudio<2.9", "torchaudio<2.9"),  # whoever names a version gets that
+        ("2.11", "torchaudio", "torchaudio"),  # those of the stable ABI fit all that came after
+    ],
+)
+def test_torchaudio_is_the_one_that_was_built_for_the_release(version, asked, wanted):
+    wish = environment("pytorch", version, index="cpu", packages=[asked, "torchvision"])
+    assert plan(facts(), **wish)["environments"][0]["requirements"][1:] == [wanted, "torchvision"]
+
+
+@pytest.mark.parametrize(
+    ("node", "given", "runtime"),
+    [
+        (facts(), {}, "onnxruntime-gpu>=1.24"),
+        (facts(gpus=[V100]), {}, "onnxruntime-gpu<1.24"),
+        (facts(), ALLOWED, "onnxruntime-gpu<1.24"),
+    ],
+    ids=["hopper", "volta", "an older driver"],
+)
+def test_an_environment_without_a_framework_has_packages_for_the_nodes_cuda(node, given, runtime):
+    (part,) = plan(node, **given, **environment("sets", ["inference"], packages=["six"]))["environments"]
+    assert (part["framework"], part["version"], part["cuda"], part["index_url"]) == (None, None, None, None)
+    assert (part["requirements"], part["python"]) == (["onnx", runtime, "six"], "3.11")
+
+
+def test_an_environment_without_a_framework_and_without_cuda():
+    (part,) = plan(facts(), **environment("sets", ["inference"], index="cpu", python="3.14"))["environments"]
+    assert (part["requirements"], part["python"]) == (["onnx", "onnxruntime"], "3.14")
+
+
+@pytest.mark.parametrize(
+    ("platform", "given", "python"),
+    [
+        ("ubuntu-26.04", {"index": "cu126"}, "3.13"),
+        ("ubuntu-26.04", {}, "3.14"),
+        ("ubuntu-22.04", {}, "3.11"),
+        ("ubuntu-22.04", {"index": "cpu"}, "3.10"),
+    ],
+)
+def test_the_python_is_one_that_the_sets_have_wheels_for(platform, given, python):
+    wish = environment("pytorch", "2.12", sets=["compilers"], **given)
+    assert plan(facts(platform), **wish)["environments"][0]["python"] == python
+
+
+def test_a_package_of_two_sets_is_asked_for_once():
+    (part,) = plan(facts(), **environment("pytorch", "2.9", sets=["distributed", "llm"]))["environments"]
+    assert part["requirements"] == ["torch==2.9.1", "accelerate", "transformers", "datasets"]
+
+
+def test_a_set_of_one_release_comes_with_it():
+    (part,) = plan(facts(), **environment("pytorch", "2.14.0", sets=["vllm"]))["environments"]
+    assert part["requirements"] == ["torch==2.14.0", "vllm==0.33.0"]
+
+
+@pytest.mark.parametrize(
     ("given", "runtime"),
-    [({"index": "cpu"}, "onnxruntime"), ({"index": "cu126"}, "onnxruntime-gpu<1.24"), ({}, "onnxruntime-gpu")],
+    [({"index": "cpu"}, "onnxruntime"), ({"index": "cu126"}, "onnxruntime-gpu<1.24"), ({}, "onnxruntime-gpu>=1.24")],
 )
 def test_sets_of_packages_fit_the_build(given, runtime):
     wish = environment("pytorch", "2.9", sets=["inference", "distributed"], packages=["six"], **given)
@@ -2035,9 +2106,31 @@ REFUSALS = {
         "Remove nvidia_driver_imex_nodes.",
     ),
     "two frameworks": (facts(), environment("pytorch", "2.9", tensorflow="2.20"), "P032", "pytorch and tensorflow"),
-    "no framework": (facts(), environment("packages", ["numpy"]), "P032", "none"),
+    "nothing at all": (facts(), environment("python", "3.12"), "P032", "none"),
     "unknown set": (facts(), environment("jax", "0.9", sets=["visions"]), "P073", "monitoring"),
     "set of another framework": (facts(), environment("jax", "0.9", sets=["distributed"]), "P074", "pytorch"),
+    "set without wheels": (facts(), environment("pytorch", "2.9", sets=["deepspeed"]), "P098", "Build a wheel"),
+    "set for other releases": (facts(), environment("pytorch", "2.15", sets=["vllm"]), "P098", "2.13.0, 2.14.0"),
+    "set for another build": (
+        facts(gpus=[V100]),
+        environment("pytorch", "2.14.0", sets=["vllm"]),
+        "P098",
+        "Request a build for CUDA 13",
+    ),
+    "set for older Pythons": (
+        facts(),
+        environment("pytorch", "2.15", python="3.15", sets=["compilers"]),
+        "P098",
+        "Use Python 3.11 to 3.14",
+    ),
+    "set for newer Pythons": (
+        facts(),
+        environment("pytorch", "2.12", python="3.10", sets=["inference"]),
+        "P098",
+        "Use Python 3.11 to 3.14",
+    ),
+    "set of a framework that is not requested": (facts(), environment("sets", ["llm"]), "P074", "no framework"),
+    "build of no framework": (facts(), environment("packages", ["six"], index="cu126"), "P034", "cpu"),
     "Horovod as a set": (facts(), environment("pytorch", "2.9", sets=["horovod"]), "P021", "torchrun"),
     "unknown release": (facts(), environment("pytorch", "2.99"), "P033", "2.15.0"),
     "build of another release": (facts(), environment("pytorch", "2.15", index="cu126"), "P034", "cu130, cu132"),
