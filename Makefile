@@ -88,7 +88,7 @@ bench-cold: test-setup ## site.yml on a bare node, as a ratio to apt-get install
 plan-matrix: setup ## what every GPU of the catalog gets on every system
 	python3 tests/plan_matrix.py
 
-catalog-check: setup ## versions that pip, APT and NVIDIA's repositories have and the catalog does not
+catalog-check: setup ## what pip, APT and NVIDIA's repositories have and the catalog does not; each framework x CUDA x Python
 	python3 tests/catalog_check.py
 
 fault-table: setup ## every injected fault, the check that finds it, the remedy

@@ -1,7 +1,8 @@
 """List what the registries have and the catalog does not: Python packages, Debian's archive, NVIDIA's repositories.
 
 pip is asked as it is set up here, APT by its lists, and NVIDIA's repositories at the addresses of the catalog. What
-cannot be reached is said, and not taken for an answer.
+cannot be reached is said, and not taken for an answer. Then uv resolves every framework x CUDA x Python cell of the
+catalog and its package sets, which takes minutes; one that is not as the catalog says ends the check with 1.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "unit")]
+import catalog_cells
 import conftest  # noqa: F401  it makes this checkout importable as a collection
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, version_key
@@ -170,6 +172,11 @@ def main() -> None:
         question(known, report)
     print("Newer than the catalog:", *(f"  {line}" for line in report.news or ["nothing that was found"]), sep="\n")
     print("Not reached, so not compared:", *(f"  {line}" for line in report.unreached or ["nothing"]), sep="\n")
+    print("Asking for every framework x CUDA x Python cell takes minutes.", flush=True)
+    faults, count, unanswered = catalog_cells.compare(known)
+    print(f"Not as the catalog says, of {count} cells, of which {unanswered} were not reached:")
+    print(*(f"  {line}" for line in faults or ["nothing that was found"]), sep="\n")
+    raise SystemExit(1 if faults else 0)
 
 
 if __name__ == "__main__":
