@@ -11,15 +11,22 @@ It needs nothing of gpulab and prints one line of JSON at its end, see probe().
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
 import sys
+import sysconfig
 import time
+from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+MISSING = re.compile(r"(\S+): cannot open shared object file: No such file")
+OF_CUDA = re.compile(r"lib(?:cu(?!da\.so)|nv(?!idia-)|nccl)")  # of its libraries, but not the driver's
+DRIVER = "libcuda.so.1"
 SIZE = 256  # of the matrices: their products are whole numbers below 2**24, which every float32 unit adds up exactly
 
 
@@ -31,6 +38,7 @@ def probe(framework: str, variables: dict[str, str]) -> dict[str, Any]:
     gpus: the GPUs that it sees, each with name, compute_capability and matmul, whether it computes what the CPU does.
     cpu_matmul: whether the CPU's product is right. unset: the variables that are not as they should be.
     failure: why the framework cannot be imported; gpu_failure: why its GPUs cannot be used. seconds: the import's.
+    broken: the libraries of NVIDIA's wheels that cannot be loaded, each with the reason, where it is built for CUDA.
     """
     found: dict[str, Any] = {
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -47,7 +55,33 @@ def probe(framework: str, variables: dict[str, str]) -> dict[str, Any]:
         found["gpus"] = next(answers)
     except Exception as error:  # noqa: BLE001 - so does a broken driver
         found["gpu_failure"] = _told(error)
+    if found["cuda"]:
+        found["broken"] = broken(sysconfig.get_paths()["purelib"])
     return found
+
+
+def broken(site: str) -> dict[str, str]:
+    """Try to load every library that NVIDIA's wheels brought, and return why some cannot be loaded, by their names.
+
+    Frameworks load some of them only when a GPU computes. A library that needs another maker's, or the driver's, is
+    passed over: such are for network cards and job launchers that most nodes do not have.
+    """
+    found = {}
+    for path in sorted(Path(site).glob("nvidia/**/lib/*.so*")):
+        reason = _loads(str(path))
+        missing = MISSING.match(reason)
+        if reason and (not missing or OF_CUDA.match(missing[1])):
+            found[str(path.relative_to(site))] = reason.replace(str(path), path.name)
+    return found
+
+
+def _loads(library: str) -> str:
+    """Load a library and return why it cannot be loaded; nothing where it can."""
+    try:
+        ctypes.CDLL(library)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _told(error: BaseException) -> str:
@@ -73,7 +107,8 @@ def pytorch() -> Any:
     yield {
         "version": torch.__version__,
         "cuda": cuda,
-        "architectures": torch.cuda.get_arch_list() if cuda and torch.cuda.is_available() else None,
+        # get_arch_list() answers nothing without a driver
+        "architectures": torch._C._cuda_getArchFlags().split() if cuda else None,  # noqa: SLF001
         "cpu_matmul": product[0].tolist() == first_row,
     }
     if cuda and not torch.cuda.is_available():
@@ -103,6 +138,8 @@ def tensorflow() -> Any:
         "architectures": build.get("cuda_compute_capabilities"),
         "cpu_matmul": product[0].tolist() == first_row,
     }
+    if build.get("is_cuda_build"):
+        ctypes.CDLL(DRIVER)  # without it TensorFlow does not say why it sees no GPU
     gpus = []
     for number, gpu in enumerate(tf.config.list_physical_devices("GPU")):
         details = tf.config.experimental.get_device_details(gpu)
@@ -132,6 +169,8 @@ def jax() -> Any:
         "architectures": None,
         "cpu_matmul": product[0].tolist() == first_row,
     }
+    if majors:
+        ctypes.CDLL(DRIVER)  # without it JAX says only that it does not know CUDA
     gpus = []
     for gpu in jax.devices("cuda") if majors else []:
         same = bool((np.asarray(jax.numpy.matmul(jax.device_put(a, gpu), jax.device_put(b, gpu))) == product).all())

@@ -303,6 +303,8 @@ def faults(answer: dict[str, Any], expected: dict[str, Any]) -> list[str]:
         found.append(f"it is built for {_cuda(answer['cuda'])}, but {_cuda(expected['cuda'])} is planned")
     if not answer["cpu_matmul"]:
         found.append("a matrix multiplication on the CPU gave wrong results")
+    for path, reason in answer.get("broken", {}).items():
+        found.append(f"{path} cannot be loaded: {reason}")
     return found
 
 

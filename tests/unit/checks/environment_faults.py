@@ -46,6 +46,13 @@ ENVIRONMENT_FAULTS = [
     fault("a framework without CUDA", "environments", REBUILD, "no CUDA", version="2.13.0", cuda=None, gpus=[GPU]),
     fault("a framework for another CUDA", "environments", REBUILD, "CUDA 12.6", cuda="12.6"),
     fault("a framework that multiplies wrongly", "environments", REBUILD, "on the CPU", cpu_matmul=False),
+    fault(
+        "a CUDA library that was cut off",
+        "environments",
+        REBUILD,
+        "file too short",
+        broken={"nvidia/cu13/lib/libcufft.so.12": "libcufft.so.12: file too short"},
+    ),
     Fault(
         "an environment that hangs",
         "l40s",
@@ -80,7 +87,7 @@ ENVIRONMENT_FAULTS = [
     ),
     fault(
         "a framework without kernels for the GPU",
-        "environment-gpus",
+        "environment-kernels",
         "upgrade_software",
         "no kernels",
         architectures=["sm_90", "sm_100"],

@@ -20,14 +20,27 @@ def facts():
 
 
 def test_an_environment_that_works_is_proven(facts):
-    assert [severity for severity, _why in found(facts).values()] == ["ok"] * 3
+    assert [severity for severity, _why in found(facts).values()] == ["ok"] * 4
 
 
-def test_without_a_gpu_the_rest_is_proven(facts):
+@pytest.mark.parametrize(
+    ("planned", "kernels", "severity", "says"),
+    [
+        (["8.9"], ["sm_86"], "ok", "built for CUDA 13.0, has kernels for 8.9"),
+        (["8.9", "12.0"], ["sm_86"], "fail", "no kernels for compute capability 12.0"),
+        ([], ["sm_86"], "skipped", "compute capabilities of the GPUs are unknown"),
+        (["8.9"], None, "skipped", "does not tell"),
+    ],
+)
+def test_without_a_driver_the_kernels_are_those_for_the_planned_gpus(facts, planned, kernels, severity, says):
     facts["nvml"]["gpus"] = []
-    facts["environments"] = [environment(gpus=[], gpu_failure="RuntimeError: no driver", architectures=None)]
-    assert found(facts)["environments"][0] == "ok"
-    assert found(facts)["environment-gpus"] == ("skipped", "no GPU")
+    facts["environments"] = [environment(gpus=[], gpu_failure="RuntimeError: no driver", architectures=kernels)]
+    plan = {"environments": [{"name": "vision"}], "cuda": {"compute_capabilities": planned}}
+    results = found(facts, plan)
+    assert results["environments"][0] == "ok"
+    assert results["environment-gpus"] == ("skipped", "no GPU: RuntimeError: no driver")
+    assert results["environment-kernels"][0] == severity
+    assert says in results["environment-kernels"][1]
 
 
 def test_nothing_is_tried_on_gpus_in_use(facts):

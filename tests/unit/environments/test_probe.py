@@ -4,6 +4,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.environments import probe
@@ -33,7 +34,6 @@ def torch(monkeypatch):
 GPUS = {
     "is_available": lambda: True,
     "device_count": lambda: 2,
-    "get_arch_list": lambda: ["sm_90"],
     "get_device_name": lambda gpu: f"GPU {gpu}",
     "get_device_capability": lambda _gpu: (9, 0),
 }
@@ -54,7 +54,7 @@ def test_every_gpu_is_compared_with_the_cpu(torch):
         ("GPU 0", "9.0", True),
         ("GPU 1", "9.0", False),
     ]
-    assert found["architectures"] == ["sm_90"]
+    assert found["architectures"] == ["sm_80", "sm_90"]
 
 
 def test_a_wrong_product_on_the_cpu_is_seen(torch):
@@ -67,6 +67,42 @@ def test_a_cuda_build_without_a_driver_says_why(torch):
     torch("13.0")
     found = probe.probe("pytorch", {})
     assert (found["cpu_matmul"], found["gpus"], found["gpu_failure"]) == (True, [], "RuntimeError: no driver")
+    assert (found["architectures"], found["broken"]) == (["sm_80", "sm_90"], {})
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_other_frameworks_name_the_driver_that_is_not_there(framework, monkeypatch):
+    module, made_for = MagicMock(__version__="1.0"), MagicMock(metadata={"Name": "jax-cuda13-plugin"})
+    module.sysconfig.get_build_info.return_value = {"is_cuda_build": True, "cuda_version": "13.0"}
+    module.config.list_physical_devices.return_value = module.devices.return_value = [MagicMock()]
+    monkeypatch.setitem(sys.modules, framework, module)
+    monkeypatch.setitem(sys.modules, "numpy", MagicMock())
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: [made_for])
+    monkeypatch.setattr(probe, "DRIVER", "libabsent.so.1")
+    found = probe.probe(framework, {})
+    assert (found["failure"], found["gpus"]) == (None, [])
+    assert found["gpu_failure"].startswith("OSError: libabsent.so.1: cannot open shared object file")
+
+
+def test_libraries_of_nvidias_wheels_that_cannot_be_loaded_are_named(tmp_path):
+    """Made by the compiler: one that is whole, one cut off, and three that need what is not there."""
+    library = tmp_path / "nvidia/cu13/lib"
+    library.mkdir(parents=True)
+    for needed in ("libcublasLt.so.99", "libmlx5-absent.so.1", "libcuda.so.99"):
+        (library / "empty.c").write_text("")
+        build = ["cc", "-shared", "-o", needed, f"-Wl,-soname,{needed}", "empty.c"]
+        subprocess.run(build, check=True, cwd=library)
+        user = ["cc", "-shared", "-o", f"libuser_of_{needed}", "-Wl,--no-as-needed", needed]
+        subprocess.run(user, check=True, cwd=library)
+        (library / needed).unlink()
+    subprocess.run(["cc", "-shared", "-o", "libwhole.so", "empty.c"], check=True, cwd=library)
+    (library / "libcut_off.so.1").write_bytes((library / "libwhole.so").read_bytes()[:40])
+    assert probe.broken(str(tmp_path)) == {
+        "nvidia/cu13/lib/libcut_off.so.1": "libcut_off.so.1: file too short",
+        "nvidia/cu13/lib/libuser_of_libcublasLt.so.99": (
+            "libcublasLt.so.99: cannot open shared object file: No such file or directory"
+        ),
+    }
 
 
 def test_a_framework_that_is_not_there_is_a_failure(monkeypatch):
