@@ -269,7 +269,7 @@ def _rows(options: dict[str, Any], parent: str = "") -> Iterator[tuple[str, str,
     """Yield name, type, default and meaning of each option, and of what it is made of."""
     for name, option in options.items():
         kind = option["type"] + (f" of {option['elements']}" if "elements" in option else "")
-        choices = " \\| ".join(_code(choice) for choice in option.get("choices", ()))
+        choices = " \\| ".join(f"`{choice}`" for choice in option.get("choices", ()))
         default = _code(option["default"]) if "default" in option else "*required*" if option.get("required") else ""
         if not parent and name in by_host_type():
             default += f"{', ' if default else ''}by host type"
