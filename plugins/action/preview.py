@@ -48,6 +48,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for name in task_vars["ansible_play_hosts_all"]:
         known = hostvars[name]
         hosts[name] = {
+            "groups": known["group_names"],
             "facts": known["ansible_facts"].get("gpulab"),
             "plan": known["ansible_facts"].get("gpulab_plan"),
             "results": GATHERED.of(name),

@@ -144,10 +144,13 @@ def value(name: str, variables: Mapping[str, Any]) -> Any:
     return taken[name] if name in taken else options.load().options[name].default
 
 
-def shown(plan: Plan | None) -> Plan:
-    """Return {host_types, defaults}, what a preview or report says: names of types, and options as in a plan."""
-    part = (plan or {}).get("host_types") or NO_TYPE.planned()
-    return {"host_types": part["names"], "defaults": part["options"]}
+def shown(plan: Plan | None, groups: Collection[str]) -> Plan:
+    """Return {host_types, defaults}, what a preview or report says of a host: the names of its types, and options.
+
+    A host without a plan has its types all the same; groups are those of the host.
+    """
+    options_set = plan["host_types"]["options"] if plan and "host_types" in plan else []
+    return {"host_types": list(of(groups, catalog.load())), "defaults": options_set}
 
 
 def fit(unset: Mapping[str, Default], names: tuple[str, ...], plan_with: Callable[[HostTypes], Plan]) -> Plan:

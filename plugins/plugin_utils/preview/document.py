@@ -23,10 +23,10 @@ EARLIER = "no result: it failed or became unreachable earlier in this run"
 def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"facts", "plan", "results", "failure", "unreachable", "ended", "policy", "force"}:
-    its gpulab facts and plan (None where it has none), what its tasks would change, the result of the task that failed
-    (None where none did), whether it never answered, whether it left the run before the preview, and its reboot_policy
-    and reboot_force (None where unset).
+    hosts maps each host's name to {"groups", "facts", "plan", "results", "failure", "unreachable", "ended", "policy",
+    "force"}: its groups, its gpulab facts and plan (None where it has none), what its tasks would change, the result of
+    the task that failed (None where none did), whether it never answered, whether it left the run before the preview,
+    and its reboot_policy and reboot_force (None where unset).
     created is the time of the run, ISO 8601 in UTC.
     """
     return {
@@ -45,7 +45,7 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
         "simulated": facts["simulated"] or None if facts else None,
         "present": _present(facts) if facts else None,
         "users": _users(facts) if facts else None,
-        **host_types.shown(plan),
+        **host_types.shown(plan, host["groups"]),
         "planned": None,
         "because": reasons(plan) if plan else [],
         "warnings": plan["warnings"] if plan else [],

@@ -39,7 +39,7 @@ FINDINGS = ("fail", "warn", "unknown", "info")
 def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"facts", "plan", "results", "verify", "reading"}: its gpulab facts and plan (None
+    hosts maps each host's name to {"groups", "facts", "plan", "results", "verify", "reading"}: its facts and plan (None
     where it has none), the results of its checks (empty where it was not judged), and how the tasks verify and
     gpu_facts ended. created is the time of the run, ISO 8601 in UTC.
     """
@@ -71,7 +71,7 @@ def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any
         "verdict": worst(result["severity"] for result in results) if state == "verified" else "fail",
         "counts": count(results),
         "simulated": facts.get("simulated") or None,
-        **host_types.shown(host["plan"]),
+        **host_types.shown(host["plan"], host["groups"]),
         "system": facts.get("system.name"),
         "kernel": facts.get("system.kernel"),
         "driver": facts.get("nvml.driver_version") or facts.get("driver.library"),

@@ -59,6 +59,7 @@ def gather(
         known = hostvars[name]
         facts, verdict = known.get("ansible_facts") or {}, known.get("gpulab_verify") or {}
         hosts[name] = {
+            "groups": known.get("group_names") or [],
             "facts": facts_of(facts, (verdict.get("declared") or {}).get("level", "quick")),
             "plan": facts.get("gpulab_plan"),
             "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},

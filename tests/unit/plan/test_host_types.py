@@ -263,7 +263,8 @@ def test_one_default_that_does_not_fit_does_not_take_the_others_along():
 
 def test_preview_and_report_say_what_came_from_the_type():
     planned = run(typed(facts(), "inference_servers"))
-    host = {**hosts.NOTHING, "facts": hosts.virgin()["facts"], "plan": planned["plan"], "ended": False}
+    of_type = {"groups": ["gpu-nodes", "inference_servers"], "plan": planned["plan"]}
+    host = {**hosts.NOTHING, **of_type, "facts": hosts.virgin()["facts"], "ended": False}
     preview = hosts.preview(host)
     assert preview["host_types"] == ["inference_servers"]
     assert taken(planned) == {one["option"]: one["value"] for one in preview["defaults"]}
@@ -273,10 +274,18 @@ def test_preview_and_report_say_what_came_from_the_type():
         " gpu_settings_values"
     ) in lines
     assert any("inference_servers sets monitoring_state: present. What a request" in line for line in lines)
-    report = build({"node": {**runs.NOTHING, "plan": planned["plan"]}}, runs.CREATED)
+    report = build({"node": {**runs.NOTHING, **of_type}}, runs.CREATED)
     assert report["hosts"][0]["host_types"] == ["inference_servers"]
     assert report["hosts"][0]["defaults"] == preview["defaults"]
     assert "<code>container_toolkit_engines: [docker]</code> Servers of models" in html(report)
+
+
+def test_a_host_that_has_no_plan_has_its_type():
+    groups = {"groups": ["gpu-nodes", "workstations"]}
+    report = build({"node": {**runs.UNREACHABLE, **groups}}, runs.CREATED)
+    assert (report["hosts"][0]["host_types"], report["hosts"][0]["defaults"]) == (["workstations"], [])
+    preview = hosts.preview({**hosts.NOTHING, **groups})
+    assert (preview["host_types"], preview["defaults"]) == (["workstations"], [])
 
 
 def test_preview_and_report_of_a_host_without_a_type_name_none():

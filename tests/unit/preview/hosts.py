@@ -34,6 +34,7 @@ WORK = {
 }
 DAEMON = {**WORK, "pid": 812, "user": "root", "command": "nvidia-persiste", "since": None, "device": "/dev/nvidiactl"}
 NOTHING: dict[str, Any] = {
+    "groups": ["gpu-nodes"],
     "facts": None,
     "plan": None,
     "results": [],

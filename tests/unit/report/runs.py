@@ -12,7 +12,7 @@ from unit.checks.test_faults import FAULTS
 
 CREATED = "2026-11-21T01:00:00Z"
 HOSTILE = "<script>document.title='pwned'</script>&\"'\x1b"
-NOTHING = {"facts": None, "plan": None, "results": [], "verify": {}, "reading": {}}
+NOTHING = {"groups": ["gpu-nodes"], "facts": None, "plan": None, "results": [], "verify": {}, "reading": {}}
 UNREACHABLE = {**NOTHING, "reading": {"unreachable": True, "msg": "Connection refused"}}
 
 
