@@ -17,8 +17,8 @@ description:
     of what works with what.
   - The options are inventory variables such as C(nvidia_driver_branch) or C(cuda_toolkits). Each may be left out; the
     documentation of each role describes its own, and that of the role C(plan) the others.
-  - For what the inventory leaves out, the host's type counts (C(catalog/host_types.yml)). What a type sets and the node
-    cannot have is left out; it refuses no node.
+  - For what the inventory leaves out, the host's type counts (C(catalog/host_types.yml)). What a type sets is left out
+    where the plan would be refused with it.
   - Where no plan can work, the task fails with the code, the cause and the remedy. Nothing is changed in either case.
 notes:
   - Run M(gpulab.node.gpu_facts) first.
