@@ -815,6 +815,25 @@ def test_a_desktop_driver_that_does_not_support_the_gpus_does_not_stay():
     assert refusal(with_display(of_debian(*DEBIAN_DESKTOP), device=RTX_5090)).code == "P038"
 
 
+@pytest.mark.parametrize("maker", ["nvidia", "other"])
+def test_a_desktop_driver_of_another_maker_is_not_the_distributions(maker):
+    node = with_display(of_debian(*DEBIAN_DESKTOP))
+    node["driver"]["packages"] = [{**package, "source": maker} for package in node["driver"]["packages"]]
+    driver = plan(node, nvidia_driver_remove_conflicting=True)["driver"]
+    assert (driver["source"], driver["display"]) == ("nvidia", True)
+
+
+def test_a_desktop_driver_of_a_branch_that_the_catalog_does_not_have_does_not_stay():
+    old = [(name, "570.133.07-0ubuntu0.24.04.1", maker) for name, _version, maker in UBUNTU_DESKTOP]
+    assert refusal(of_ubuntu(*old)).code == "P038"
+
+
+def test_the_modules_of_ubuntus_desktop_driver_are_the_desktops_too():
+    node = {**of_ubuntu(*UBUNTU_DESKTOP), "kernels": [kernel("6.8.0-51-generic")]}
+    node["system"]["kernel"] = "6.8.0-51-generic"
+    assert "linux-modules-nvidia-580-open-generic" in plan(node)["driver"]["packages"]
+
+
 def test_a_driver_of_the_distribution_without_a_display_is_no_desktops():
     assert refusal(with_display(of_debian("libcuda1", "nvidia-smi"))).code == "P038"
 
