@@ -19,7 +19,7 @@ NOBODY = "error: No solution found"
 def known():
     """Return a catalog with one release of each framework."""
     made = copy.copy(catalog.load())
-    versions = {"pytorch": "2.9.1", "tensorflow": "2.20.0", "jax": "0.9.2"}
+    versions = {"pytorch": "2.12.1", "tensorflow": "2.20.0", "jax": "0.9.2"}
     vars(made)["frameworks"] = {
         framework: {version: catalog.load().frameworks[framework][version]} for framework, version in versions.items()
     }
@@ -28,7 +28,7 @@ def known():
 
 def index(changes=None):
     """Return an index that has all cells of the fixture; changes answers some requirements in another way."""
-    cuda = {"torch": "12.8.90", "tensorflow[and-cuda]": "12.9.79", "jax[cuda12]": "12.9.79", "jax[cuda13]": "13.5.37"}
+    cuda = {"torch": "13.0.96", "tensorflow[and-cuda]": "12.9.79", "jax[cuda12]": "12.9.79", "jax[cuda13]": "13.5.37"}
     pythons = {"torch": (10, 14), "tensorflow[and-cuda]": (9, 13), "jax[cuda12]": (11, 14), "jax[cuda13]": (11, 14)}
 
     def ask(wanted, python):
@@ -59,7 +59,7 @@ def test_every_set_is_resolved_in_some_cell(known):
     catalog_cells.compare(known, ask)
     for name in ("vision", "data", "llm", "quantisation"):
         assert asked.issuperset(catalog.load().package_sets[name]["packages"])
-    assert "onnxruntime-gpu<1.24" in asked  # as PyPI's PyTorch 2.9 is for CUDA 12
+    assert {"onnxruntime-gpu<1.24", "onnxruntime-gpu>=1.24"} <= asked  # TensorFlow is for CUDA 12
     assert not {line for line in asked if line.startswith("vllm")}  # which is for other releases
 
 
@@ -67,8 +67,11 @@ def test_every_set_is_resolved_in_some_cell(known):
     ("changes", "fault"),
     [
         ({("tensorflow[and-cuda]==2.20.0", "3.13"): NOBODY}, "CUDA 12.5 and Python 3.13: error: No solution"),
-        ({("torch==2.9.1", "3.15"): {}}, "pytorch 2.9.1 for CUDA 12.8 and Python 3.15: the index has it, the catalog"),
-        ({("torch==2.9.1", "3.12"): {"nvidia-cuda-runtime": "13.0.96"}}, "Python 3.12: the index has CUDA 13.0"),
+        (
+            {("torch==2.12.1", "3.15"): {}},
+            "pytorch 2.12.1 for CUDA 13.0 and Python 3.15: the index has it",
+        ),
+        ({("torch==2.12.1", "3.12"): {"nvidia-cuda-runtime": "13.2.86"}}, "Python 3.12: the index has CUDA 13.2"),
         ({("jax[cuda13]==0.9.2", "3.12"): {"nvidia-cuda-runtime": "12.9.79"}}, "Python 3.12: the index has CUDA 12.9"),
     ],
     ids=["a wheel is missing", "a Python is new", "PyTorch is of another CUDA", "JAX is of another CUDA"],
@@ -105,7 +108,7 @@ def test_uv_is_asked_for_wheels_and_its_failures_are_told_apart(tmp_path, monkey
 
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     uv('echo "$@" | grep --quiet -- "--only-binary :all: --python-version 3.12" && cat')
-    assert catalog_cells.resolve(("torch==2.9.1", "six==1.17.0"), "3.12") == {"torch": "2.9.1", "six": "1.17.0"}
+    assert catalog_cells.resolve(("torch==2.12.1", "six==1.17.0"), "3.12") == {"torch": "2.12.1", "six": "1.17.0"}
     uv("echo 'error: No solution found' >&2; exit 1")
     assert catalog_cells.resolve(("torch",), "3.12") == NOBODY
     uv("echo 'error: Failed to fetch: `/simple/torch`' >&2; exit 2")

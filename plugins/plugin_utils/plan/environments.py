@@ -161,6 +161,10 @@ def obstacle_of_set(
 ) -> tuple[str, str] | None:
     """Return why a set does not fit a release and its build, and what does; None where it fits."""
     releases, majors = record.get("by_release"), record.get("by_cuda")
+    first = record.get("first_release")
+    if first and release and not same_or_newer(release["version"], first):
+        right = f"{record['framework']} {first} or newer"
+        return f"it does not work with {release['framework']} {release['version']}", f"Request {right}"
     if releases and (release is None or release["version"] not in releases):
         label = f"{record['framework']} {release['version'] if release else ''}".strip()
         return f"it has no wheels for {label}", f"Request {record['framework']} {', '.join(releases)}"

@@ -2142,6 +2142,12 @@ REFUSALS = {
         "P098",
         "Use Python 3.11 to 3.14",
     ),
+    "set for newer releases": (
+        facts(),
+        environment("pytorch", "2.10", sets=["quantisation"]),
+        "P098",
+        "Request pytorch 2.11 or newer",
+    ),
     "set for newer Pythons": (
         facts(),
         environment("pytorch", "2.12", python="3.10", sets=["inference"]),
