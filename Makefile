@@ -14,8 +14,8 @@ OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 UNIT := $$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'pytest -m "$$0"; exit $$?'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test kill-test test \
-        test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
+.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test kill-test cuda-builds \
+        test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again
 
 kill-test: test-setup ## kill site.yml in one task after the other; remove.yml has to restore the node each time
 	pytest tests/lab/test_killed.py
+
+cuda-builds: test-setup ## install the real CUDA build of each framework and prove it without a driver (10 GB, 7 GB at a time)
+	pytest tests/builds
 
 test: test-setup ## everything that CI runs
 	tests/run.py
