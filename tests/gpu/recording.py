@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = 2
 # Keys whose values tell whose machine it is, and what takes their place; {} is a number, the same for the same value.
 IDENTIFYING = {
     "uuid": "GPU-00000000-0000-0000-0000-{:012d}",
@@ -24,13 +24,13 @@ SYSTEM_MOUNTS = {"/", "/boot", "/boot/efi", "/dev/shm", "/home", "/tmp", "/usr",
 PROCESS = re.compile(r"name=[^,]*")  # in the text of an XID
 
 
-def build(facts: dict[str, Any], measurements: dict[str, Any], made: str) -> dict[str, Any]:
-    """Return the recording of a run, made at an ISO 8601 date.
+def build(facts: dict[str, Any], measurements: dict[str, Any], worked: dict[str, Any], made: str) -> dict[str, Any]:
+    """Return the recording of a run, made at an ISO 8601 date; worked is what programs.work found.
 
     ``notes.allow`` is for a person to fill in: {id of a check: why its finding is right on this machine}.
     """
     kept = {**facts, "filesystems": [each for each in facts["filesystems"] if each["mount"] in SYSTEM_MOUNTS]}
-    data = {"facts": kept, "measurements": {**measurements, "mounts": [], "python": None}}
+    data = {"facts": kept, "measurements": {**measurements, "mounts": [], "python": None}, "programs": worked}
     return {"schema": SCHEMA, "made": made, "notes": {"allow": {}}, **anonymous(data)}
 
 

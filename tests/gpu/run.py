@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Run gpulab's facts, active tests and proof on the GPUs of this machine, and record what came of it: make test-gpu.
 
-Needs an NVIDIA driver and Python 3.9 or later, no Ansible. Where PyTorch is, it measures matrix products; where PyYAML
-is (the catalogue is YAML), it judges, and shows each rate as a share of the card's limit. Run it as root, on idle GPUs:
-another user does not see who uses them, and then none is loaded.
+Needs an NVIDIA driver and Python 3.9 or later, no Ansible. Where PyTorch is, it measures matrix products and trains a
+little; where PyYAML is (the catalogue is YAML), it judges, and shows each rate as a share of the card's limit. Each
+CUDA toolkit compiles, and a program that holds a GPU has to be seen. Run it as root, on idle GPUs: another user does
+not see who uses them, and then none is loaded.
 
 The recording, without names, uuids and serial numbers, goes to tests/gpu/recordings/<board>-<driver>.json, where the
 unit tests replay it. On simulated GPUs it goes to reports/ and proves nothing about hardware.
@@ -29,7 +30,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements im
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
-from gpu import recording
+from gpu import programs, recording
 
 RECORDINGS = ROOT / "tests/gpu/recordings"
 SIMULATED = ROOT / "reports"
@@ -49,6 +50,11 @@ def main() -> int:
     measurements = measure(Node(), wishes)
     facts = judged(collect(Node(), ANSWER_SECONDS))
     show_tests(measurements)
+    worked = programs.work(Node(), facts, python)
+    faults = list(programs.faults(worked))
+    print(f"programs: {json.dumps(worked)}")
+    for fault in faults:
+        print(f"fail programs: {fault}")
     failures = judge_and_show(facts, measurements)
     simulated = facts["simulated"] or measurements["simulated"]
     directory = Path(wanted.directory) if wanted.directory else SIMULATED if simulated else RECORDINGS
@@ -57,12 +63,12 @@ def main() -> int:
     path = directory / recording.file_name(facts)
     directory.mkdir(parents=True, exist_ok=True)
     made = time.strftime("%Y-%m-%d", time.gmtime())
-    path.write_text(json.dumps(recording.build(facts, measurements, made), indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(recording.build(facts, measurements, worked, made), indent=1) + "\n", encoding="utf-8")
     print(f"recording: {path}")
     if failures is None:
         print(NOT_JUDGED)
     tested = any(gpu["tests"]["smoke"]["state"] != "skipped" for gpu in measurements["gpus"])
-    return 0 if tested and not failures else 1
+    return 0 if tested and not failures and not faults else 1
 
 
 def arguments() -> argparse.Namespace:

@@ -30,6 +30,13 @@ FAILED = "NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x22:0x56:884)"
     [
         ("NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen", "xid", 79, "0000:05:00.0"),
         ("NVRM: Xid (0000:83:00): 48, Double Bit ECC", "xid", 48, "0000:83:00.0"),
+        # of an H100 with driver 580.159.04: a kernel that wrote to an address of nobody's
+        (
+            "NVRM: Xid (PCI:0000:00:06): 31, pid=1008, name=bad, channel 0x0000000a, intr 00000000. MMU Fault: ENGINE",
+            "xid",
+            31,
+            "0000:00:06.0",
+        ),
         ("NVRM: Xid (PCI:00000000:1B:00.0): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08", "xid", 149, "0000:1b:00.0"),
         ("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.", "fallen_off_the_bus", None, "0000:18:00.0"),
         (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
-from gpu import recording
+from gpu import programs, recording
 from sim.build import build
 
 from unit.checks import nodes
@@ -35,6 +35,7 @@ def test_recorded_gpu_has_no_finding(path):
     assert not recorded["facts"]["simulated"]
     assert not recorded["measurements"]["simulated"]
     assert unexpected(recorded) == set()
+    assert list(programs.faults(recorded["programs"])) == []
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_a_run_on_a_gpu_that_computes_wrong_fails(run):
 
 def test_healthy_recording_has_nothing_unexpected_and_a_note_needs_a_reason():
     facts = nodes.measured("h100x8")
-    recorded = recording.build(facts, facts.pop("measurements"), "2026-11-21")
+    recorded = recording.build(facts, facts.pop("measurements"), {}, "2026-11-21")
     assert unexpected(recorded) == set()
     recorded["facts"]["nvml"]["gpus"][0]["persistence"] = False
     assert unexpected(recorded) == {"persistence"}
@@ -114,6 +115,6 @@ def test_recording_names_nobody():
     facts["kernel_log"]["events"] = [event]
     facts["network"] = [{"name": "eno1", "ipv4": "198.51.100.77"}]
     measurements = {**facts.pop("measurements"), "python": "/home/alicia/venv/bin/python"}
-    text = json.dumps(recording.build(facts, measurements, "2026-11-21"))
+    text = json.dumps(recording.build(facts, measurements, {}, "2026-11-21"))
     for name in ("alice", "alicia", "198.51.100", "secret-project", "1650522012345", "thesis"):
         assert name not in text
