@@ -225,7 +225,7 @@ def test_cuda_compat_is_refused_on_a_board_that_is_not_for_data_centres(forward)
     refused = forward["brought"]
     assert refused.status != 0
     assert "GPULAB-P077" in refused.output
-    assert "4090 is none" in " ".join(refused.output.split())
+    assert "4090 is not one" in " ".join(refused.output.split())
     assert refused.nodes[CONSUMER] == forward["before"].nodes[CONSUMER]
 
 
