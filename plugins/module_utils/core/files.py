@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def read(path: Path) -> str:
@@ -55,6 +53,21 @@ def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: b
         path.chmod(mode)
 
 
+def has_rights(path: Path, mode: int = 0o644) -> bool:
+    """Tell whether a file of gpulab's has this mode and, on a node, is root's; one that is not there is right."""
+    if not path.is_file():
+        return True
+    status = path.stat()
+    return stat.S_IMODE(status.st_mode) == mode and (os.geteuid() != 0 or (status.st_uid, status.st_gid) == (0, 0))
+
+
+def set_rights(path: Path, mode: int = 0o644) -> None:
+    """Give a file of gpulab's this mode and, on a node, to root."""
+    if os.geteuid() == 0:
+        os.chown(path, 0, 0)
+    path.chmod(mode)
+
+
 def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted: bool = False) -> None:
     """Let the file at path hold the text; None means no file. A directory that is new may be read by everybody."""
     if text is None:
@@ -63,6 +76,18 @@ def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted
         return
     make_directory(path.parent)
     replace(module, path, text, mode, mounted=mounted)
+
+
+def differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return which files of gpulab's have another text than they shall have, or other rights; empty means no file."""
+    return [path for path, text in after.items() if before[path] != text or (text and not has_rights(Path(path)))]
+
+
+def put_own(module: Any, path: Path, text: str | None) -> None:
+    """Put a file of gpulab's, for everybody to read."""
+    put(module, path, text)
+    if text is not None:
+        set_rights(path)
 
 
 def diff(path: str, before: str | None, after: str | None) -> dict[str, str]:

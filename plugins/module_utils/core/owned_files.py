@@ -53,18 +53,19 @@ def plan(
     current: dict[str, str | None],
     owner: str,
     private: Collection[str] = (),
-    closed: Collection[str] = (),
+    misplaced: Collection[str] = (),
 ) -> list[Step]:
     """Return what has to change.
 
     wanted maps each managed path to its content, empty or None for "no such file"; current maps the same paths to their
-    texts, None where there is no file. private are the paths that only root may read, closed those that are so now.
+    texts, None where there is no file. private are the paths that only root may read, misplaced those whose mode or
+    owner is not gpulab's now.
     Raises Refusal H020 for a file that would have to change and is not gpulab's.
     """
     steps = []
     for path, content in wanted.items():
         before, after = current[path], wanted_text(content, owner) if content and content.strip() else None
-        if before == after and (before is None or not is_own(before) or (path in private) == (path in closed)):
+        if before == after and (before is None or not is_own(before) or path not in misplaced):
             continue
         if before is not None and not is_own(before):
             if after is None:

@@ -41,3 +41,9 @@ def test_a_file_of_somebody_elses_is_refused():
     with pytest.raises(Refusal) as refused:
         plan({PATH: "a"}, {PATH: "blacklist pcspkr\n"}, "nouveau")
     assert str(refused.value).startswith(f"GPULAB-H020 {PATH} exists, but gpulab did not write it.")
+
+
+@pytest.mark.parametrize(("private", "expected"), [((), 0o644), ((PATH,), 0o600)])
+def test_mode_and_owner_are_put_right(private, expected):
+    assert plan({PATH: "a"}, {PATH: OURS}, "nouveau", private, misplaced=[PATH]) == [Step(PATH, OURS, OURS, expected)]
+    assert plan({PATH: "a"}, {PATH: OURS}, "nouveau", private, misplaced=[]) == []
