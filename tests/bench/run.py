@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 RUNS = 3
+NODES = 64
 INVENTORY = [".lab/inventory"]
+PLAN, VERIFY = PLAYBOOKS = ("playbooks/plan.yml", "playbooks/verify.yml")
+RECEIPTS = "/var/lib/gpulab/receipts/*.json"
 
 
 def seconds(command: list[str]) -> float:
@@ -30,10 +40,103 @@ def seconds(command: list[str]) -> float:
 
 
 def no_op_site() -> dict[str, float]:
-    """Return what a site.yml that changes nothing costs on one node, against one full fact gathering."""
-    site = seconds(["ansible-playbook", "-i", *INVENTORY, "site.yml", "-l", "node12"])
+    """Return what runs cost that find nothing to do on one node, against full fact gathering and against pyinfra.
+
+    At most 2 times -m setup and 1.2 times pyinfra are promised for site.yml, 1.5 times verify.yml for plan.yml. pyinfra
+    gets the same state, but neither plans nor proves; it looks at the units, and holds the packages once more.
+    """
+    on_one = ["-i", *INVENTORY, "-l", "node12"]
+    seconds(["ansible-playbook", *on_one, "site.yml"])
     setup = seconds(["ansible", "-i", *INVENTORY, "node12", "-m", "ansible.builtin.setup"])
-    return {"site.yml, nothing to change (s)": site, "-m setup (s)": setup, "ratio": site / setup}
+    took = {name: seconds(["ansible-playbook", *on_one, name]) for name in ("site.yml", *PLAYBOOKS)}
+    with tempfile.TemporaryDirectory() as directory:
+        pyinfra = seconds(pyinfra_on(Path(directory)))
+    return {
+        "-m setup (s)": setup,
+        "pyinfra, the same state (s)": pyinfra,
+        **{f"{name} (s)": took[name] for name in took},
+        "site.yml, ratio to -m setup": took["site.yml"] / setup,
+        "site.yml, ratio to pyinfra": took["site.yml"] / pyinfra,
+        "plan.yml, ratio to verify.yml": took[PLAN] / took[VERIFY],
+    }
+
+
+def pyinfra_on(directory: Path) -> list[str]:
+    """Return pyinfra's command for what the receipts of node12 name; it is written to the directory."""
+    subprocess.run([sys.executable, "-m", "venv", directory / "venv"], check=True)
+    install = [directory / "venv/bin/pip", "install", "--quiet", "--require-hashes", "--requirement"]
+    subprocess.run([*install, ROOT / "requirements/bench.txt"], check=True)
+    node = ["docker", "exec", "gpulab-node12", "sh", "-c"]
+    printed = subprocess.run([*node, f"cat {RECEIPTS}"], check=True, capture_output=True, text=True).stdout
+    items = {item: value for one in json_values(printed) for item, value in one["items"].items() if value is not None}
+    state: dict[str, Any] = {"files": {}, "packages": [], "holds": [], "units": []}
+    for item, value in items.items():
+        kind, _colon, name = item.partition(":")
+        if kind == "file" and value.startswith("file "):
+            text = subprocess.run([*node, f"cat '{name}'"], check=True, capture_output=True).stdout
+            (directory / str(len(state["files"]))).write_bytes(text)
+            state["files"][name] = (str(len(state["files"])), value.split()[1])
+        elif kind == "package":
+            state["packages"] += value
+            state["holds"] += [package for package, version in value.items() if version.endswith("on hold")]
+        elif kind == "unit" and value == "enabled":
+            state["units"].append(name)
+    (directory / "state.json").write_text(json.dumps(state))
+    os.environ["GPULAB_STATE"] = str(directory)
+    inventory = yaml.safe_load((ROOT / INVENTORY[0] / "hosts.yml").read_text())
+    address = next(group["hosts"]["node12"] for group in inventory.values() if "node12" in group.get("hosts", {}))
+    ssh = ["--ssh-user", "admin", "--ssh-key", str(ROOT / ".lab/id"), "--data", "ssh_strict_host_key_checking=no"]
+    return [
+        str(directory / "venv/bin/pyinfra"),
+        "-y",
+        *ssh,
+        address["ansible_host"],
+        str(ROOT / "tests/bench/state.py"),
+    ]
+
+
+def json_values(text: str) -> Iterator[Any]:
+    """Yield the values of concatenated JSON texts."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text):
+        value, at = decoder.raw_decode(text, at)
+        yield value
+        at += len(text[at:]) - len(text[at:].lstrip())
+
+
+def many_nodes() -> dict[str, float]:
+    """Return what site.yml costs the controller on 64 nodes with nothing to do: one lab node under 64 names.
+
+    At most 60 s of its processor and 300 MB are promised.
+    """
+    inventory = yaml.safe_load((ROOT / INVENTORY[0] / "hosts.yml").read_text())
+    group = next(name for name, group in inventory.items() if "node12" in group.get("hosts", {}))
+    one = inventory[group]["hosts"]["node12"]
+    with tempfile.TemporaryDirectory() as directory:
+        inventory[group]["hosts"] = {f"node{number}": one for number in range(NODES)}
+        file = Path(directory, "hosts.yml")
+        file.write_text(yaml.safe_dump(inventory))
+        command = [
+            "ansible-playbook",
+            "-i",
+            file,
+            "site.yml",
+            "-l",
+            group,
+            "-e",
+            f"verify_report_directory={directory}",
+        ]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        start = time.monotonic()
+        subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL, timeout=900)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "wall (s)": time.monotonic() - start,
+        "controller's processor (s)": processor,
+        "promised at most (s)": 60,
+        "the largest process (MB)": used.ru_maxrss / 1000,
+    }
 
 
 def planning() -> dict[str, float]:
@@ -90,7 +193,8 @@ def report() -> dict[str, float]:
 def main() -> None:
     """Run the benchmarks and print them."""
     benchmarks = {
-        "no-op site.yml": no_op_site,
+        "nothing to do, one node": no_op_site,
+        "nothing to do, 64 nodes": many_nodes,
         "plan of 1,000 hosts": planning,
         "facts of 8 simulated GPUs": reading,
         "report of 64 nodes": report,
