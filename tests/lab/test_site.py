@@ -7,6 +7,7 @@ import json
 import re
 import time
 
+import disturb
 import pytest
 from laboratory import ROOT
 
@@ -31,6 +32,20 @@ KERNEL = "$(ls /lib/modules | sort -V | tail -1)"
 GPU_DRIVERS = """for gpu in /sys/bus/pci/devices/*; do
     case $(cat $gpu/class) in 0x030*) basename $(readlink -f $gpu/driver) ;; esac
 done"""
+LOOKS = 14  # tasks of a run that finds nothing to do, the proof included
+LEAST_DISTURBED = 10  # items of a node
+# What a run leaves that no receipt names and no package owns, and why not.
+NOT_IN_RECEIPTS = (
+    r"/etc/ssl/certs/",  # update-ca-certificates makes it of the files that are named
+    r"(/usr)?/lib/modules/",  # DKMS' modules and depmod's indices: the facts of kernels have them
+    r"/boot/initrd\.img-",  # the facts of kernels say what is in it
+    r"/etc/(alternatives|rc\d\.d)/",  # links that packages' scripts make
+    r"/etc/systemd/system/[^/]+\.wants/",  # of units that are named
+)
+OWNED = """
+cat /var/lib/dpkg/info/*.list
+find /etc /usr /opt -xdev -type l -lname '/etc/alternatives/*'
+"""
 DRIVER_LOADED = "/proc/driver/nvidia/version"
 
 
@@ -54,6 +69,19 @@ def bare(lab):
 
 def every(lab, script):
     return [lab.node(name).run(script) for name in NAMES]
+
+
+def receipts(node):
+    """Return the receipts on a node, by role."""
+    names = node.run("ls /var/lib/gpulab/receipts").split()
+    return {name.removesuffix(".json"): json.loads(node.run(f"cat /var/lib/gpulab/receipts/{name}")) for name in names}
+
+
+def due(lab):
+    """Return what the preview says is due, by node and role."""
+    path = lab.directory / "preview.json"
+    assert lab.play("playbooks/plan.yml", "-e", f"plan_json={path}").rc == 0
+    return {host["name"]: host["due"] for host in json.loads(path.read_text())["hosts"]}
 
 
 def changed(run):
@@ -125,6 +153,62 @@ def test_a_second_run_changes_nothing(lab, report):
     assert run.rc == 0, run.output[-3000:]
     assert changed(run) == dict.fromkeys(NAMES, 0)
     assert [lab.node(name).boot() for name in NAMES] == boots
+
+
+def test_the_roles_themselves_change_nothing_either(lab, report):
+    run = lab.play(*SITE, "-e", "gpulab_due=all", *report[0])
+    assert run.rc == 0, run.output[-3000:]
+    assert changed(run) == dict.fromkeys(NAMES, 0)
+
+
+def test_a_run_that_finds_nothing_to_do_looks_once(lab, report):
+    assert due(lab) == {name: {} for name in NAMES}
+    run = lab.play(*SITE, *report[0])
+    assert {host: counts["ok"] <= LOOKS for host, counts in run.recap.items()} == dict.fromkeys(NAMES, True)
+
+
+@pytest.mark.parametrize("way", disturb.WAYS, ids=lambda way: way.__name__)
+def test_whatever_is_disturbed_is_named_and_put_right(lab, report, way):
+    before = {name: receipts(lab.node(name)) for name in NAMES}
+    commands = {name: disturb.commands(way, before[name]) for name in NAMES}
+    for name in NAMES:
+        assert len(commands[name]) > LEAST_DISTURBED
+        lab.node(name).run("\n".join(commands[name].values()))
+    run = lab.play(*SITE, *report[0])
+    assert run.rc == 0, run.output[-3000:]
+    for host in json.loads((report[1] / "report.json").read_text())["hosts"]:
+        (drift,) = [result for result in host["results"] if result["id"] == "drift"]
+        assert drift["summary"].startswith("put right by this run: ")
+        names = [item.partition(":")[2].partition("#")[0].rstrip("*") for item in commands[host["name"]]]
+        assert [name for name in names if name not in drift["summary"]] == []
+    after = {name: receipts(lab.node(name)) for name in NAMES}
+    for name in NAMES:
+        assert {role: receipt["items"] for role, receipt in after[name].items()} == {
+            role: receipt["items"] for role, receipt in before[name].items()
+        }
+    assert due(lab) == {name: {} for name in NAMES}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": 1, "inputs": {'])
+def test_a_receipt_that_is_gone_or_cut_off_makes_its_role_due(lab, text):
+    node = lab.node("node12")
+    receipt = "/var/lib/gpulab/receipts/nouveau.json"
+    kept = node.run(f"cat {receipt}")
+    node.run(f"printf '%s' '{text}' > {receipt}" if text else f"rm {receipt}")
+    assert list(due(lab)["node12"]) == ["nouveau"]
+    node.run(f"cat > {receipt} <<'END'\n{kept}\nEND")
+    assert due(lab)["node12"] == {}
+
+
+def test_what_the_run_brought_is_in_the_receipts(lab, bare):
+    for name, was in zip(NAMES, bare):
+        node = lab.node(name)
+        lines = set(node.run(LIST_NODE).splitlines()) - set(was.splitlines())
+        paths = {line.split()[-1] for line in lines if "/" in line}
+        named = {item.partition(":")[2].partition("#")[0] for one in receipts(node).values() for item in one["items"]}
+        owned = set(node.run(OWNED).splitlines())
+        left = {path for path in paths - named - owned if path.removeprefix("/usr") not in owned}
+        assert sorted(path for path in left if not re.match("|".join(NOT_IN_RECEIPTS), path)) == [], name
 
 
 def test_check_mode_has_nothing_to_announce_any_more(lab, report):
