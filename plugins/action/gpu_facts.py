@@ -16,7 +16,7 @@ from typing import Any
 from ansible.constants import INTERNAL_STATIC_VARS
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, GO_ON
+from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, GO_ON, LOOK
 from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import Address, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
@@ -29,7 +29,7 @@ class ActionModule(NormalAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the module returns, or the failure with its refusal."""
         args, variables = dict(self._task.args), task_vars or {}
-        if args.get("work") == BEGIN:
+        if args.get("work") in (LOOK, BEGIN):
             given = {name: value for name, value in variables.items() if name not in INTERNAL_STATIC_VARS}
             if unknown := inventory_check.unknown(given, options.load()):
                 return failure(unknown)

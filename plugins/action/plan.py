@@ -12,9 +12,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, host_types, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
+
+SHOWN = 6  # of what somebody else changed; the report has all
 
 
 class ActionModule(ActionBase):
@@ -48,6 +50,14 @@ class ActionModule(ActionBase):
             plan = host_types.fit({name: one for name, one in unset.items() if name not in given}, types, plan_with)
         except Refusal as refusal:
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
+        receipts, values = facts.get("receipts", {}), host_types.values(plan, variables, self._templar.template)
+        plan["due"] = due.roles(receipts, plan, facts, values, variables)
+        plan["drift"] = due.drift(receipts)
+        if plan["drift"]:
+            host = variables.get("inventory_hostname", "")
+            more = f" and {len(plan['drift']) - SHOWN} more" if len(plan["drift"]) > SHOWN else ""
+            first = "; ".join(plan["drift"][:SHOWN])
+            result["warnings"] = [f"{host}: since the last run, not by gpulab: {first}{more}"]
         nulls = options.of_nulls(given)
         return {
             **result,

@@ -67,7 +67,7 @@ refusal:
 
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -93,9 +93,10 @@ def main() -> None:
         except Refusal as refusal:
             fail(module, refusal)
 
-    changed = before != after
+    changed = bool(files.differing({str(path): before}, {str(path): after}))
     if changed and not module.check_mode:
-        files.put(module, path, after or None)
+        files.put_own(module, path, after or None)
+    evidence.note(module, file=[str(path)])
     module.exit_json(
         changed=changed,
         changes=of_files({str(path): after} if changed else {}),

@@ -109,7 +109,7 @@ import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -154,10 +154,11 @@ def main() -> None:
         except Refusal as refusal:
             fail(module, refusal)
 
-    changed = [path for path in owned if before[path] != after[path]]
+    changed = files.differing(before, after)
     if not module.check_mode:
         for path in changed:
-            files.put(module, Path(path), after[path] or None)
+            files.put_own(module, Path(path), after[path] or None)
+    evidence.note(module, file=owned)
     module.exit_json(
         changed=bool(changed),
         changes=of_files({path: after[path] for path in changed}),

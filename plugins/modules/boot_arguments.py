@@ -62,7 +62,7 @@ refusal:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
@@ -83,6 +83,7 @@ def main() -> None:
             carry_out(module, plan, own, before)
     except Refusal as refusal:
         fail(module, refusal)
+    evidence.note(module, fact=["tuning"])
     module.exit_json(
         changed=bool(plan.steps),
         changes=of_files({step.path: step.after for step in plan.steps}),

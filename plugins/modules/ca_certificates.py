@@ -65,7 +65,7 @@ removed:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.system import certificates
 
@@ -86,6 +86,12 @@ STORES: tuple[tuple[Path, Path, list[str], list[str]], ...] = (
     ),
 )
 PREFIX = "gpulab-"
+LINKS = Path("/etc/ssl/certs")  # of Debian's store
+
+
+def lost() -> set[str]:
+    """Return those of gpulab's that somebody removed since the store was built: its links to them lead nowhere."""
+    return {path.stem[len(PREFIX) :] for path in LINKS.glob(f"{PREFIX}*.pem") if not path.exists()}
 
 
 def main() -> None:
@@ -104,16 +110,26 @@ def main() -> None:
         module.fail_json(msg=f"A certificate cannot be read: {error}")
     if not wanted and any(module.params["certificates"]):
         module.fail_json(msg="The given text holds no PEM certificate.")
-    ours = {path.stem[len(PREFIX) :]: files.read(path) for path in directory.glob(f"{PREFIX}*.crt")}
-    add, remove = certificates.plan(wanted, ours, set(certificates.split(files.read(bundle))) - set(ours))
+    there = {path.stem[len(PREFIX) :]: path for path in directory.glob(f"{PREFIX}*.crt")}
+    ours = {
+        fingerprint: text
+        for fingerprint, path in there.items()
+        if (text := files.read(path)) == wanted.get(fingerprint, text) and files.has_rights(path)
+    }
+    trusted = set(certificates.split(files.read(bundle))) - set(there) - lost()
+    add, remove = certificates.plan(wanted, ours, trusted)
+    remove = sorted({*remove, *(set(there) - set(wanted))})
 
     if (add or remove) and not module.check_mode:
         files.make_directory(directory)
         for fingerprint, pem in add.items():
             files.replace(module, directory / f"{PREFIX}{fingerprint}.crt", pem)
+            files.set_rights(directory / f"{PREFIX}{fingerprint}.crt")
         for fingerprint in remove:
             (directory / f"{PREFIX}{fingerprint}.crt").unlink()
         module.run_command([*rebuild, *(forget if remove else [])], check_rc=True)
+    kept = (ours.keys() | add.keys()) - set(remove)
+    evidence.note(module, file=[str(directory / f"{PREFIX}{fingerprint}.crt") for fingerprint in kept])
     module.exit_json(
         changed=bool(add or remove),
         changes=changes(trust=sorted(add), distrust=remove),

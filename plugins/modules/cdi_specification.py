@@ -62,6 +62,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.containers import cdi
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -91,13 +92,15 @@ def keep(module: AnsibleModule) -> dict[str, Any]:
             module.run_command(["systemctl", "start", cdi.WATCH], check_rc=True)
         if stale:
             refresh(module, node, driver)
+    paths = [one["path"] for one in containers.cdi(node) if one["kind"] == cdi.KIND]
+    evidence.note(module, unit=(cdi.WATCH, cdi.REFRESH), file=paths)
     lines = [(f"{unit}: disabled", f"{unit}: enabled") for unit in disabled]
     if stale:
         lines.append((f"specification: {stale}", f"specification: for driver {driver}"))
     return {
         "changed": bool(lines),
         "changes": changes(set=[after for _before, after in lines]),
-        "paths": [one["path"] for one in containers.cdi(node) if one["kind"] == cdi.KIND],
+        "paths": paths,
         "diff": {
             "before": "".join(f"{before}\n" for before, _after in lines),
             "after": "".join(f"{after}\n" for _before, after in lines),

@@ -245,7 +245,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import download
+from ansible_collections.gpulab.node.plugins.module_utils.core import download, evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -339,6 +339,7 @@ def operate(module: Module) -> dict[str, Any]:
     condas = Condas(Path(params["directory"]), settings, Path(pwd.getpwuid(0).pw_dir))
     environments = [wanted(one, params["cuda"]) for one in params["environments"]]
     condas.groups = groups_of(params["environments"])
+    evidence.note(module, environment=[f"{params['directory']}/envs/{one.name}" for one in environments])
     operation, name = params["operation"], params["only"]
     if operation == "look":
         return look(module, condas, environments)

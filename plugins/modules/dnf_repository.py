@@ -100,7 +100,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -145,7 +145,7 @@ def main() -> None:
     except Refusal as refusal:
         fail(module, refusal)
 
-    changed = [path for path in owned if before[path] != after[path]]
+    changed = files.differing(before, after)
     keys = module.run_command(list(dnf_repository.KEY_QUERY), check_rc=True)[1]
     trusted = bool(fingerprint and dnf_repository.trusted_keys(keys, fingerprint))
     state = before.get(repository.stream_path or "", "")
@@ -158,13 +158,14 @@ def main() -> None:
         if params["former"] and repository.stream_path in changed:
             FormerRpms(params["former"]).add_files({repository.stream_path: before[repository.stream_path]})
         for path in changed:
-            files.put(module, Path(path), after[path] or None)
+            files.put_own(module, Path(path), after[path] or None)
         if untrusted:
             module.run_command(["rpm", "--import", repository.key_path], check_rc=True)
         if given_up:
             module.run_command(["rpm", "--erase", *given_up], check_rc=True)
         if not present:
             remember(settled)
+    evidence.note(module, file=owned)
     module.exit_json(
         changed=bool(changed or untrusted or given_up),
         changes=of_files({path: after[path] for path in changed}),

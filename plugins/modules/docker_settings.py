@@ -105,7 +105,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_engine, docker_flags, docker_settings
 from ansible_collections.gpulab.node.plugins.module_utils.containers.docker_settings import PATH, RELOAD, Plan, Record
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -160,6 +160,7 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     if not module.check_mode:
         apply(module, docker, plan, action, before=(text, record))
     kept = [*plan.kept, *(["live-restore is not set, because the node is in a swarm"] if in_swarm else [])]
+    evidence.note(module, file=[PATH])
     for line in kept:
         module.warn(f"Docker keeps a setting that its owner made: {line}")
     return {

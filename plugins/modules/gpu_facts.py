@@ -26,11 +26,13 @@ options:
     description:
       - V(begin) says that the run starts to work on the node. It is refused where another run works (GPULAB-S010),
         and where a variable with the prefix of a gpulab role is unknown (GPULAB-I001).
-      - V(end) releases the node. A run that ended without V(end) holds the node until another run of the same machine
-        finds that its process has ended, or until it has given no sign of life for five minutes.
+      - V(look) is refused in the same cases, and does not hold the node.
+      - V(end) seals the receipts that the roles of this run have written, and releases the node. A run that ended
+        without V(end) holds the node until another run of the same machine finds that its process has ended, or until
+        it has given no sign of life for five minutes.
       - In check mode, a run does not hold the node.
     type: str
-    choices: [begin, go on, end]
+    choices: [look, begin, go on, end]
     default: go on
   run:
     description: The run that this task belongs to. The action plugin sets it. Leave it out.
@@ -77,8 +79,8 @@ ansible_facts:
         - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(forbidden), C(module_options), C(driver), C(cuda),
           C(libraries), C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers), C(network),
           C(infiniband), C(imex), C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services),
-          C(long_steps), C(kernel_log), C(storage), C(own_files), C(gpu_settings), C(tuning) hold what
-          was read; V(null) is what could not be."
+          C(long_steps), C(kernel_log), C(storage), C(own_files), C(gpu_settings), C(tuning), C(receipts)
+          hold what was read; V(null) is what could not be."
         - "The file C(docs/facts.schema.json) of the collection describes every field."
         - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices),
           V(error)."
@@ -118,12 +120,13 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
-from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
+from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import Receipts
 
 
 def main() -> None:
@@ -133,7 +136,7 @@ def main() -> None:
             "timeout": {"type": "int", "default": 5},
             "work": {
                 "type": "str",
-                "choices": [run_lock.BEGIN, run_lock.GO_ON, run_lock.END],
+                "choices": [run_lock.LOOK, run_lock.BEGIN, run_lock.GO_ON, run_lock.END],
                 "default": run_lock.GO_ON,
             },
             "run": {"type": "dict"},
@@ -143,9 +146,15 @@ def main() -> None:
     )
     params = module.params
     try:
-        if params["run"] and not module.check_mode and os.geteuid() == 0:
-            run_lock.hold(params["run"], params["work"], params["dead"])
-        facts = plain_values(judged(collect(Node(), params["timeout"])))
+        writes = not module.check_mode and os.geteuid() == 0
+        if writes and params["run"] and run_lock.hold(params["run"], params["work"], params["dead"]):
+            evidence.take()
+        node = Node()
+        receipts = Receipts(node)
+        facts = judged(collect(node, params["timeout"]))
+        if writes and params["work"] == run_lock.END:
+            receipts.seal(facts)
+        facts = plain_values({**facts, "receipts": receipts.facts(facts)})
     except Refusal as refusal:  # another run works on the node, or a record of gpulab there is damaged
         holder = run_lock.holder() if refusal.code == "S010" else None
         fail(module, refusal, holder=holder)

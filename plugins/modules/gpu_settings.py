@@ -124,7 +124,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -204,6 +204,7 @@ def main() -> None:
 
 def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
     """Bring the GPUs to their settings. Raises Refusal."""
+    evidence.note(module, fact=["nvml"])
     known = remembered()
     for variable, values in {"all": settings.get("all"), **(settings.get("gpus") or {})}.items():
         plan.check(str(variable), values or {})

@@ -87,7 +87,7 @@ refusal:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
@@ -140,6 +140,8 @@ def main() -> None:
     if before != wanted.text and not module.check_mode:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
         files.put(module, path, wanted.text, mode, mounted=True)
+    kept = [str(path), *(one for one in [hosts_file.template(before or "")] if one)]
+    evidence.note(module, block=[f"{one}#{hosts_file.OWNER}" for one in kept])
     diffs = [files.diff(str(path), before, wanted.text), *templated]
     module.exit_json(
         changed=before != wanted.text or bool(templated),

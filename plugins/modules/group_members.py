@@ -64,6 +64,7 @@ import grp
 import pwd
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -93,6 +94,7 @@ def main() -> None:
     if not module.check_mode:
         for user in added:
             module.run_command(["gpasswd", "--add", user, group], check_rc=True)
+    evidence.note(module, member=[f"{group}:{user}" for user in users])
     module.exit_json(
         changed=bool(added),
         changes=changes(admit=added),

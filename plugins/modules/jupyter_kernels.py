@@ -66,7 +66,7 @@ refusal:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -104,6 +104,7 @@ def main() -> None:
                 take_away(path)
             else:
                 files.put(module, path, steps[name])
+    evidence.note(module, file=[str(path) for path in {*directory.glob(f"*/{jupyter.FILE}"), *paths.values()}])
     module.exit_json(
         changed=bool(steps),
         changes=of_files({str(path): steps[name] for name, path in paths.items()}),

@@ -70,7 +70,7 @@ import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -136,6 +136,7 @@ def operate(module: AnsibleModule) -> dict[str, object]:
             done.append(step)
     if not module.check_mode:
         remember(known, values, done, {one["name"] for one in refused})
+    evidence.note(module, value=values)
     if refused:
         told = (f"{one['path']} = {one['wanted']} (has {one['live']}: {one['why']})" for one in refused)
         module.warn(f"the running kernel does not take {', '.join(told)}")

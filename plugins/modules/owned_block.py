@@ -56,7 +56,7 @@ changes:
 
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 
@@ -77,6 +77,7 @@ def main() -> None:
     if before != after and not module.check_mode:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
         files.put(module, path, after, mode)
+    evidence.note(module, block=[f"{path}#{module.params['owner']}"])
     module.exit_json(
         changed=before != after,
         changes=of_files({str(path): after} if before != after else {}),

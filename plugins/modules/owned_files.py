@@ -37,10 +37,10 @@ options:
     required: true
   private:
     description:
-      - Those of the paths that hold a secret. Their mode becomes 0600, and no other file keeps that mode. Unset leaves
-        the modes of existing files alone.
+      - Those of the paths that hold a secret. Their mode is 0600.
     type: list
     elements: path
+    default: []
 """
 
 EXAMPLES = r"""
@@ -73,7 +73,7 @@ refusal:
 
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, owned_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -85,22 +85,22 @@ def main() -> None:
         argument_spec={
             "owner": {"type": "str", "required": True},
             "files": {"type": "dict", "required": True},
-            "private": {"type": "list", "elements": "path"},
+            "private": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
-    wanted = module.params["files"]
+    wanted, private = module.params["files"], module.params["private"]
     current = {path: files.read(Path(path)) if Path(path).is_file() else None for path in wanted}
-    private = module.params["private"]
-    judged = wanted if private is not None else ()
-    closed = [path for path in judged if files.mode_of(Path(path)) == owned_files.PRIVATE]
+    modes = {path: owned_files.mode(text or "", private=path in private) for path, text in current.items()}
+    misplaced = [path for path, mode in modes.items() if not files.has_rights(Path(path), mode)]
     try:
-        steps = owned_files.plan(wanted, current, module.params["owner"], private or (), closed)
+        steps = owned_files.plan(wanted, current, module.params["owner"], private, misplaced)
     except Refusal as refusal:
         fail(module, refusal)
     if not module.check_mode:
         for step in steps:
-            write(module, step, closed)
+            write(module, step)
+    evidence.note(module, file=wanted)
     module.exit_json(
         changed=bool(steps),
         changes=of_files({step.path: step.after for step in steps}),
@@ -109,14 +109,14 @@ def main() -> None:
     )
 
 
-def write(module: Module, step: owned_files.Step, closed: list[str]) -> None:
+def write(module: Module, step: owned_files.Step) -> None:
     """Carry out a step; at no moment is a secret in a file that others may read."""
     path = Path(step.path)
     if step.mode == owned_files.PRIVATE and path.exists():
         path.chmod(step.mode)
     files.put(module, path, step.after, step.mode)
-    if step.path in closed and step.after:
-        path.chmod(step.mode)  # its content is not secret any more
+    if step.after:
+        files.set_rights(path, step.mode)
 
 
 if __name__ == "__main__":

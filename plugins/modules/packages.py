@@ -198,6 +198,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
@@ -312,6 +313,9 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         "audit": lambda: {"audit": host.audit()},
     }
     result = operations[params["operation"]]()
+    if not params["foresee"]:
+        named = (*wishes.present, *wishes.absent, *wishes.hold, *wishes.unhold, *wishes.retire)
+        evidence.note(module, package=[package_plan.split(wish)[0] for wish in named])
     for warning in dict.fromkeys(host.warnings):
         module.warn(warning)
     return result

@@ -72,7 +72,10 @@ removed:
   elements: str
 """
 
+from pathlib import Path
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.system import peer_firewall
 from ansible_collections.gpulab.node.plugins.module_utils.system.peer_firewall import NOBODY, Step, Wish
@@ -111,6 +114,10 @@ def zone(module: AnsibleModule, interface: str | None) -> str:
     return str(module.run_command(["firewall-cmd", "--get-default-zone"], check_rc=True)[1].strip())
 
 
+# Where ufw and firewalld keep rules.
+RULES = ("etc/ufw/user*.rules", "etc/firewalld/zones/*.xml")
+
+
 def main() -> None:
     """Read, plan, run."""
     module = AnsibleModule(
@@ -135,6 +142,7 @@ def main() -> None:
             module.run_command(list(step.argv), check_rc=True)
     added = [step.rule for step in steps if step.adds]
     removed = [step.rule for step in steps if not step.adds]
+    evidence.note(module, file=[str(path) for glob in RULES for path in Path("/").glob(glob) if named])
     module.exit_json(
         changed=bool(steps),
         changes=changes(set=added, unset=removed),

@@ -147,7 +147,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -210,6 +210,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
             left = f"left to do is: {'; '.join(step.what for step in steps)}"
             raise refuse("H162", detail="; ".join([left, *work.told]))
         work.tidy(tiers)
+    evidence.note(module, mount=[tier.mount for tier in tiers])
     told = [step.what for step in done]
     exports = before.server.files.get(storage_exports.FILE, "")
     return {

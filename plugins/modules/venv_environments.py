@@ -185,6 +185,7 @@ refusal:
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
@@ -248,6 +249,7 @@ def operate(module: Module) -> dict[str, Any]:
     venvs = Venvs(Path(params["directory"]), tool, {name: value for name, value in settings.items() if value})
     environments = [wanted(one) for one in params["environments"]]
     venvs.groups = groups_of(params["environments"])
+    evidence.note(module, environment=[f"{params['directory']}/{one.name}" for one in environments])
     if params["operation"] == "look":
         return look(module, venvs, environments)
     if params["operation"] == "fetch":

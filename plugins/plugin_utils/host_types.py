@@ -144,6 +144,13 @@ def value(name: str, variables: Mapping[str, Any]) -> Any:
     return taken[name] if name in taken else options.load().options[name].default
 
 
+def values(plan: Plan, variables: Mapping[str, Any], template: Callable[[Any], Any]) -> options.Values:
+    """Return the values of all options on a host that has this plan; variables are its raw ones."""
+    defaults = {one["option"]: one["value"] for one in plan["host_types"]["options"]}
+    given = {name: raw for name, raw in variables.items() if not is_default(name, raw)}
+    return options.Values(lambda name: template(given.get(name)), defaults)
+
+
 def shown(plan: Plan | None, groups: Collection[str]) -> Plan:
     """Return {host_types, defaults}, what a preview or report says of a host: the names of its types, and options.
 

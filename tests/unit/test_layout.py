@@ -12,7 +12,7 @@ LEVELS = (
     {"nvml", "driver", "cuda", "containers", "environments", "system", "storage"},
     {"packages", "gpu_settings"},
     {"facts"},
-    {"checks", "monitoring"},
+    {"checks", "monitoring", "receipts"},
     {"active"},
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils import due
 
 ROOT = Path(__file__).parents[2]
-IMPORT_ROLE, IMPORT_TASKS = "ansible.builtin.import_role", "ansible.builtin.import_tasks"
+INCLUDE_ROLE, IMPORT_TASKS = "ansible.builtin.include_role", "ansible.builtin.import_tasks"
 AROUND = {"plan", "preflight", "verify"}  # before and after the list
 STAYS = {"storage", "environments", "conda"}  # people's data, and what they work with
 UNDONE_BY_NOTHING = {"reboot"}
@@ -22,7 +23,7 @@ def load(path):
 
 
 ENTRIES = load("playbooks/tasks/roles.yml")
-ROLES = [entry[IMPORT_ROLE]["name"].removeprefix("gpulab.node.") for entry in ENTRIES]
+ROLES = [entry[INCLUDE_ROLE]["name"].removeprefix("gpulab.node.") for entry in ENTRIES]
 (REMOVE,) = load("playbooks/remove.yml")
 
 
@@ -41,8 +42,20 @@ def test_every_role_is_in_the_list_once():
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=ROLES)
 def test_every_role_has_a_tag_of_its_name(entry):
-    name = entry[IMPORT_ROLE]["name"].removeprefix("gpulab.node.")
-    assert name in ([entry["tags"]] if isinstance(entry["tags"], str) else entry["tags"])
+    name = entry[INCLUDE_ROLE]["name"].removeprefix("gpulab.node.")
+    tags = [entry["tags"]] if isinstance(entry["tags"], str) else entry["tags"]
+    assert name in tags
+    assert entry[INCLUDE_ROLE]["apply"]["tags"] == entry["tags"]  # else --tags would leave out all that is in the role
+
+
+@pytest.mark.parametrize("role", due.PARTS)
+def test_a_role_runs_where_it_is_due(role):
+    entry = ENTRIES[ROLES.index(role)]
+    assert entry["when"] == f"'{role}' in ansible_facts['gpulab_plan'].due"
+
+
+def test_every_role_may_be_due():
+    assert list(due.PARTS) == [role for role in ROLES if role != "reboot"]
 
 
 @pytest.mark.parametrize("playbook", ["provision", "plan"])
@@ -85,5 +98,6 @@ def tasks(playbook, tmp_path, *arguments):
 def test_a_tag_chooses_a_role_and_keeps_what_every_role_needs(playbook, tmp_path):
     found = tasks(playbook, tmp_path, "--tags=base")
     roles = {line.partition(" : ")[0].removeprefix("gpulab.node.") for line in found if " : " in line}
-    assert roles == {"plan", "preflight", "base"}
-    assert "Check the inventory before any node is changed" in found
+    assert roles == {"plan", "preflight"}
+    assert {"Check the inventory before any node is changed", "Prepare the host"} <= set(found)
+    assert "Install the driver" not in found

@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, unknown, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    check,
+    fail,
+    info,
+    ok,
+    skipped,
+    unknown,
+    warn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +29,23 @@ BULLETINS = "https://github.com/NVIDIA/product-security"
 def release(version: str) -> tuple[int, ...]:
     """Return a version for comparison: its leading numbers, without an epoch or a packager's suffix."""
     return tuple(map(int, re.findall(r"\d+", re.split(r"[-+~]", version.rpartition(":")[2])[0])))
+
+
+@check("drift", proves="what gpulab keeps on the node is as its last run left it", source="the receipts of its roles")
+def drift(node: Node) -> Iterator[Result]:
+    """Name what somebody else changed: what is so now, else what this run has put right."""
+    receipts = node.facts.get("receipts")
+    if not receipts:
+        yield skipped("no run of gpulab has left a receipt on the node")
+        return
+    now = list(dict.fromkeys(text for receipt in receipts.data.values() for text in receipt["drift"]))
+    before = node.plan.get("drift", []) if node.plan else []
+    if now:
+        yield warn(f"not by gpulab: {'; '.join(now)}", "configure", observed=now)
+    elif before:
+        yield info(f"put right by this run: {'; '.join(before)}")
+    else:
+        yield ok("nothing differs from what the last run left")
 
 
 @check("driver-plan", proves="the installed driver is the planned one", source="the plan", on_host=True)

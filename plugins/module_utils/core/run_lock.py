@@ -27,17 +27,17 @@ SILENCE = 300.0  # seconds without a sign of life after which a run counts as de
 RUN = {"user": str, "machine": str, "boot": str, "pid": int, "started": int}  # a run as the controller names it
 _SHAPE = {**RUN, "since": str, "seen": float, "over": [RUN]}
 KEPT = 10  # of the runs that lost the node to another one
-BEGIN, GO_ON, END = "begin", "go on", "end"
+LOOK, BEGIN, GO_ON, END = "look", "begin", "go on", "end"
 
 
-def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, lock: Path = LOCK) -> None:
-    """Let a run BEGIN its work on this node, GO_ON with it, or END it. dead is a run that is known to have ended.
+def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, lock: Path = LOCK) -> bool:
+    """Let a run LOOK at this node, BEGIN its work there, GO_ON with it, or END it. dead is a run known to have ended.
 
-    A run that did not begin may go on: it only reads. Raises Refusal S010 where another run works here, and S011 where
-    another run took over the node from this one.
+    Returns whether it began with this call. A run that did not begin may go on: it only reads. Raises Refusal S010
+    where another run works here, and S011 where another run took over the node from this one.
     """
     if what != BEGIN and not lock.exists():
-        return
+        return False
     with _alone(lock.parent):
         held = _read(lock)
         if held and same(held, run):
@@ -50,10 +50,14 @@ def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, loc
             since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
             mine = {key: run[key] for key in RUN}
             records.write(lock, {**mine, "since": since, "seen": _now(), "over": over[-KEPT:]})
-        elif held and (what == BEGIN or any(same(one, run) for one in held["over"])):
+            return True
+        elif held and _is_over(held, dead) and what == LOOK:
+            return False
+        elif held and (what in (LOOK, BEGIN) or any(same(one, run) for one in held["over"])):
             seconds = max(0, round(_now() - held["seen"]))
             left = max(0, round(SILENCE - seconds))
-            raise refuse("S010" if what == BEGIN else "S011", **held, seconds=seconds, left=left)
+            raise refuse("S010" if what in (LOOK, BEGIN) else "S011", **held, seconds=seconds, left=left)
+    return False
 
 
 def holder(lock: Path = LOCK) -> dict[str, Any] | None:

@@ -13,7 +13,11 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class Facts(TypedDict):
+class _Receipts(TypedDict, total=False):
+    receipts: dict[str, Receipt]  # the module gpu_facts adds them to what collect reads
+
+
+class Facts(_Receipts):
     """Everything that gpulab reads of a node."""
 
     schema: int
@@ -49,6 +53,18 @@ class Facts(TypedDict):
     gpu_settings: dict[str, Any]
     tuning: Tuning
     reboot: Reboot
+
+
+class Receipt(TypedDict):
+    """What a role left at its last run: digests of what it worked from, and how the node differs from it now.
+
+    problem says why the receipt does not count. drift is what somebody else changed of that which the role keeps.
+    """
+
+    inputs: dict[str, str]
+    problem: str
+    differs: list[str]
+    drift: list[str]
 
 
 class System(TypedDict):

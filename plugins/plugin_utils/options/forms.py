@@ -175,6 +175,7 @@ OPTIONS: dict[str, Form] = {
     "gpu_settings_per_gpu": Form(words="GPUs by UUID, bus id or index", entries=((".+", LINE),)),
     "gpu_settings_values": Form(words="names of settings", entries=((".+", LINE),)),
     "gpulab_allow_branches": BRANCH,
+    "gpulab_due": Form(choices=("differing", "all")),
     "gpulab_environments.group": ACCOUNT,
     "gpulab_environments.index": Form(r"\w+", None),
     "gpulab_environments.jax": VERSION,

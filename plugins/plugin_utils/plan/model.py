@@ -12,8 +12,16 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class Plan(TypedDict):
-    """What gpulab brings a node to; disk is the room that this takes, in MiB by mount point."""
+class _Due(TypedDict, total=False):
+    due: dict[str, list[str]]
+    drift: list[str]
+
+
+class Plan(_Due):
+    """What gpulab brings a node to; disk is the room that this takes, in MiB by mount point.
+
+    due says for each role that has something to do why, and drift what changed since the last run, not by gpulab.
+    """
 
     schema: int
     host_types: HostTypes

@@ -49,6 +49,8 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
         "planned": None,
         "because": reasons(plan) if plan else [],
         "warnings": plan["warnings"] if plan else [],
+        "due": plan.get("due", {}) if plan else {},
+        "drift": plan.get("drift", []) if plan else [],
         "changes": changes.of_host(results),
         "download": packages.download(),
         "disk": _disk(facts, plan) if facts and plan and packages else [],

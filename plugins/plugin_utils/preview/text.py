@@ -109,6 +109,8 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if host["present"]:
         yield "there", _present(host["present"])
     yield "type", [_type(host)] if host["host_types"] else []
+    yield "drift", [f"{text} (not by gpulab)" for text in host["drift"]]
+    yield "due", [f"{role}: {'; '.join(why)}" for role, why in host["due"].items()]
     yield "changes", [_change(change) for change in host["changes"]]
     if host["planned"] and host["download"]["not_listed"]:
         yield "download", [f"unknown: not in the node's package lists: {_some(host['download']['not_listed'])}"]

@@ -32,6 +32,12 @@ def below_switch(**device: Any) -> Any:
     )
 
 
+def left(*drift: str) -> Any:
+    """Return an injection of a receipt, with what somebody else changed of what it names."""
+    receipt = {"inputs": {}, "problem": "", "differs": list(drift), "drift": list(drift)}
+    return put("receipts", {"base": receipt, "nccl": receipt})
+
+
 LIBRARIES = [
     Fault(
         "planned cuDNN missing",
@@ -360,4 +366,16 @@ WAYS = [
     ),
 ]
 
-SOFTWARE_FAULTS = LIBRARIES + CONTAINERS + MONITORING + GROUP + NCCL + LIMITS + WAYS
+DRIFT = [
+    Fault(
+        "somebody edited what gpulab keeps",
+        "rtx4090x2",
+        left("/etc/nccl.conf was edited", "libnvidia-ml1 was removed"),
+        "drift",
+        "configure",
+        "warn",
+        says="not by gpulab: /etc/nccl.conf was edited; libnvidia-ml1 was removed",
+    ),
+]
+
+SOFTWARE_FAULTS = DRIFT + LIBRARIES + CONTAINERS + MONITORING + GROUP + NCCL + LIMITS + WAYS

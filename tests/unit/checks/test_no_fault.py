@@ -8,7 +8,7 @@ from .driver_faults import forbid
 from .environment_faults import environment
 from .faults import all_of, every_gpu, put
 from .hardware_faults import cdi_for, cut_into, tier
-from .software_faults import below_switch, nccl, planned
+from .software_faults import below_switch, left, nccl, planned
 
 NO_INFINIBAND = put("infiniband", [])
 NO_NVLINK_NO_PEERS = put("nvml.peers.0", {"gpus": [0, 1], "ancestor": "single", "read": "not_supported"})
@@ -49,6 +49,9 @@ ALONE = put("group.hosts", [])
 SHOWN = dict.fromkeys(("libGLX_nvidia.so.0", "libEGL_nvidia.so.0", "nvidia_drv.so"), nodes.DRIVER)
 LENT = {"address": "0000:65:00.0", "device": "10de:2684", "driver": "vfio-pci"}
 CASES = [
+    ("drift", "skipped", "rtx4090x2", lambda _: None, None),
+    ("drift", "ok", "rtx4090x2", left(), None),
+    ("drift", "info", "rtx4090x2", left(), {"drift": ["/etc/nccl.conf was edited"]}),
     ("gpu-count", "ok", "rtx4090x2", put("pci.lent", [LENT]), None),
     ("gpu-count", "ok", "rtx4090x2", put("pci.other_gpus", [{**LENT, "maker": "Intel"}]), None),
     ("display-match", "skipped", "rtx4090x2", lambda _: None, None),

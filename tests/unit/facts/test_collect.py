@@ -114,7 +114,7 @@ def run_module(pytestconfig, environment=(), **arguments):
 def test_module(pytestconfig):
     result, _ = run_module(pytestconfig)
     assert result["changed"] is False
-    assert list(result["ansible_facts"]["gpulab"]) == KEYS
+    assert list(result["ansible_facts"]["gpulab"]) == [*KEYS, "receipts"]
 
 
 def test_module_in_check_mode(pytestconfig):

@@ -1,0 +1,32 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.receipt: add what the role worked from, which the controller knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible_collections.gpulab.node.plugins.plugin_utils import due, host_types
+
+
+class ActionModule(NormalAction):
+    """Run the module with the role's inputs; the playbook that removes the roles sets __removing."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the module returns."""
+        variables = task_vars or {}
+        known = variables.get("ansible_facts", {})
+        args = dict(self._task.args)
+        if variables.get("__removing"):
+            args["state"] = "absent"
+        elif "gpulab_plan" in known:
+            plan = known["gpulab_plan"]
+            values = host_types.values(plan, variables, self._templar.template)
+            args["inputs"] = due.inputs(args["role"], plan, known["gpulab"], values, variables)
+        else:
+            return {"changed": False, "skipped": True, "skip_reason": "the node has no plan"}
+        self._task.args = args
+        result: dict[str, Any] = super().run(tmp, variables)
+        return result

@@ -1,0 +1,95 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The receipts of the roles on a node: /var/lib/gpulab/receipts/ROLE.json.
+
+A role that has done its work leaves one, with what it worked from (inputs: digests by name) and with the items that it
+answers for. The end of the run seals it with what the items are then. A receipt only names what to read: whoever reads
+it reads the items again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import Reading, how
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+SCHEMA = 1
+DIRECTORY = "/var/lib/gpulab/receipts"
+_SHAPE = {"schema": int, "inputs": {str: str}, "sealed": bool, "items": {str: object}}
+
+
+def write(role: str, inputs: dict[str, str], items: list[str]) -> None:
+    """Write the receipt of a role that has done its work; it counts once it is sealed."""
+    receipt = {"schema": SCHEMA, "inputs": inputs, "sealed": False, "items": dict.fromkeys(items)}
+    records.write(Path(DIRECTORY, f"{role}.json"), receipt, 0o600)
+
+
+def remove(role: str) -> None:
+    """Remove a role's receipt, and the directory with the last one."""
+    records.remove(Path(DIRECTORY, f"{role}.json"))
+    if Path(DIRECTORY).is_dir() and not any(Path(DIRECTORY).iterdir()):
+        Path(DIRECTORY).rmdir()
+
+
+class Receipts:
+    """The receipts of a node, and what their items are now."""
+
+    def __init__(self, node: Node) -> None:
+        """Begin to read what the receipts name."""
+        self._node = node
+        names = [name for name in node.names(DIRECTORY) if name.endswith(".json")]
+        self._found = {name[: -len(".json")]: _read(node.path(f"{DIRECTORY}/{name}")) for name in names}
+        self._reading = Reading(node, {item for one in self._found.values() for item in one["items"]})
+        self._values: dict[str, Any] | None = None
+
+    def seal(self, facts: dict[str, Any]) -> None:
+        """Write what the items are now into the receipts that this run has written."""
+        now = self._now(facts)
+        for role, receipt in self._found.items():
+            if not receipt["problem"] and not receipt["sealed"]:
+                receipt.update(sealed=True, items={item: now[item] for item in receipt["items"]})
+                sealed = {name: receipt[name] for name in ("schema", "inputs", "sealed", "items")}
+                records.write(self._node.path(f"{DIRECTORY}/{role}.json"), sealed, 0o600)
+
+    def facts(self, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the facts ``receipts``, by role: {"inputs", "problem", "differs", "drift"}.
+
+        problem says why a receipt does not count. differs says how items differ from what the last run left; drift is
+        that part of it which somebody changed on the node, by hand or by another program.
+        """
+        now = self._now(facts)
+        return {role: _compared(receipt, now) for role, receipt in self._found.items()}
+
+    def _now(self, facts: dict[str, Any]) -> dict[str, Any]:
+        if self._values is None:
+            self._values = self._reading.values(facts)
+        return self._values
+
+
+def _compared(receipt: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    problem = receipt["problem"] or ("" if receipt["sealed"] else "the run that wrote its receipt did not end well")
+    before = {} if problem else receipt["items"]
+    changed = [item for item in before if before[item] != now[item]]
+    words = {item: how(item, before[item], now[item]) for item in changed}
+    drift = [text for item, text in words.items() if not item.startswith("fact:")]
+    return {"inputs": receipt["inputs"], "problem": problem, "differs": list(words.values()), "drift": drift}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a receipt with its problem; one that cannot be read names nothing."""
+    nothing: dict[str, Any] = {"inputs": {}, "sealed": False, "items": {}, "problem": "its receipt is damaged"}
+    try:
+        found = records.read(path, {"schema": int}, nothing)
+        if found.get("schema") not in (SCHEMA, None):
+            return {**nothing, "problem": f"its receipt has another schema ({found['schema']})"}
+        found = records.read(path, _SHAPE, nothing)
+    except Refusal:
+        return nothing
+    return {"problem": "", **found}

@@ -1,0 +1,198 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which roles have something to do on a node, and why: a role is left out where its receipt still holds.
+
+A receipt holds where the role would work from the same (its settings, its part of the plan, the GPUs, the nodes it
+names, this version of gpulab), and where everything that it answers for is as the last run left it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError
+from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import digest
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+CODE = ("roles", "plugins", "catalog", "playbooks")
+ALL = "all"
+GPU_NODES = "gpu-nodes"
+ADDRESSES = ("network_address", "nccl_address", "ansible_host")
+# The parts of the plan that each role carries out, in the order of the roles.
+PARTS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "network": (),
+    "tuning": ("tuning",),
+    "storage": (),
+    "secure_boot": ("secure_boot",),
+    "nouveau": (),
+    "nvidia_driver": ("driver", "fabric_manager", "imex", "secure_boot", "cuda", "gpu_settings"),
+    "cuda": ("cuda", "driver", "libraries"),
+    "nccl": ("nccl", "tuning"),
+    "environments": ("environments", "uv"),
+    "conda": ("conda",),
+    "gpu_settings": ("gpu_settings",),
+    "container_toolkit": ("container_toolkit",),
+    "monitoring": ("monitoring", "driver", "tuning"),
+}
+# Settings of other roles that a role reads.
+OTHERS: dict[str, tuple[str, ...]] = {
+    "network": ("nccl_address",),
+    "nccl": ("base_http_proxy", "base_https_proxy", "base_no_proxy"),
+    "storage": ("container_toolkit_docker_data_root",),
+    "environments": ("base_no_proxy", "gpulab_environments"),
+    "conda": ("base_no_proxy",),
+}
+# Roles whose work depends on what an earlier role does on the node.
+AFTER: dict[str, tuple[str, ...]] = {
+    "storage": ("environments", "conda", "container_toolkit"),
+    "nvidia_driver": ("cuda", "nccl", "gpu_settings", "container_toolkit", "monitoring"),
+    "cuda": ("nccl",),
+}
+# The playbook sets it, by the tags of a run: it says in which transaction CUDA comes, not what the node gets.
+BY_PLAYBOOK = "nvidia_driver_with_cuda"
+# What the plan says of the node as it is, not of what it gets.
+OF_NOW = {"because", "change", "packages_change", "restart", "engine_packages", "engine_repository", "retire_packages"}
+WHY = {
+    "gpulab": "gpulab changed",
+    "settings": "its settings changed",
+    "plan": "its part of the plan changed",
+    "gpus": "the GPUs changed",
+    "nodes": "the nodes of its group changed",
+    "files": "files on the controller changed",
+}
+
+
+def inputs(
+    role: str,
+    plan: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    values: options.Values,
+    variables: Mapping[str, Any],
+) -> dict[str, str]:
+    """Return a digest of each thing that a role works from on a host with these variables."""
+    own, host = {name: _value(name, values) for name in settings(role)}, variables.get("inventory_hostname", "")
+    return {
+        "gpulab": code(),
+        "settings": digest(own),
+        "plan": digest({part: _planned(plan[part]) for part in PARTS[role]}),
+        "gpus": digest([[gpu["address"], gpu["device"]] for gpu in facts["pci"]["gpus"]]),
+        "nodes": digest(_nodes(role, plan, values, variables)),
+        "files": digest([_content(path, host) for name in sorted(own) for path in _paths(name, own[name])]),
+    }
+
+
+def roles(
+    receipts: Mapping[str, Mapping[str, Any]],
+    plan: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    values: options.Values,
+    variables: Mapping[str, Any],
+) -> dict[str, list[str]]:
+    """Return why each role is due that is, by role, from the receipts and the variables of a host."""
+    if values["gpulab_due"] == ALL:
+        return {role: ["gpulab_due is all"] for role in PARTS}
+    found: dict[str, list[str]] = {}
+    for role in PARTS:
+        why = _differs(receipts.get(role), inputs(role, plan, facts, values, variables))
+        why += [f"{other} is due" for other in found if role in AFTER.get(other, ())]
+        if role == "nvidia_driver" and plan["driver"]["upgrade"]:
+            why.append("the distribution may have a newer driver")
+        if role == "nvidia_driver" and facts["driver"]["former"]:
+            why.append("its new driver is not confirmed yet")
+        if why:
+            found[role] = why
+    if facts["reboot"]["reasons"] or facts["reboot"]["loadable"]:
+        found["reboot"] = facts["reboot"]["reasons"] or ["the driver is not loaded"]
+    return found
+
+
+def drift(receipts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what changed on the node since the last run, and was not gpulab's doing."""
+    return list(dict.fromkeys(text for receipt in receipts.values() for text in receipt["drift"]))
+
+
+def _differs(receipt: Mapping[str, Any] | None, current: Mapping[str, str]) -> list[str]:
+    if receipt is None:
+        return ["it has no receipt on the node"]
+    if receipt["problem"]:
+        return [receipt["problem"]]
+    former = receipt["inputs"]
+    return [WHY[name] for name in current if former.get(name) != current[name]] + list(receipt["differs"])
+
+
+def _nodes(role: str, plan: Mapping[str, Any], values: options.Values, variables: Mapping[str, Any]) -> Any:
+    """Return what a role's work depends on of other nodes: their names and addresses, from a host's variables."""
+    groups, hosts = variables.get("groups", {}), variables.get("hostvars", {})
+    group = values["network_group"] if role == "network" else plan["tuning"]["host_type"] or GPU_NODES
+    names = groups.get(group) or groups.get(group.replace("-", "_"), [])
+    others = {name: hosts[name] for name in names if name in hosts}
+    if role == "network" and values["network_state"] == "present":
+        return [[name, *(one.get(variable) for variable in ADDRESSES)] for name, one in others.items()]
+    if role == "nccl":
+        return [one.get("nccl_address") or one.get("ansible_host") or name for name, one in [*others.items()][:1]]
+    return None
+
+
+def _value(name: str, values: options.Values) -> Any:
+    """Return an option's value; a text where it cannot be known before the role runs, which then is always due."""
+    try:
+        return values[name]
+    except AnsibleError as error:
+        return f"not known yet: {error}"
+
+
+def settings(role: str) -> tuple[str, ...]:
+    """Return the names of the settings that a role reads."""
+    known = options.load()
+    own = tuple(name for name in known.options if known.role_of(name) == role and name != BY_PLAYBOOK)
+    return own + OTHERS.get(role, ())
+
+
+def _planned(part: Any) -> Any:
+    """Return a part of the plan without what it says of the node as it is now."""
+    if isinstance(part, dict):
+        return {name: _planned(value) for name, value in part.items() if name not in OF_NOW}
+    return [_planned(value) for value in part] if isinstance(part, list) else part
+
+
+def _paths(name: str, value: Any) -> list[str]:
+    """Return the paths on the controller in an option's value."""
+    if isinstance(value, dict):
+        return [path for key, one in value.items() for path in _paths(f"{name}.{key}", one)]
+    if isinstance(value, list):
+        return [path for one in value for path in _paths(name, one)]
+    here = forms.OPTIONS.get(name) in (forms.HERE, forms.FETCHED)
+    return [value] if here and isinstance(value, str) and "://" not in value else []
+
+
+def _content(path: str, host: str) -> Any:
+    """Return a file's digest; of a directory, those of what a host has in it."""
+    place = Path(path).expanduser()
+    if place.is_dir():
+        own = sorted(one for top in place.glob(f"{host}*") for one in (top.rglob("*") if top.is_dir() else [top]))
+        return [[str(one.relative_to(place)), _content(str(one), host)] for one in own if one.is_file()]
+    try:
+        return hashlib.sha256(place.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def code() -> str:
+    """Return a digest of all that carries the plan out."""
+    found = hashlib.sha256()
+    for path in sorted(path for top in CODE for path in (ROOT / top).rglob("*")):
+        if path.suffix in (".py", ".yml", ".j2", ".service", ".conf", ".sh", ".asc") and path.is_file():
+            found.update(f"{path.relative_to(ROOT)}\0".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]

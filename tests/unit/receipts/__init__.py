@@ -1,0 +1,1 @@
+"""Tests of the receipts that roles leave on a node."""
