@@ -77,6 +77,11 @@ options:
         too. The transaction is refused (GPULAB-H058) where that cannot be. APT only.
     type: bool
     default: false
+  build_later:
+    description:
+      - Module of DKMS that the packages bring and do not build, because M(gpulab.node.dkms) does after the transaction.
+      - This holds for what the transaction runs, and leaves nothing behind on the node. APT only.
+    type: str
   foresee:
     description:
       - Whether to say only what the transaction would do, as in check mode, and change nothing. Outside of check mode,
@@ -302,6 +307,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         last_origin=params["last_origin"] or "",
         upgrade=params["upgrade"],
         stays=params["stays"],
+        build_later=params["build_later"] or "",
     )
     operations: dict[str, Callable[[], dict[str, Any]]] = {
         "look": lambda: look(host, params, check_mode=module.check_mode),
@@ -336,6 +342,7 @@ def main() -> None:
             "last_origin": {"type": "str"},
             "upgrade": {"type": "bool", "default": False},
             "stays": {"type": "bool", "default": False},
+            "build_later": {"type": "str"},
             "foresee": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},

@@ -37,6 +37,8 @@ ENVIRONMENT = {
     "NEEDRESTART_MODE": "l",
     "UCF_FORCE_CONFFOLD": "1",
 }
+# Where dpkg finds the programs of packages' scripts by default: DPkg::Path.
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _ACTION = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]+)\])?(?: \((\S+))?")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ", re.MULTILINE)
@@ -165,6 +167,35 @@ def install_command(  # noqa: PLR0913
         *todo.present,
         *(f"{name}-" for name in (*todo.absent, *todo.retire)),
     ]
+
+
+def builds_later(module: str) -> str:
+    """Return a script that stands for dkms in a transaction and leaves the builds of a module out.
+
+    Packages' scripts call dkms build for a module of their own, and dkms autoinstall for all that DKMS has. Neither
+    minds that nothing is built: DKMS knows the module, and builds it when it is next asked.
+    """
+    return f"""\
+#!/bin/sh
+# For one transaction of packages. {module} is built right after it.
+case " $* " in
+    " build"*" -m {module} "*) exit 0 ;;
+    " autoinstall "*)
+        for source in /var/lib/dkms/*/*/source; do
+            case $source in
+                /var/lib/dkms/{module}/*) ;;
+                *) exec /usr/sbin/dkms "$@" ;;
+            esac
+        done
+        exit 0 ;;
+esac
+exec /usr/sbin/dkms "$@"
+"""
+
+
+def path_option(directory: str) -> str:
+    """Return the option with which packages' scripts find programs in a directory first."""
+    return f"--option=DPkg::Path={directory}:{_PATH}"
 
 
 def pins(wishes: Wishes) -> str:

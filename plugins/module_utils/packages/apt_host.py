@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import tempfile
 import time
 import zlib
@@ -144,7 +145,7 @@ class Apt(PackageHost):
         if self._former:
             self._former.add(change)
         transaction = {
-            "argv": self._install(todo, preferences),
+            "argv": self._without_builds(self._install(todo, preferences)),
             "diff": self.diff(plan, todo),
             "new": sorted(new),
             "residual": sorted(name for name in plan.install if name in known),
@@ -294,6 +295,25 @@ class Apt(PackageHost):
             writes_caches=writes_caches,
         )
         return [program, *([f"--option=Dir::Etc::preferences={preferences}"] if preferences else []), *arguments]
+
+    def _without_builds(self, argv: list[str]) -> list[str]:
+        """Return the command with what leaves out the builds that come later; only this transaction finds it."""
+        if not self._build_later:
+            return argv
+        files.make_directory(self._programs, 0o700)
+        stand_in = self._programs / "dkms"
+        stand_in.write_text(apt.builds_later(self._build_later))
+        stand_in.chmod(0o700)
+        return [argv[0], apt.path_option(str(self._programs)), *argv[1:]]
+
+    @property
+    def _programs(self) -> Path:
+        """Return where programs lie that stand for others in this transaction."""
+        return self._step.directory / "programs"
+
+    def _close_transaction(self) -> None:
+        super()._close_transaction()
+        shutil.rmtree(self._programs, ignore_errors=True)
 
     def _exact(self, wish: str) -> str:
         """Return a wish in a form that apt-get reads."""

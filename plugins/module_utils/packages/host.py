@@ -58,8 +58,12 @@ class PackageHost:
         last_origin: str = "",
         upgrade: bool = False,
         stays: bool = False,
+        build_later: str = "",
     ) -> None:
-        """Remember what is wanted, how to call the package manager, where former packages are kept, who comes last."""
+        """Remember what is wanted, how to call the package manager, where former packages are kept, who comes last.
+
+        build_later is a module of DKMS that the packages bring, and do not build.
+        """
         self._call = call
         self._step = step
         self._wishes = wishes
@@ -69,6 +73,7 @@ class PackageHost:
         self._last_origin = last_origin
         self._upgrade = upgrade
         self._stays = stays
+        self._build_later = build_later
         self.warnings: list[str] = []
 
     def _names(self) -> set[str]:

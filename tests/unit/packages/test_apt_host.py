@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Command, Step
-from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, apt_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages import former as former_packages
 from ansible_collections.gpulab.node.plugins.module_utils.packages import host as package_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Wishes
@@ -87,9 +88,10 @@ def make(node, step, tmp_path, monkeypatch):
     monkeypatch.setattr(package_host, "HELD", tmp_path / "holds.json")
     monkeypatch.setattr(apt_host, "STATES", tmp_path / "extended_states")
 
-    def make(*present, former=None, upgrade=False, **others):
+    def make(*present, former=None, upgrade=False, build_later="", **others):
         wishes = Wishes(present, **others)
-        return Apt(node, step, wishes, recommends=False, lock_timeout=1, former=former, upgrade=upgrade)
+        given = {"former": former, "upgrade": upgrade, "build_later": build_later}
+        return Apt(node, step, wishes, recommends=False, lock_timeout=1, **given)
 
     return make
 
@@ -105,6 +107,53 @@ def test_a_transaction_is_recorded_with_what_it_brings(host, node, step):
     assert transaction["argv"][-2:] == ["install", "x"]
     assert (transaction["new"], transaction["residual"]) == (["lib", "x"], ["lib"])
     assert json.loads((step.directory / "transaction.json").read_text()) == transaction
+
+
+def test_only_the_transaction_itself_finds_what_leaves_a_build_out_and_only_until_it_ends(make, node, step):
+    host = make("x", build_later="nvidia-current")
+    program, option, *_rest = host.prepare()["argv"]
+    stand_in = step.directory / "programs" / "dkms"
+    assert (program, option) == ("apt-get", f"--option=DPkg::Path={stand_in.parent}:/usr/sbin:/usr/bin:/sbin:/bin")
+    assert os.access(stand_in, os.X_OK)
+    assert not any(option in call for call in node.called)
+    node.packages["x"] = "installed"
+    host.finish()
+    assert not stand_in.exists()
+
+
+def test_a_failed_transaction_leaves_no_program_behind_either(make, step):
+    host = make("x", build_later="nvidia-current")
+    host.prepare()
+    host.audit()
+    assert not (step.directory / "programs").exists()
+
+
+@pytest.mark.parametrize(
+    ("modules", "arguments", "runs"),
+    [
+        ([], "add -m nvidia-current -v 535", True),
+        (["nvidia-current"], "build -m nvidia-current -v 535 -k 6.1", False),
+        (["nvidia-current"], "build -m nvidia-current-open -v 535 -k 6.1", True),
+        (["nvidia-current"], "remove -m nvidia-current -v 535 --all", True),
+        (["nvidia-current"], "status -m nvidia-current -v 535 -k 6.1", True),
+        (["nvidia-current"], "install -m nvidia-current -v 535 -k 6.1", True),
+        ([], "autoinstall --kernelver 6.1", True),
+        (["nvidia-current"], "autoinstall --kernelver 6.1", False),
+        (["nvidia-current", "zfs"], "autoinstall --kernelver 6.1", True),
+        (["zfs"], "autoinstall --kernelver 6.1", True),
+    ],
+)
+def test_in_place_of_dkms_only_the_builds_of_one_module_are_left_out(tmp_path, modules, arguments, runs):
+    for module in modules:
+        (tmp_path / module / "1" / "source").mkdir(parents=True)
+    real, stand_in, ran = tmp_path / "real", tmp_path / "stand-in", tmp_path / "ran"
+    real.write_text(f'#!/bin/sh\necho "$@" > {ran}\n')
+    text = apt.builds_later("nvidia-current").replace("/usr/sbin/dkms", str(real))
+    stand_in.write_text(text.replace("/var/lib/dkms", str(tmp_path)))
+    for program in (real, stand_in):
+        program.chmod(0o755)
+    subprocess.run([str(stand_in), *arguments.split()], check=True)
+    assert (ran.read_text() if ran.exists() else "") == (f"{arguments}\n" if runs else "")
 
 
 def test_a_version_is_named_as_apt_get_reads_it(make):
