@@ -1,16 +1,27 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpulab.node.dkms: a kernel module for each of the named kernels, each build a long step."""
+"""gpulab.node.dkms: a kernel module for each of the named kernels, each build a long step, shared among nodes alike."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from ansible.errors import AnsibleError
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
+from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import TARBALL
+from ansible_collections.gpulab.node.plugins.plugin_utils import shared_builds
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import (
+    LongStep,
+    LongStepAction,
+    ModuleError,
+    Outcome,
+)
+from ansible_collections.gpulab.node.plugins.plugin_utils.shared_builds import Shared, Store
+from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
 
 def step_name(module: str, kernel: str) -> str:
@@ -28,27 +39,129 @@ def diff(module: str, before: dict[str, str], after: dict[str, str]) -> dict[str
 
 
 class ActionModule(LongStepAction):
-    """Look at the node, and build what is missing there."""
+    """Look at the node, and build what is missing there, or load what another node has built."""
 
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Have the module installed for every kernel. Raises Refusal."""
-        seen = self.call_module("dkms", args)
-        result = {key: seen[key] for key in ("changed", "changes", "version", "kernels")}
-        if not seen["missing"]:
-            return result
+        """Have the module installed for every kernel that is this task's. Raises Refusal."""
+        self._share, self._hosts = args.pop("share", None), args.pop("shared_with", [])
+        self._args = args
+        self._warnings: list[str] = []
+        if self._share == "describe":
+            builds = {} if self._task.check_mode else self._ask_dkms("describe")["builds"]
+            return {"ansible_facts": {shared_builds.FACT: {"run": self._run_id(), "kernels": builds}}}
+        seen = self._ask_dkms("look")
         if self._task.check_mode:
-            after = {**seen["kernels"], **dict.fromkeys(seen["missing"], "installed")}
-        else:
-            for kernel in seen["missing"]:
-                self._build({**args, "version": seen["version"]}, kernel)
-            after = result["kernels"] = self.call_module("dkms", args)["kernels"]
-        return {**result, "diff": diff(args["module"], seen["kernels"], after)}
+            return self._foresee(seen)
+        self._args = {**args, "version": seen["version"]}
+        self._said = self._read_said()
+        due = [kernel for kernel in seen["missing"] if self._is_due(kernel)]
+        loaded = {kernel: node for kernel in due if (node := self._provide(kernel, seen["kernels"][kernel]))}
+        after = self._ask_dkms("look")["kernels"] if due else seen["kernels"]
+        result = self._result(seen, due, after)
+        result.update({"loaded": loaded} if self._share == "rest" else {})
+        result.update({"warnings": self._warnings} if self._warnings else {})
+        return result
 
-    def _build(self, args: dict[str, Any], kernel: str) -> None:
+    def _foresee(self, seen: dict[str, Any]) -> dict[str, Any]:
+        """Say in check mode what the node lacks: once, before the task that would load some of it."""
+        due = seen["missing"] if self._share != "rest" else []
+        result = self._result(seen, due, {**seen["kernels"], **dict.fromkeys(due, "installed")})
+        before = self._hosts[: self._hosts.index(self._own)] if self._share else []
+        told = f" (or loaded, as {before[0]} builds it)" if before else ""
+        return {**result, "kernels": seen["kernels"], "changes": changes(build=[f"{kernel}{told}" for kernel in due])}
+
+    def _result(self, seen: dict[str, Any], due: list[str], after: dict[str, str]) -> dict[str, Any]:
+        result = {"changed": bool(due), "changes": changes(build=due), "version": seen["version"], "kernels": after}
+        return {**result, "diff": diff(self._args["module"], seen["kernels"], after)} if due else result
+
+    def _read_said(self) -> dict[str, dict[str, str] | None]:
+        """Return what each node that can still take part has said of its builds."""
+        at_work = set(self._task_vars["ansible_play_hosts"]) if self._share else set()
+        facts = shared_builds.read(self._task_vars["hostvars"], at_work.intersection(self._hosts)) if at_work else {}
+        return {name: shared_builds.digests(facts[name], self._run_id()) for name in self._hosts if name in facts}
+
+    def _is_due(self, kernel: str) -> bool:
+        """Tell whether this task provides the module for a kernel, and not the one that loads."""
+        digest = self._digest(kernel)
+        if self._share != "first" or digest is None:
+            return True
+        is_builder = shared_builds.builder(self._said, kernel, digest) == self._own
+        return is_builder and not Store().find(digest)
+
+    def _provide(self, kernel: str, stands: str) -> str:
+        """Load or build the module for a kernel; return the node that it comes from, empty for this one."""
+        digest = self._digest(kernel)
+        found = Store().find(digest) if digest else None
+        if found and self._share == "rest" and self._load(kernel, found):
+            return found.node
+        if stands == "built":
+            self._ask_dkms("discard", kernels=[kernel])
+        self._build(kernel)
+        if digest and self._share == "first" and shared_builds.is_awaited(self._said, self._own, kernel, digest):
+            self._pack(kernel, digest)
+        return ""
+
+    def _build(self, kernel: str) -> None:
         """Build and install the module for one kernel. Raises Refusal D001 when it does not compile."""
-        argv = ["dkms", "install", "-m", args["module"], "-v", args["version"], "-k", kernel]
-        timeout = int(args.get("timeout", 1800))
-        outcome = self.run_step(LongStep(step_name(args["module"], kernel), argv, timeout, ENVIRONMENT))
+        outcome = self._install(kernel)
         if outcome.rc != 0:
-            answer = self.call_module("dkms", {**args, "kernels": [kernel], "operation": "diagnose"})
-            raise Refusal(**answer["failure"])
+            kept = outcome.log.rpartition("/")[0]
+            raise Refusal(**self._ask_dkms("diagnose", kernels=[kernel], path=kept)["failure"])
+
+    def _install(self, kernel: str) -> Outcome:
+        """Have DKMS install the module for a kernel, which it compiles where it has to."""
+        module, version = self._args["module"], self._args["version"]
+        argv = ["dkms", "install", "-m", module, "-v", version, "-k", kernel]
+        timeout = int(self._args.get("timeout", 1800))
+        return self.run_step(LongStep(step_name(module, kernel), argv, timeout, ENVIRONMENT))
+
+    def _pack(self, kernel: str, digest: str) -> None:
+        """Get the build from the node, for the others; where that fails, these build by themselves."""
+        store, directory = Store(), self._make_tmp_path()
+        try:
+            packed = self._ask_dkms("pack", kernels=[kernel], path=directory)
+            why = packed.get("not_shared", "")
+            if not why:
+                self._connection.fetch_file(f"{directory}/{TARBALL}", str(store.draft(digest)))
+                arrived = store.add(digest, packed["checksum"], self._own)
+                why = "" if arrived else "it did not arrive whole"
+        except (AnsibleError, ModuleError, OSError) as error:
+            why = str(error)
+        finally:
+            self._remove_tmp_path(directory)
+        if why:
+            self._warnings.append(f"The build for {kernel} is not shared: {why}")
+
+    def _load(self, kernel: str, found: Shared) -> bool:
+        """Load and install what another node has built; tell whether that is done."""
+        directory = self._make_tmp_path()
+        try:
+            path = f"{directory}/{TARBALL}"
+            self._transfer_file(found.file, path)
+            loading = self._ask_dkms("load", kernels=[kernel], path=path, checksum=found.checksum)
+            why = loading.get("not_shared", "")
+        except (AnsibleError, ModuleError, OSError) as error:
+            why = str(error)
+        finally:
+            self._remove_tmp_path(directory)
+        if not why and self._install(kernel).rc != 0:
+            why = "dkms install failed"
+            self._ask_dkms("discard", kernels=[kernel])
+        if why:
+            self._warnings.append(f"The build of {found.node} for {kernel} is not loaded, but built here: {why}")
+        return not why
+
+    def _digest(self, kernel: str) -> str | None:
+        """Return what the build for a kernel depends on; None where it is not shared."""
+        return (self._said.get(self._own) or {}).get(kernel) if self._said else None
+
+    @property
+    def _own(self) -> str:
+        return str(self._task_vars["inventory_hostname"])
+
+    def _run_id(self) -> str:
+        run = this_run(self._controller)
+        return f"{run['pid']} {run['started']}"
+
+    def _ask_dkms(self, operation: str, **more: Any) -> dict[str, Any]:
+        return self.call_module("dkms", {**self._args, "operation": operation, **more})

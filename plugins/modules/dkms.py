@@ -2,7 +2,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's half of building a kernel module: say how it stands for each kernel, and why a build failed."""
+"""The node's half of building a kernel module: how it stands for each kernel, why a build failed, what nodes share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ description:
   - Builds and installs a DKMS module for each kernel that does not have it, one long step
     (see M(gpulab.node.long_step)) per kernel.
   - A build that fails is reported with the kernel, the module's version and the first error of the compiler.
+  - What is built and not installed may be cut short, and is built afresh.
+  - In a play of several nodes, one node can build for all that are like it (O(share)). The others load its result with
+    C(dkms ldtarball), signed by their own keys. A result goes over the controller, where it stays until the run ends.
 options:
   module:
     description: The name of the module in DKMS.
@@ -37,11 +40,32 @@ options:
     description: Seconds after which one build is stopped.
     type: int
     default: 1800
+  share:
+    description:
+      - The part of this task in builds that nodes share. Without it, the node builds all that it lacks.
+      - V(describe) reads what the builds depend on, and keeps it as the fact C(gpulab_builds). V(first) builds what no
+        node before this one in the play builds in the same way, and packs it. V(rest) loads what another node has
+        packed, and builds what is still missing.
+      - Each is a task of its own, because the strategy C(linear) then waits between them. With another strategy, nodes
+        may build what they could have loaded.
+    type: str
+    choices: [describe, first, rest]
+  shared_with:
+    description: The nodes that may build the same, this one among them, in the order of the play.
+    type: list
+    elements: str
+    default: []
   operation:
     description: What the action plugin asks of the node. Leave it out.
     type: str
-    choices: [look, diagnose]
+    choices: [look, diagnose, describe, pack, load, discard]
     default: look
+  path:
+    description: Where the node finds or leaves what the action plugin speaks of. Leave it out.
+    type: path
+  checksum:
+    description: SHA-256 of the packed build. Leave it out.
+    type: str
 attributes:
   check_mode:
     description: Nothing is built. On a node without DKMS or the module, a build for every kernel is foreseen.
@@ -60,6 +84,25 @@ EXAMPLES = r"""
   gpulab.node.dkms:
     module: nvidia-current
     kernels: [6.1.0-50-cloud-amd64]
+
+- name: Build it on one of the nodes that are alike, and load it on the others
+  module_defaults:
+    gpulab.node.dkms:
+      module: nvidia-current
+      kernels: [6.1.0-50-cloud-amd64]
+      shared_with: "{{ ansible_play_hosts }}"
+  block:
+    - name: Read what the builds depend on
+      gpulab.node.dkms:
+        share: describe
+
+    - name: Build for all nodes that are alike
+      gpulab.node.dkms:
+        share: first
+
+    - name: Load what another node has built
+      gpulab.node.dkms:
+        share: rest
 """
 
 RETURN = r"""
@@ -78,6 +121,11 @@ kernels:
   returned: always
   type: dict
   sample: {6.1.0-50-cloud-amd64: installed}
+loaded:
+  description: The node that built what this one has loaded, by kernel.
+  returned: with O(share=rest)
+  type: dict
+  sample: {6.1.0-50-cloud-amd64: node01}
 diff:
   description: The same before and after, one kernel a line.
   returned: on change
@@ -89,13 +137,20 @@ refusal:
 """
 
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
+from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, shared_build
+from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import Build, NotSharedError, Packed
+from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os_release
+
+if TYPE_CHECKING:
+    from typing import Callable
 
 
 def wanted_version(module: AnsibleModule, added: list[str]) -> str | None:
@@ -143,13 +198,77 @@ def look(module: AnsibleModule) -> dict[str, Any]:
 
 
 def diagnose(params: dict[str, Any]) -> dict[str, Any]:
-    """Say why the build for the first of the kernels failed."""
-    log = dkms.make_log(params["module"], params["version"])
+    """Say why the build for the first of the kernels failed; keep its log, which would go with the driver."""
+    log, kept = dkms.make_log(params["module"], params["version"]), Path(params["path"]) / "make.log"
     text = log.read_text(errors="replace") if log.exists() else ""
+    if text:
+        kept.write_text(text)
     error = dkms.first_compiler_error(text)
     names = {key: params[key] for key in ("module", "version")}
-    failure = refuse("D001", **names, kernel=params["kernels"][0], error=error, log=log, advice=dkms.ADVICE)
+    failure = refuse("D001", **names, kernel=params["kernels"][0], error=error, log=kept, advice=dkms.ADVICE)
     return {"changed": False, "failure": asdict(failure)}
+
+
+def describe(module: AnsibleModule) -> dict[str, Any]:
+    """Return the digest of what each build that is missing depends on, by kernel."""
+    name, added, node = module.params["module"], dkms.added_versions(module.params["module"]), Node()
+    version = wanted_version(module, added)
+    missing = [
+        Build(name, version, kernel)
+        for kernel in module.params["kernels"]
+        if version in added and dkms.state(name, version, kernel) != "installed" and dkms.has_headers(kernel)
+    ]
+    call = caller(module)
+    found = {build.kernel: shared_build.inputs(build, call, node, distribution(node)) for build in missing}
+    return {"builds": {kernel: shared_build.digest(inputs) for kernel, inputs in found.items()}}
+
+
+def caller(module: AnsibleModule) -> shared_build.Call:
+    """Return what runs a command; one that is not there is no failure of the module."""
+
+    def call(argv: list[str], **options: Any) -> tuple[int, str, str]:
+        program = module.get_bin_path(argv[0])
+        if not program:
+            return 127, "", "not found"
+        found: tuple[int, str, str] = module.run_command([program, *argv[1:]], **options)
+        return found
+
+    return call
+
+
+def distribution(node: Node) -> str:
+    """Return the distribution, by its ID."""
+    return os_release(node.text("/etc/os-release")).get("ID", "")
+
+
+def share(module: AnsibleModule) -> dict[str, Any]:
+    """Pack, load or discard the build for the first of the kernels; say why where that cannot be."""
+    params, call, node = module.params, caller(module), Node()
+    build = Build(params["module"], params["version"], params["kernels"][0])
+    try:
+        if params["operation"] == "pack":
+            return {"checksum": shared_build.pack(build, call, Path(params["path"])).checksum}
+        if dkms.state(build.module, build.version, build.kernel) != "installed":
+            shared_build.discard(build, node)
+        if params["operation"] == "load":
+            signer = shared_build.signer(node, build.kernel, distribution(node))
+            if signer:
+                shared_build.make_key(signer.pair, call, node)
+            packed = Packed(Path(params["path"]), params["checksum"])
+            shared_build.load(build, packed, call, node, signer)
+    except (NotSharedError, OSError) as error:
+        return {"not_shared": str(error)}
+    return {}
+
+
+OPERATIONS: dict[str, Callable[[AnsibleModule], dict[str, Any]]] = {
+    "look": look,
+    "diagnose": lambda module: diagnose(module.params),
+    "describe": describe,
+    "pack": share,
+    "load": share,
+    "discard": share,
+}
 
 
 def main() -> None:
@@ -161,11 +280,20 @@ def main() -> None:
             "package": {"type": "str"},
             "kernels": {"type": "list", "elements": "str", "required": True},
             "timeout": {"type": "int", "default": 1800},
-            "operation": {"type": "str", "choices": ["look", "diagnose"], "default": "look"},
+            "share": {"type": "str", "choices": ["describe", "first", "rest"]},
+            "shared_with": {"type": "list", "elements": "str", "default": []},
+            "operation": {
+                "type": "str",
+                "choices": ["look", "diagnose", "describe", "pack", "load", "discard"],
+                "default": "look",
+            },
+            "path": {"type": "path"},
+            "checksum": {"type": "str"},
         },
         supports_check_mode=True,
     )
-    run(module, lambda module: diagnose(module.params) if module.params["operation"] == "diagnose" else look(module))
+    module.run_command_environ_update = {"LC_ALL": "C"}
+    run(module, lambda module: OPERATIONS[module.params["operation"]](module))
 
 
 if __name__ == "__main__":

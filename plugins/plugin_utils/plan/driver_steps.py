@@ -42,6 +42,7 @@ def driver_steps(plan: dict[str, Any], facts: dict[str, Any], newer: dict[str, A
     way_back = change is not None and asked.keep_former and not unfinished
     toolkit = _toolkit(plan, change) if asked.with_cuda else []
     present = facts["driver"]
+    first = driver["source"] != "runfile" and not present["library"] and not present["module_on_disk"]
     return {
         # {from, to} where another driver replaces one that is there: the planned one, or what an upgrade brings.
         "change": change,
@@ -61,8 +62,12 @@ def driver_steps(plan: dict[str, Any], facts: dict[str, Any], newer: dict[str, A
         "way_back": way_back,
         "former": FORMER if way_back and driver["source"] != "runfile" else None,
         "former_builds": _former_builds(driver, facts),
+        # Modules are to be built that nodes like this one need, too.
+        "shares": _shares(driver, facts, change),
+        # After the transaction, which then cannot take back a driver that does not build: the role has to be able to.
+        "build_later": first or way_back,
         # Where there was none before, a driver that cannot be built goes again, and a toolkit that came with it.
-        "first": driver["source"] != "runfile" and not present["library"] and not present["module_on_disk"],
+        "first": first,
         "brought": _names([*packages, driver["pin_package"], *([] if facts["cuda"]["toolkits"] else toolkit)]),
         # What goes where the driver does, as far as gpulab brought it and nothing else needs it.
         "retired": _names(
@@ -106,6 +111,24 @@ def _toolkit(plan: dict[str, Any], change: dict[str, str] | None) -> list[str]:
     if change is not None or not both or not set(cuda["apt_components"]) <= set(driver["apt_components"]):
         return []
     return [package for toolkit in cuda["toolkits"] for package in toolkit["packages"]]
+
+
+def lacks_modules(driver: dict[str, Any], facts: dict[str, Any]) -> bool:
+    """Say whether DKMS has the planned module not installed for one of the planned kernels."""
+    installed = {
+        kernel["version"]
+        for kernel in facts["kernels"]
+        for record in kernel["dkms"]
+        if record["module"] == driver["dkms_module"] and record["state"] == "installed"
+    }
+    return not installed.issuperset(driver["kernels"])
+
+
+def _shares(driver: dict[str, Any], facts: dict[str, Any], change: dict[str, str] | None) -> bool:
+    """Say whether DKMS has to build modules that other nodes can load; dnf's packages build when they are unpacked."""
+    by_packages = driver["dkms_module"] is not None and driver["source"] != "runfile"
+    due = change is not None or lacks_modules(driver, facts)
+    return by_packages and facts["system"]["family"] == "debian" and due
 
 
 def _former_builds(driver: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, str]]:

@@ -206,3 +206,39 @@ def test_what_a_failed_build_left_behind_is_no_build_at_work(building):
     os.utime(building / "nvidia/550.163.01/build/make.log", (0, 0))
     assert dkms.compiling(building) is None
     assert dkms.compiling(building / "absent") is None
+
+
+def test_the_log_of_a_failed_build_outlives_the_driver(tmp_path, monkeypatch):
+    log = tmp_path / "dkms" / "make.log"
+    log.parent.mkdir()
+    log.write_text(MAKE_LOG)
+    monkeypatch.setattr(dkms, "make_log", lambda *_of: log)
+    asked = {"module": "nvidia-current", "version": "535", "kernels": [KERNEL], "path": str(tmp_path)}
+    failure = dkms_module.diagnose(asked)["failure"]
+    log.unlink()
+    assert "too few arguments" in failure["cause"]
+    assert str(tmp_path / "make.log") in failure["cause"] + failure["remedy"]
+    assert (tmp_path / "make.log").read_text() == MAKE_LOG
+
+
+@pytest.mark.parametrize(("state", "discarded"), [("installed", False), ("built", True), ("added", True)])
+def test_what_is_installed_is_never_discarded(monkeypatch, state, discarded):
+    done = []
+    monkeypatch.setattr(dkms, "state", lambda *_of: state)
+    monkeypatch.setattr(dkms_module.shared_build, "discard", lambda build, _node: done.append(build.kernel))
+    asked = Asked(operation="discard", module="nvidia-current", version="535", kernels=[KERNEL])
+    assert dkms_module.share(asked) == {}
+    assert done == ([KERNEL] if discarded else [])
+
+
+def test_why_a_build_is_not_shared_is_an_answer_and_no_failure(monkeypatch, tmp_path):
+    def no_space(*_given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(dkms_module.shared_build, "pack", no_space)
+    asked = Asked(operation="pack", module="nvidia-current", kernels=[KERNEL], path=str(tmp_path))
+    assert "No space left" in dkms_module.share(asked)["not_shared"]
+
+
+def test_a_program_that_is_not_there_is_no_failure():
+    assert dkms_module.caller(Asked())(["sign-file", "sha256"]) == (127, "", "not found")

@@ -1,13 +1,17 @@
 """What the action builds for what the node answers; the node is played."""
 
+from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.action import dkms as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils import shared_builds
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import ModuleError, Outcome
 
 KERNELS = ["6.1.0-50-amd64", "6.12.117+deb13-amd64"]
 FAILURE = {"code": "D001", "cause": "It does not compile.", "remedy": "Take another."}
@@ -91,3 +95,243 @@ def test_a_build_that_fails_is_refused_and_the_next_kernel_not_tried():
         played.carry_out(ARGS)
     assert refused.value.code == "D001"
     assert len(played.ran) == 1
+
+
+DIGESTS = {"a": {"6.1": "same"}, "b": {"6.1": "same"}, "c": {"6.1": "same"}, "d": {"6.1": "other"}}
+
+
+class Play:
+    """Nodes in one run: what they say, what DKMS has on them, and who compiles."""
+
+    def __init__(self, monkeypatch, tmp_path, said):
+        """said: by node, in the order of the play, the digest of each kernel's build."""
+        self.hosts, self.at_work, self.run = list(said), list(said), "1 2"
+        self.said = {name: {"run": self.run, "kernels": digests} for name, digests in said.items()}
+        self.stands = {name: dict.fromkeys(digests, "added") for name, digests in said.items()}
+        self.compiled, self.loaded, self.asked, self.fails = [], [], [], set()
+        monkeypatch.setattr(action, "Store", lambda: shared_builds.Store(tmp_path / "store"))
+
+    def go(self, share, *names, check_mode=False, fails=()):
+        """Run the task on nodes, one after the other; return the results."""
+        self.fails = set(fails)
+        return {name: Shares(self, name, check_mode=check_mode).carry_out(self.args(name, share)) for name in names}
+
+    def all(self):
+        """Run both tasks on every node; return the results of the second."""
+        self.go("first", *self.hosts)
+        return self.go("rest", *self.hosts)
+
+    def args(self, name, share):
+        """Return the task's arguments."""
+        return {"module": "nvidia", "kernels": list(self.stands[name]), "share": share, "shared_with": self.hosts}
+
+
+class Shares(action.ActionModule):
+    """The action on one of the nodes; the connection carries files."""
+
+    def __init__(self, play, name, *, check_mode):
+        """Take the node's place in the play."""
+        self.play, self.name = play, name
+        self._task = SimpleNamespace(check_mode=check_mode)
+        hostvars = {host: {"ansible_facts": {"gpulab_builds": said}} for host, said in play.said.items()}
+        self._task_vars = {"inventory_hostname": name, "ansible_play_hosts": play.at_work, "hostvars": hostvars}
+        self._connection = SimpleNamespace(fetch_file=lambda _remote, local: Path(local).write_bytes(self.packed()))
+
+    def _run_id(self):
+        return self.play.run
+
+    def packed(self):
+        """Return what a node has packed."""
+        return b"cut short" if "fetch" in self.play.fails else b"a build"
+
+    def call_module(self, name, args):
+        """Answer a module call."""
+        assert name == "dkms"
+        operation, stands, fails = args["operation"], self.play.stands[self.name], self.play.fails
+        self.play.asked.append((self.name, operation))
+        if operation == "look":
+            missing = [kernel for kernel, state in stands.items() if state != "installed"]
+            return {"version": "1", "kernels": dict(stands), "missing": missing}
+        if operation == "pack" and "crash" not in fails:
+            return {"not_shared": "no space"} if "pack" in fails else {"checksum": sha256(b"a build").hexdigest()}
+        if operation in fails and "crash" in fails:
+            raise ModuleError({"msg": "Killed"})
+        if operation == "load":
+            if "load" in fails:
+                return {"not_shared": "its checksum is another one"}
+            assert args["checksum"] == sha256(b"a build").hexdigest()
+            stands[args["kernels"][0]] = "built"
+        if operation == "discard":
+            stands[args["kernels"][0]] = "added"
+        return {"failure": FAILURE}
+
+    def run_step(self, step):
+        """Install; compile before where nothing is built."""
+        kernel, stands = step.argv[-1], self.play.stands[self.name]
+        if stands[kernel] == "built" and "install" in self.play.fails:
+            return Outcome(6, 1.0, [], "/log", "started")
+        if stands[kernel] != "built":
+            self.play.compiled.append(self.name)
+            if "compile" in self.play.fails:
+                return Outcome(10, 1.0, [], "/log", "started")
+        stands[kernel] = "installed"
+        return Outcome(0, 1.0, [], "/log", "started")
+
+    def _make_tmp_path(self, _user=None):
+        return "/of/the/task"
+
+    def _remove_tmp_path(self, path, *, force=False):
+        assert (path, force) == ("/of/the/task", False)
+
+    def _transfer_file(self, source, _target):
+        if "transfer" in self.play.fails:
+            raise AnsibleError
+        assert Path(source).read_bytes() == b"a build"
+        self.play.loaded.append(self.name)
+
+
+@pytest.fixture
+def play(monkeypatch, tmp_path):
+    """Return a function from what nodes say to their play."""
+    return lambda said: Play(monkeypatch, tmp_path, said)
+
+
+def test_the_first_of_equal_nodes_compiles_and_the_others_load_what_it_built(play):
+    nodes = play(DIGESTS)
+    results = nodes.all()
+    assert nodes.compiled == ["a", "d"]
+    assert nodes.loaded == ["b", "c"]
+    assert all(stands == {"6.1": "installed"} for stands in nodes.stands.values())
+    assert [results[name]["loaded"] for name in "abcd"] == [{}, {"6.1": "a"}, {"6.1": "a"}, {}]
+    assert [results[name]["changed"] for name in "abcd"] == [False, True, True, False]
+    assert ("d", "pack") not in nodes.asked  # nobody waits for it
+
+
+def test_each_kernel_is_compiled_once_by_the_first_node_that_needs_it(play):
+    nodes = play({"a": {"6.1": "x"}, "b": {"6.1": "x", "6.2": "y"}, "c": {"6.2": "y"}})
+    nodes.all()
+    assert nodes.compiled == ["a", "b"]
+    assert nodes.loaded == ["b", "c"]
+
+
+def test_after_a_node_that_could_not_compile_each_one_tries_itself(play):
+    nodes = play(DIGESTS)
+    with pytest.raises(Refusal):
+        nodes.go("first", "a", fails=["compile"])
+    nodes.go("first", "b", "c", "d")
+    nodes.go("rest", "b", "c", "d")
+    assert nodes.compiled == ["a", "d", "b", "c"]
+
+
+def test_a_node_that_left_the_play_before_does_not_compile_for_others(play):
+    nodes = play(DIGESTS)
+    nodes.at_work.remove("a")
+    nodes.go("first", "b", "c", "d")
+    nodes.go("rest", "b", "c", "d")
+    assert nodes.compiled == ["b", "d"]
+    assert nodes.loaded == ["c"]
+
+
+@pytest.mark.parametrize("left", [["a", "b"], ["b"]])  # the first one may have failed meanwhile, at something else
+def test_with_serial_a_later_batch_loads_what_the_first_built(play, left):
+    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    of_b = nodes.said.pop("b")  # its turn has not come
+    nodes.said["b"] = None
+    nodes.go("first", "a")
+    nodes.go("rest", "a")
+    nodes.said["b"], nodes.at_work = of_b, left
+    nodes.go("first", "b")
+    nodes.go("rest", "b")
+    assert (nodes.compiled, nodes.loaded) == (["a"], ["b"])
+
+
+def test_what_nodes_said_in_another_run_does_not_count(play):
+    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes.said["a"] = {"run": "0 0", "kernels": {"6.1": "same"}}
+    nodes.go("first", "b")
+    assert nodes.compiled == ["b"]
+
+
+def test_a_strategy_that_does_not_wait_compiles_on_every_node(play):
+    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes.go("first", "b")
+    nodes.go("rest", "b")
+    assert nodes.compiled == ["b"]
+
+
+@pytest.mark.parametrize("fault", [["load"], ["install"], ["transfer"], ["load", "crash"]])
+def test_a_node_that_cannot_load_compiles_and_says_why(play, fault):
+    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes.go("first", "a", "b")
+    result = nodes.go("rest", "b", fails=fault)["b"]
+    assert nodes.compiled == ["a", "b"]
+    assert nodes.stands["b"] == {"6.1": "installed"}
+    assert result["loaded"] == {}
+    assert "a for 6.1 is not loaded" in result["warnings"][0]
+
+
+@pytest.mark.parametrize("fault", [["pack"], ["fetch"], ["pack", "crash"]])
+def test_a_build_that_does_not_reach_the_controller_whole_is_not_shared(play, fault):
+    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    result = nodes.go("first", "a", fails=fault)["a"]
+    assert "is not shared" in result["warnings"][0]
+    nodes.go("rest", "b")
+    assert (nodes.compiled, nodes.loaded) == (["a", "b"], [])
+
+
+@pytest.mark.parametrize("share", [None, "first"])
+def test_what_is_built_and_not_installed_may_be_cut_short_and_is_built_afresh(play, share):
+    nodes = play({"a": {"6.1": "same"}})
+    nodes.stands["a"] = {"6.1": "built"}
+    nodes.go(share, "a")
+    assert nodes.compiled == ["a"]
+
+
+def test_check_mode_says_once_who_would_compile(play):
+    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    assert nodes.go("describe", "a", check_mode=True)["a"]["ansible_facts"]["gpulab_builds"]["kernels"] == {}
+    said = nodes.go("first", "a", "b", check_mode=True)
+    assert said["a"]["changes"] == changes(build=["6.1"])
+    assert said["b"]["changes"] == changes(build=["6.1 (or loaded, as a builds it)"])
+    rest = nodes.go("rest", "a", "b", check_mode=True)
+    assert not any(result["changed"] or result["changes"] for result in rest.values())
+    assert nodes.compiled == []
+
+
+PLAN = {
+    "source": "distribution",
+    "dkms_module": "nvidia-current",
+    "kernel_package": "nvidia-kernel-dkms",
+    "version": None,
+    "kernel_modules": "proprietary",
+    "kernels": ["6.1"],
+    "change": None,
+    "upgrade": False,
+}
+
+
+def known(system=None, state="added", **driver):
+    system = {"id": "debian", "version": "12", "architecture": "x86_64", **(system or {})}
+    kernels = [{"version": "6.1", "dkms": [{"module": "nvidia-current", "state": state}]}]
+    return {"gpulab": {"system": system, "kernels": kernels}, "gpulab_plan": {"driver": {**PLAN, **driver}}}
+
+
+def test_nodes_are_alike_that_have_to_build_the_same_modules():
+    nodes = {
+        "a": known(),
+        "unplanned": {},
+        "other system": known({"version": "13"}),
+        "other kernel": known(kernels=["6.2"]),
+        "other module": known(dkms_module="nvidia-current-open"),
+        "nothing to build": known(state="installed"),
+        "b": known(),
+    }
+    assert shared_builds.alike(nodes, "b") == ["a", "b"]
+    assert shared_builds.alike(nodes, "a") == ["a", "b"]
+    assert all(shared_builds.alike(nodes, name) == [] for name in nodes if len(name) > 1)
+
+
+@pytest.mark.parametrize("change", [{"change": {"from": "1", "to": "2"}}, {"upgrade": True}])
+def test_nodes_whose_driver_changes_build_although_they_have_modules(change):
+    nodes = {name: known(state="installed", **change) for name in "ab"}
+    assert shared_builds.alike(nodes, "a") == ["a", "b"]

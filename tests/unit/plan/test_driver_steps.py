@@ -49,6 +49,43 @@ def test_what_builds_modules_comes_before_the_driver_where_it_has_to(headers_dec
 
 
 @pytest.mark.parametrize(
+    ("installed", "driver", "family", "shares"),
+    [
+        ([], {}, "debian", True),
+        (["6.1"], {}, "debian", True),
+        (["6.1", "6.12"], {}, "debian", False),
+        (["6.1", "6.12"], {"change": CHANGE}, "debian", True),
+        ([], {}, "redhat", False),
+        ([], {"dkms_module": None}, "debian", False),
+        ([], {"source": "runfile"}, "debian", False),
+    ],
+)
+def test_builds_are_shared_where_packages_leave_modules_to_dkms_that_it_does_not_have(
+    installed, driver, family, shares
+):
+    builds = {kernel: [DKMS] if kernel in installed else [{**DKMS, "state": "built"}] for kernel in ("6.1", "6.12")}
+    node = on_node(
+        system={"family": family}, kernels=[{"version": kernel, "dkms": builds[kernel]} for kernel in builds]
+    )
+    wanted = {"dkms_module": "nvidia", "kernels": ["6.1", "6.12"], "change": None, **driver}
+    assert steps(node, driver=wanted)["shares"] is shares
+
+
+@pytest.mark.parametrize(
+    ("library", "change", "keep_former", "later"),
+    [
+        (None, None, True, True),
+        ("580.1", CHANGE, True, True),
+        ("580.1", CHANGE, False, False),
+        ("580.1", None, True, False),
+    ],
+)
+def test_a_transaction_leaves_builds_out_only_where_the_role_can_take_it_back(library, change, keep_former, later):
+    node = on_node(library=library)
+    assert steps(node, asked=Asked(keep_former=keep_former), driver={"change": change})["build_later"] is later
+
+
+@pytest.mark.parametrize(
     ("planned", "newer", "change"),
     [
         (None, {}, None),
