@@ -15,7 +15,7 @@ UNIT := $$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test kill-test cuda-builds \
-        test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
+        share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,13 +59,16 @@ molecule: test-setup ## every molecule scenario; one of them: make molecule SCEN
 	molecule test $(or $(SCENARIO),--all)
 
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
-	pytest tests/lab --ignore=tests/lab/test_killed.py
+	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_shared_builds.py
 
 kill-test: test-setup ## kill site.yml in one task after the other; remove.yml has to restore the node each time
 	pytest tests/lab/test_killed.py
 
 cuda-builds: test-setup ## install the real CUDA build of each framework and prove it without a driver (10 GB, 7 GB at a time)
 	pytest tests/builds
+
+share-test: test-setup ## three bare nodes with one kernel: one compiles the driver, the others load its result
+	pytest tests/lab/test_shared_builds.py
 
 test: test-setup ## everything that CI runs
 	tests/run.py

@@ -54,7 +54,13 @@ def target(name: str, minutes: int) -> Gate:
 
 FIRST = (target("lint", 15), target("unit", 15), target("sanity", 20))
 OTHERS = (target("lab-test", 75), target("unit-slow", 30))
-FULL_TARGETS = (target("pylint", 20), target("kill-test", 120), target("test-vm", 90), target("cuda-builds", 60))
+FULL_TARGETS = (
+    target("pylint", 20),
+    target("kill-test", 120),
+    target("share-test", 60),
+    target("test-vm", 90),
+    target("cuda-builds", 60),
+)
 
 
 def scenarios() -> list[str]:
