@@ -10,8 +10,16 @@ from typing import Any, Callable
 from ansible import context
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import (
+    catalog,
+    due,
+    options,
+    plan,  # noqa: F401 - for the workers
+    preflight,  # noqa: F401
+    proof,  # noqa: F401
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import hosts  # noqa: F401
 
 LOOKS_ONLY = ("syntax", "listhosts", "listtasks", "listtags")
 
@@ -24,9 +32,10 @@ def gpu_nodes(groups: dict[str, Any]) -> str:
     try:
         if task := context.CLIARGS.get("start_at_task"):
             raise refuse("I040", task=task)
-        # Here, in the process that all workers are forked from, so that none of them reads these again.
+        # Here, in the process that all workers are forked from, so that none of them imports and reads these again.
         options.load()
-        _ = catalog.load().host_types
+        due.code()
+        catalog.load().read_all()
         return structure.selection(groups)
     except Refusal as refusal:
         if any(context.CLIARGS.get(option) for option in LOOKS_ONLY):

@@ -38,6 +38,11 @@ class Catalog:
             self._files[name] = yaml.load(text, LOADER)  # noqa: S506  LOADER is safe
         return self._files[name]
 
+    def read_all(self) -> None:
+        """Read every file of the catalog."""
+        for path in self.root.glob("*.yml"):
+            self.read(path.stem)
+
     @cached_property
     def _gpus(self) -> Record:
         return self.read("gpus")

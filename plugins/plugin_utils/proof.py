@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
+from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 
 
 def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
@@ -51,27 +47,23 @@ def judge(
 
 def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
     """Return the records that checks compare with; changes replace values in every board's profile."""
+    known = load()
     return {
         "profiles": {
             device: _changed(record, changes or {})
-            for record in _read("profiles.yml")["profiles"]
+            for record in known.read("profiles")["profiles"]
             for device in record["devices"]
         },
         "lanes": {
-            device: record["pcie_width"] for record in _read("profiles.yml")["lanes"] for device in record["devices"]
+            device: record["pcie_width"] for record in known.read("profiles")["lanes"] for device in record["devices"]
         },
-        "gpus": {pci_id: record for record in _read("gpus.yml")["gpus"] for pci_id in record["pci_ids"]},
-        "xids": {record["xid"]: record for record in _read("xids.yml")["xids"]},
-        "container_toolkit": _read("container_toolkit.yml"),
-        "branches": {record["branch"]: record for record in _read("driver_branches.yml")["branches"]},
+        "gpus": {pci_id: record for record in known.read("gpus")["gpus"] for pci_id in record["pci_ids"]},
+        "xids": {record["xid"]: record for record in known.read("xids")["xids"]},
+        "container_toolkit": known.read("container_toolkit"),
+        "branches": {record["branch"]: record for record in known.read("driver_branches")["branches"]},
     }
 
 
 def _changed(profile: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Replace values of a profile; of its floors, those that are named."""
     return {**profile, **changes, "floors": {**profile.get("floors", {}), **changes.get("floors", {})}}
-
-
-@cache
-def _read(name: str) -> Any:
-    return yaml.safe_load((CATALOG / name).read_text(encoding="utf-8"))
