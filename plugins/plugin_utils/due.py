@@ -132,15 +132,14 @@ def _differs(receipt: Mapping[str, Any] | None, current: Mapping[str, str]) -> l
 
 def _nodes(role: str, plan: Mapping[str, Any], values: options.Values, variables: Mapping[str, Any]) -> Any:
     """Return what a role's work depends on of other nodes: their names and addresses, from a host's variables."""
+    if role not in ("network", "nccl") or (role == "network" and values["network_state"] != "present"):
+        return None
     groups, hosts = variables.get("groups", {}), variables.get("hostvars", {})
     group = values["network_group"] if role == "network" else plan["tuning"]["host_type"] or GPU_NODES
-    names = groups.get(group) or groups.get(group.replace("-", "_"), [])
-    others = {name: hosts[name] for name in names if name in hosts}
-    if role == "network" and values["network_state"] == "present":
-        return [[name, *(one.get(variable) for variable in ADDRESSES)] for name, one in others.items()]
-    if role == "nccl":
-        return [one.get("nccl_address") or one.get("ansible_host") or name for name, one in [*others.items()][:1]]
-    return None
+    names = [name for name in groups.get(group) or groups.get(group.replace("-", "_"), []) if name in hosts]
+    if role == "network":
+        return [[name, *(hosts[name].get(variable) for variable in ADDRESSES)] for name in names]
+    return [hosts[name].get("nccl_address") or hosts[name].get("ansible_host") or name for name in names[:1]]
 
 
 def _value(name: str, values: options.Values) -> Any:
