@@ -157,7 +157,7 @@ def test_the_former_driver_is_installed_again_where_the_installer_fails(story, s
     assert story["failing"].status == 2
     assert "GPULAB-D034" in said("failing")
     assert "Unable to create a symlink that a stand-in should create." in said("failing")
-    assert "The former driver is installed again." in said("failing")
+    assert "The former driver was reinstalled." in said("failing")
     assert installed(seen("failing")) == (BETTER, "NVIDIA")
     assert seen("failing").own == {BETTER, "driver.json"}
 

@@ -5,15 +5,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 DOCUMENTATION = """
 name: option_default
 short_description: Look up what an option is where the inventory does not set it
@@ -41,6 +32,15 @@ _list:
   type: list
   elements: raw
 """
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class LookupModule(LookupBase):
