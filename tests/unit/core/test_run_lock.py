@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, END, GO_ON
+from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, END, GO_ON, LOOK
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
 
 ONE = {"user": "ann", "machine": "desk", "boot": "b", "pid": 7, "started": 70}
@@ -25,7 +25,7 @@ def node(tmp_path, monkeypatch):
     monkeypatch.setattr(run_lock, "_now", lambda: clock[0])
 
     def hold(run, what, dead=None):
-        run_lock.hold(run, what, dead, tmp_path / "gpulab/run.json")
+        return run_lock.hold(run, what, dead, tmp_path / "gpulab/run.json")
 
     def wait(seconds):
         clock[0] += seconds
@@ -56,6 +56,18 @@ def test_one_run_after_the_other_is_let_in(node):
         hold(run, BEGIN)
         hold(run, BEGIN)
         hold(run, END)
+
+
+def test_a_run_that_looks_is_refused_beside_another_and_holds_nothing(node, tmp_path):
+    hold, wait = node
+    assert hold(ONE, LOOK) is False
+    assert not (tmp_path / "gpulab/run.json").exists()
+    assert hold(OTHER, BEGIN) is True
+    assert refused(hold, ONE, LOOK).code == "S010"
+    assert hold(ONE, LOOK, OTHER) is False  # the other one is known to be dead
+    wait(run_lock.SILENCE + 1)
+    assert hold(ONE, LOOK) is False
+    assert run_lock.holder(tmp_path / "gpulab/run.json")["user"] == OTHER["user"]
 
 
 def test_who_gives_signs_of_life_keeps_the_node_and_who_gives_none_loses_it(node):

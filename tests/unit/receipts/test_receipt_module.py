@@ -1,0 +1,48 @@
+"""The last task of a role writes its receipt: what it worked from, what was noted, and what the task names."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
+from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
+from ansible_collections.gpulab.node.plugins.modules import receipt
+
+PARAMS = {"role": "base", "files": ["/etc/x"], "units": ["a.service"], "running": ["b.service"], "facts": ["system"]}
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "DIRECTORY", str(tmp_path / "receipts"))
+    monkeypatch.setattr(evidence, "NOTES", tmp_path / "evidence.json")
+    evidence.NOTES.write_text('["package:chrony"]', encoding="utf-8")
+    return tmp_path / "receipts"
+
+
+def record(*, check_mode=False, **params):
+    given = {**PARAMS, "inputs": {"plan": "1"}, "state": "present", **params}
+    return receipt.record(SimpleNamespace(check_mode=check_mode, params=given))
+
+
+def test_it_has_what_was_noted_and_what_the_task_names(directory):
+    items = ["fact:system", "file:/etc/x", "package:chrony", "running:b.service", "unit:a.service"]
+    assert record() == {"items": items}
+    written = json.loads((directory / "base.json").read_text())
+    assert written == {"schema": 1, "inputs": {"plan": "1"}, "sealed": False, "items": dict.fromkeys(items)}
+    assert (directory / "base.json").stat().st_mode & 0o777 == 0o600
+    assert evidence.take() == []
+
+
+@pytest.mark.parametrize("given", [{"check_mode": True}, {"inputs": None}])
+def test_nothing_is_written_in_check_mode_and_without_a_plan(directory, given):
+    assert record(**given) == {}
+    assert not directory.exists()
+
+
+def test_a_role_that_is_removed_has_none_and_the_last_takes_the_directory_along(directory):
+    record()
+    record(role="cuda")
+    record(state="absent")
+    assert [path.name for path in directory.iterdir()] == ["cuda.json"]
+    record(role="cuda", state="absent")
+    assert not directory.exists()
