@@ -9,6 +9,7 @@ a step is due, from the plan and the facts of that time.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -132,13 +133,18 @@ def _shares(driver: dict[str, Any], facts: dict[str, Any], change: dict[str, str
 
 
 def _former_builds(driver: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, str]]:
-    """Return what DKMS builds once more for the former driver: every kernel and module of the library's version."""
+    """Return what DKMS builds once more for the former driver: every kernel, and module of the version on disk.
+
+    Packages tell the version: until the reboot, the linker may find the library of the driver that is loaded.
+    """
+    packages = {re.split(r"[-+~]", one["version"].rpartition(":")[2])[0] for one in facts["driver"]["packages"]}
+    versions = packages or {facts["driver"]["library"]}
     return [
         {"kernel": kernel["version"], "module": record["module"], "version": record["version"]}
         for kernel in facts["kernels"]
         if kernel["version"] in driver["kernels"]
         for record in kernel["dkms"]
-        if record["version"] == facts["driver"]["library"] and record["state"] != "installed"
+        if record["version"] in versions and record["state"] != "installed"
     ]
 
 

@@ -253,6 +253,16 @@ def test_the_former_driver_is_built_for_the_planned_kernels_that_lack_it():
     ]
 
 
+def test_the_former_driver_is_the_one_whose_packages_are_there_whatever_library_the_linker_finds():
+    """On RHEL's family, where the packages build nothing and the failed driver is loaded until the reboot."""
+    kernel = {"version": "6.1", "dkms": [{**DKMS, "state": "added"}, {**DKMS, "state": "added", "version": "615.1"}]}
+    package = {"name": "kmod-nvidia-open-dkms", "version": "3:580.1-1.el9", "source": "nvidia"}
+    node = on_node(kernels=[kernel], packages=[package], library="615.1")
+    assert steps(node, driver={"kernels": ["6.1"]})["former_builds"] == [
+        {"kernel": "6.1", "module": "nvidia", "version": "580.1"}
+    ]
+
+
 def test_the_role_asks_with_its_own_variables():
     """The variable of the role, with all that it hands to the filter."""
     role = yaml.safe_load((Path(__file__).parents[3] / "roles/nvidia_driver/vars/main.yml").read_text(encoding="utf-8"))
