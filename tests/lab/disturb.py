@@ -75,3 +75,15 @@ def commands(way, receipts):
         if command:
             found[item] = command
     return found
+
+
+def names(disturbed, receipts):
+    """Return what has to be named of disturbed items: paths, units, and the packages that a glob stands for."""
+    found = []
+    for receipt in receipts.values():
+        for item, value in receipt["items"].items():
+            kind, _colon, name = item.partition(":")
+            if item in disturbed:
+                held = [package for package, version in value.items() if "hold" in version] if kind == "package" else []
+                found += held if kind == "package" else [name.partition("#")[0]]
+    return found
