@@ -67,35 +67,10 @@ ansible_facts:
         - {version: "12.4", prefix: /usr, compute_capabilities: ["8.0"], seconds: 2.6, problem: null}
 """
 
-import time
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import nvcc
-
-
-def compile_with(
-    toolkit: dict[str, Any], compute_capabilities: list[str], directory: Path, timeout: int
-) -> dict[str, Any]:
-    """Run a toolkit's nvcc in a directory; return its record."""
-    source, program, log = directory / "program.cu", directory / "program", directory / "log"
-    source.write_text(nvcc.PROGRAM, encoding="utf-8")
-    program.unlink(missing_ok=True)
-    argv = nvcc.command(
-        toolkit["prefix"], toolkit.get("host_compiler"), compute_capabilities, str(source), str(program)
-    )
-    started = time.monotonic()
-    problem = nvcc.run(argv, directory, log, timeout)
-    if problem is None and not program.is_file():
-        problem = "nvcc ended well and left no program"
-    return {
-        "version": toolkit["version"],
-        "prefix": toolkit["prefix"],
-        "compute_capabilities": compute_capabilities,
-        "seconds": round(time.monotonic() - started, 1),
-        "problem": problem,
-    }
 
 
 def main() -> None:
@@ -110,7 +85,7 @@ def main() -> None:
     )
     params = module.params
     compiled = [
-        compile_with(toolkit, params["compute_capabilities"], Path(module.tmpdir), params["timeout"])
+        nvcc.compile_with(toolkit, params["compute_capabilities"], Path(module.tmpdir), params["timeout"])
         for toolkit in params["toolkits"]
     ]
     module.exit_json(changed=False, ansible_facts={"gpulab_cuda_compiled": compiled})

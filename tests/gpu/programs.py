@@ -46,11 +46,8 @@ def work(node: Node, facts: dict[str, Any], python: str | None) -> dict[str, Any
         known = (gpu.get("compute_capability") for gpu in facts["nvml"]["gpus"])
         capabilities = sorted({one for one in known if isinstance(one, str)})
         for toolkit in facts["cuda"]["toolkits"]:
-            source, program = Path(directory, "program.cu"), Path(directory, "program")
-            source.write_text(nvcc.PROGRAM, encoding="utf-8")
-            argv = nvcc.command(toolkit["prefix"], None, capabilities, str(source), str(program))
-            problem = nvcc.run(argv, Path(directory), Path(directory, "log"), SECONDS)
-            found["compiled"][toolkit["version"] or toolkit["prefix"]] = problem
+            compiled = nvcc.compile_with(toolkit, capabilities, Path(directory), SECONDS)
+            found["compiled"][toolkit["version"] or toolkit["prefix"]] = compiled["problem"]
         lines = collector.collect(node, Path(__file__)).splitlines()
     found["metrics"] = sum(line.startswith("gpulab_gpu_") for line in lines)
     return found

@@ -9,7 +9,8 @@ import os
 import re
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,3 +92,24 @@ def run(argv: list[str], directory: Path, log: Path, timeout: int) -> str | None
             process.wait()
             return f"it did not end within {timeout} s"
     return first_error(log.read_text(encoding="utf-8", errors="replace")) if status else None
+
+
+def compile_with(
+    toolkit: dict[str, Any], compute_capabilities: list[str], directory: Path, timeout: int
+) -> dict[str, Any]:
+    """Run a toolkit's nvcc in a directory; return its record."""
+    source, program, log = directory / "program.cu", directory / "program", directory / "log"
+    source.write_text(PROGRAM, encoding="utf-8")
+    program.unlink(missing_ok=True)
+    argv = command(toolkit["prefix"], toolkit.get("host_compiler"), compute_capabilities, str(source), str(program))
+    started = time.monotonic()
+    problem = run(argv, directory, log, timeout)
+    if problem is None and not program.is_file():
+        problem = "nvcc ended well and left no program"
+    return {
+        "version": toolkit["version"],
+        "prefix": toolkit["prefix"],
+        "compute_capabilities": compute_capabilities,
+        "seconds": round(time.monotonic() - started, 1),
+        "problem": problem,
+    }

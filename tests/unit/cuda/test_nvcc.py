@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import nvcc
-from ansible_collections.gpulab.node.plugins.modules import cuda_compile
 
 FATAL = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 MATH = '/usr/include/math.h(79): error: exception specification is incompatible with that of previous function "cospi"'
@@ -55,7 +54,7 @@ def toolkit(tmp_path):
 
 def compiled(toolkit, directory, timeout=10):
     directory.mkdir()
-    return cuda_compile.compile_with(toolkit, ["8.9"], directory, timeout)
+    return nvcc.compile_with(toolkit, ["8.9"], directory, timeout)
 
 
 def test_a_program_that_links_is_proof(toolkit, tmp_path):
