@@ -11,7 +11,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.checks.software import drifted
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, host_types, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
@@ -52,12 +54,10 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
         receipts, values = facts.get("receipts", {}), host_types.values(plan, variables, self._templar.template)
         plan["due"] = due.roles(receipts, plan, facts, values, variables)
-        plan["drift"] = due.drift(receipts)
+        plan["drift"] = drifted(receipts)
         if plan["drift"]:
-            host = variables.get("inventory_hostname", "")
-            more = f" and {len(plan['drift']) - SHOWN} more" if len(plan["drift"]) > SHOWN else ""
-            first = "; ".join(plan["drift"][:SHOWN])
-            result["warnings"] = [f"{host}: since the last run, not by gpulab: {first}{more}"]
+            host, changed = variables.get("inventory_hostname", ""), first(plan["drift"], SHOWN, "; ")
+            result["warnings"] = [f"{host}: since the last run, not by gpulab: {changed}"]
         nulls = options.of_nulls(given)
         return {
             **result,

@@ -140,7 +140,7 @@ def main() -> None:
     if before != wanted.text and not module.check_mode:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
         files.put(module, path, wanted.text, mode, mounted=True)
-    kept = [str(path), *(one for one in [hosts_file.template(before or "")] if one)]
+    kept = filter(None, (str(path), hosts_file.template(before or "")))
     evidence.note(module, block=[f"{one}#{hosts_file.OWNER}" for one in kept])
     diffs = [files.diff(str(path), before, wanted.text), *templated]
     module.exit_json(

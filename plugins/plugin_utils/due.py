@@ -116,11 +116,6 @@ def roles(
     return found
 
 
-def drift(receipts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what changed on the node since the last run, and was not gpulab's doing."""
-    return list(dict.fromkeys(text for receipt in receipts.values() for text in receipt["drift"]))
-
-
 def _differs(receipt: Mapping[str, Any] | None, current: Mapping[str, str]) -> list[str]:
     if receipt is None:
         return ["it has no receipt on the node"]

@@ -136,7 +136,7 @@ def value(name: str, variables: Mapping[str, Any]) -> Any:
     """
     plan = (variables.get("ansible_facts") or {}).get("gpulab_plan") or {}
     if "host_types" in plan:
-        taken = {one["option"]: one["value"] for one in plan["host_types"]["options"]}
+        taken = _taken(plan)
     else:
         known = catalog.load()
         found = defaults(of(variables.get("group_names", ()), known), known)
@@ -146,9 +146,13 @@ def value(name: str, variables: Mapping[str, Any]) -> Any:
 
 def values(plan: Plan, variables: Mapping[str, Any], template: Callable[[Any], Any]) -> options.Values:
     """Return the values of all options on a host that has this plan; variables are its raw ones."""
-    defaults = {one["option"]: one["value"] for one in plan["host_types"]["options"]}
     given = {name: raw for name, raw in variables.items() if not is_default(name, raw)}
-    return options.Values(lambda name: template(given.get(name)), defaults)
+    return options.Values(lambda name: template(given.get(name)), _taken(plan))
+
+
+def _taken(plan: Plan) -> dict[str, Any]:
+    """Return what the host's types set, by option."""
+    return {one["option"]: one["value"] for one in plan["host_types"]["options"]}
 
 
 def shown(plan: Plan | None, groups: Collection[str]) -> Plan:

@@ -65,11 +65,15 @@ def gone(kind, name, value):
 WAYS = (edited, given_away, gone)
 
 
-def commands(way, receipts):
-    """Return {item: command} for each item of the receipts (their "items", by role) that a way applies to."""
-    items = {item: value for receipt in receipts.values() for item, value in receipt["items"].items()}
+def items(receipts):
+    """Return {item: value} of all receipts, which are given by role."""
+    return {item: value for receipt in receipts.values() for item, value in receipt["items"].items()}
+
+
+def commands(way, values):
+    """Return {item: command} for each item, of these values, that a way applies to."""
     found = {}
-    for item, value in sorted(items.items()):
+    for item, value in sorted(values.items()):
         kind, _colon, name = item.partition(":")
         command = None if value is None or kind == "fact" else way(kind, name, value)
         if command:
@@ -77,13 +81,9 @@ def commands(way, receipts):
     return found
 
 
-def names(disturbed, receipts):
-    """Return what has to be named of disturbed items: paths, units, and the packages that a glob stands for."""
-    found = []
-    for receipt in receipts.values():
-        for item, value in receipt["items"].items():
-            kind, _colon, name = item.partition(":")
-            if item in disturbed:
-                held = [package for package, version in value.items() if "hold" in version] if kind == "package" else []
-                found += held if kind == "package" else [name.partition("#")[0]]
-    return found
+def names(item, value):
+    """Return what has to be named of a disturbed item: a path, a unit, or the packages that a glob stands for."""
+    kind, _colon, name = item.partition(":")
+    if kind == "package":
+        return [package for package, version in value.items() if "hold" in version]
+    return [name.partition("#")[0]]

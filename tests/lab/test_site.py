@@ -77,11 +77,6 @@ def receipts(node):
     return {name.removesuffix(".json"): json.loads(node.run(f"cat /var/lib/gpulab/receipts/{name}")) for name in names}
 
 
-def items(receipts):
-    """Return {item: value} of all receipts."""
-    return {item: value for receipt in receipts.values() for item, value in receipt["items"].items()}
-
-
 def due(lab):
     """Return what the preview says is due, by node and role."""
     path = lab.directory / "preview.json"
@@ -175,7 +170,7 @@ def test_a_run_that_finds_nothing_to_do_looks_once(lab, report):
 @pytest.mark.parametrize("way", disturb.WAYS, ids=lambda way: way.__name__)
 def test_whatever_is_disturbed_is_named_and_put_right(lab, report, way):
     node = lab.node("node12")
-    before = receipts(node)
+    before = disturb.items(receipts(node))
     commands = disturb.commands(way, before)
     assert len(commands) > LEAST_DISTURBED
     node.run("\n".join(commands.values()))
@@ -184,8 +179,9 @@ def test_whatever_is_disturbed_is_named_and_put_right(lab, report, way):
     (host,) = json.loads((report[1] / "report.json").read_text())["hosts"]
     (drift,) = [result for result in host["results"] if result["id"] == "drift"]
     assert drift["summary"].startswith("put right by this run: ")
-    assert [name for name in disturb.names(commands, before) if name not in drift["summary"]] == []
-    assert items(receipts(node)) == items(before)
+    names = [name for item in commands for name in disturb.names(item, before[item])]
+    assert [name for name in names if name not in drift["summary"]] == []
+    assert disturb.items(receipts(node)) == before
     assert due(lab)["node12"] == {}
 
 
@@ -204,7 +200,7 @@ def test_what_the_run_brought_is_in_the_receipts(lab, bare):
     node = lab.node("node12")
     lines = set(node.run(LIST_NODE).splitlines()) - set(bare[0].splitlines())
     paths = {line.split()[-1] for line in lines if "/" in line}
-    named = {item.partition(":")[2].partition("#")[0] for item in items(receipts(node))}
+    named = {item.partition(":")[2].partition("#")[0] for item in disturb.items(receipts(node))}
     owned = set(node.run(OWNED).splitlines())
     left = {path for path in paths - named - owned if path.removeprefix("/usr") not in owned}
     assert sorted(path for path in left if not re.match("|".join(NOT_IN_RECEIPTS), path)) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpulab.node.plugins.module_utils.checks.software import drifted
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 
@@ -197,7 +198,7 @@ def test_a_run_that_takes_newer_drivers_asks_for_them(facts):
 
 def test_drift_is_said_once():
     receipt = {"drift": ["/etc/x was removed"]}
-    assert due.drift({"base": receipt, "cuda": receipt, "nccl": {"drift": []}}) == ["/etc/x was removed"]
+    assert drifted({"base": receipt, "cuda": receipt, "nccl": {"drift": []}}) == ["/etc/x was removed"]
 
 
 def sources(role):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     check,
@@ -19,7 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
@@ -31,6 +31,11 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", re.split(r"[-+~]", version.rpartition(":")[2])[0])))
 
 
+def drifted(receipts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what changed on the node since the last run, and was not gpulab's doing."""
+    return list(dict.fromkeys(text for receipt in receipts.values() for text in receipt["drift"]))
+
+
 @check("drift", proves="what gpulab keeps on the node is as its last run left it", source="the receipts of its roles")
 def drift(node: Node) -> Iterator[Result]:
     """Name what somebody else changed: what is so now, else what this run has put right."""
@@ -38,7 +43,7 @@ def drift(node: Node) -> Iterator[Result]:
     if not receipts:
         yield skipped("no run of gpulab has left a receipt on the node")
         return
-    now = list(dict.fromkeys(text for receipt in receipts.data.values() for text in receipt["drift"]))
+    now = drifted(receipts.data)
     before = node.plan.get("drift", []) if node.plan else []
     if now:
         yield warn(f"not by gpulab: {'; '.join(now)}", "configure", observed=now)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 HIDDEN = "***"
 _SEQUENCES = re.compile(
@@ -49,6 +49,12 @@ def masked(text: str) -> str:
 def for_people(text: str) -> str:
     """Return a text as it may be shown."""
     return masked(plain(text))
+
+
+def first(texts: Collection[str], most: int, separator: str = ", ") -> str:
+    """Return the first of some texts as one, and how many more there are."""
+    more = len(texts) - most
+    return separator.join(list(texts)[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def plain_values(value: Any) -> Any:

@@ -19,6 +19,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -308,8 +310,7 @@ def _by_user(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def at_work(person: dict[str, Any]) -> str:
     """Describe in a few words who is at work and how."""
     names = person["commands"]
-    more = f" and {len(names) - _MOST_COMMANDS} more" if len(names) > _MOST_COMMANDS else ""
-    doing = ", ".join(names[:_MOST_COMMANDS]) + more
+    doing = first(names, _MOST_COMMANDS)
     if person["desktop"]:
         return f"{person['user']} at a desktop"
     if person["logged_in"]:

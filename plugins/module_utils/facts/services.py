@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 UNITS = (
@@ -19,14 +21,19 @@ UNITS = (
 PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
 
 
+def shown(text: str) -> Iterator[dict[str, str]]:
+    """Parse systemctl show: yield the properties of each unit."""
+    for block in text.strip().split("\n\n"):
+        yield dict(line.partition("=")[::2] for line in block.splitlines())
+
+
 def units(text: str) -> dict[str, dict[str, Any]]:
     """Parse systemctl show: unit name without its type to {"load", "active", "sub", "enabled"}, in systemd's words.
 
     A unit that goes by several names, as display-manager does, has the one of UNITS.
     """
     found = {}
-    for block in text.strip().split("\n\n"):
-        fields = dict(line.partition("=")[::2] for line in block.splitlines())
+    for fields in shown(text):
         if "Id" in fields:
             names = fields.get("Names", "").split()
             name = next((unit for unit in UNITS if unit in names), fields["Id"])

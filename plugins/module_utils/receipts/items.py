@@ -17,15 +17,16 @@ fact:SECTION      a section of the facts, without what changes by itself
 
 from __future__ import annotations
 
-import fnmatch
 import grp
 import hashlib
 import json
 import stat
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.facts import services
 from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery
 from ansible_collections.gpulab.node.plugins.module_utils.system import kernel_values
 
@@ -80,7 +81,8 @@ class Reading:
 
     def values(self, facts: dict[str, Any]) -> dict[str, Value]:
         """Return each item's value; facts are those of this moment. An item of an unknown kind has the value None."""
-        self._shown = _shown((self._units.output() or "") if self._units else "")
+        shown = services.shown((self._units.output() or "") if self._units else "")
+        self._shown = {name: unit for unit in shown for name in (unit.get("Id", ""), *unit.get("Names", "").split())}
         self._mounted = {one["mount"]: one for one in mounts(self._node.text("/proc/self/mountinfo"))}
         self._locked = self._node.text(VERSION_LOCK).splitlines()
         return {item: self._value(item, facts) for item in self._items}
@@ -99,7 +101,7 @@ class Reading:
         return owned_block.inside((self._node.data(path) or b"").decode("utf-8", "replace"), owner) or None
 
     def _package(self, pattern: str) -> Value:
-        found = [one for one in (self._packages.installed if self._packages else []) if _fits(one.name, pattern)]
+        found = [one for one in (self._packages.installed if self._packages else []) if fnmatchcase(one.name, pattern)]
         held = {one.name for one in found if one.held or any(f"{one.name}-" in line for line in self._locked)}
         return {one.name: f"{one.version}, on hold" if one.name in held else one.version for one in found} or None
 
@@ -188,22 +190,9 @@ def _settings(gpu: dict[str, Any]) -> dict[str, Any]:
     return {**found, "power": (gpu.get("power_mw") or {}).get("limit"), "ecc": (gpu.get("ecc") or {}).get("mode")}
 
 
-def _shown(text: str) -> dict[str, dict[str, str]]:
-    """Parse systemctl show: properties by each name of a unit."""
-    found = {}
-    for block in text.strip().split("\n\n"):
-        fields = dict(line.partition("=")[::2] for line in block.splitlines())
-        found.update(dict.fromkeys([fields.get("Id", ""), *fields.get("Names", "").split()], fields))
-    return found
-
-
 def _member(name: str) -> Value:
     group, _colon, user = name.partition(":")
     try:
         return "member" if user in grp.getgrnam(group).gr_mem else None
     except KeyError:
         return None
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(name, pattern)

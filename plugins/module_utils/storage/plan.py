@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import BY_ID, VOLUME, Content, Devices, Mount
@@ -482,8 +483,7 @@ def _directory(tier: Tier, state: State) -> Iterator[Step]:
     elif place.exists and not place.directory:
         wrong = "is not a directory"
     elif place.entries:
-        more = "" if len(place.entries) <= 3 else f" and {len(place.entries) - 3} more"  # noqa: PLR2004 - enough to know it
-        wrong = f"is not empty, and the mount would hide {', '.join(place.entries[:3])}{more}"
+        wrong = f"is not empty, and the mount would hide {first(place.entries, 3)}"
     if wrong:
         raise refuse("H159", mount=tier.mount, tier=tier.name, wrong=wrong)
     if not place.exists:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ def where(hosts: Collection[str], groups: Groups, everyone: Collection[str]) -> 
 
 def listed(names: Collection[str]) -> str:
     """Return names with commas; of many, the first and how many more."""
-    first = list(names)[:SHOWN]
-    more = len(names) - len(first)
-    return ", ".join(first) + (f" and {more} more" if more else "")
+    return first(names, SHOWN)
 
 
 def _host_types(nodes: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[Refusal]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import at_work
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import named
 
@@ -113,7 +114,8 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "due", [f"{role}: {'; '.join(why)}" for role, why in host["due"].items()]
     yield "changes", [_change(change) for change in host["changes"]]
     if host["planned"] and host["download"]["not_listed"]:
-        yield "download", [f"unknown: not in the node's package lists: {_some(host['download']['not_listed'])}"]
+        unknown = first(host["download"]["not_listed"], SHOWN)
+        yield "download", [f"unknown: not in the node's package lists: {unknown}"]
     elif host["changes"]:
         yield "download", [_download(host)]
     yield "disk", [_disk(disk) for disk in host["disk"]]
@@ -150,12 +152,8 @@ def _type(host: dict[str, Any]) -> str:
 
 def _change(change: dict[str, Any]) -> str:
     count = f"{len(change['objects'])} packages: " if change["action"] in {"install", "change", "remove"} else ""
-    return f"{change['role']}: {ACTIONS.get(change['action'], change['action'])} {count}{_some(change['objects'])}"
-
-
-def _some(objects: list[str]) -> str:
-    rest = len(objects) - SHOWN
-    return ", ".join(objects[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    action = ACTIONS.get(change["action"], change["action"])
+    return f"{change['role']}: {action} {count}{first(change['objects'], SHOWN)}"
 
 
 def _disk(disk: dict[str, Any]) -> str:
