@@ -56,8 +56,8 @@ class ActionModule(ActionBase):
         plan["due"] = due.roles(receipts, plan, facts, values, variables)
         plan["drift"] = drifted(receipts)
         if plan["drift"]:
-            host, changed = variables.get("inventory_hostname", ""), first(plan["drift"], SHOWN, "; ")
-            result["warnings"] = [f"{host}: since the last run, not by gpulab: {changed}"]
+            host, drift = variables.get("inventory_hostname", ""), first(plan["drift"], SHOWN, "; ")
+            result["warnings"] = [f"{host}: since the last run, not by gpulab: {drift}"]
         nulls = options.of_nulls(given)
         return {
             **result,
