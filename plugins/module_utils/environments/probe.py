@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MISSING = re.compile(r"(\S+): cannot open shared object file: No such file")
+UNDEFINED = re.compile(r".*: undefined symbol: (\S+)")
+SYMBOL_OF_CUDA = re.compile(r"_*(?:Z\w*?)?(?:cu(?!rl)|nv|nccl)", re.IGNORECASE)
 OF_CUDA = re.compile(r"lib(?:cu(?!da\.so)|nv(?!idia-)|nccl)")  # of its libraries, but not the driver's
 DRIVER = "libcuda.so.1"
 SIZE = 256  # of the matrices: their products are whole numbers below 2**24, which every float32 unit adds up exactly
@@ -63,16 +65,20 @@ def probe(framework: str, variables: dict[str, str]) -> dict[str, Any]:
 def broken(site: str) -> dict[str, str]:
     """Try to load every library that NVIDIA's wheels brought, and return why some cannot be loaded, by their names.
 
-    Frameworks load some of them only when a GPU computes. A library that needs another maker's, or the driver's, is
-    passed over: such are for network cards and job launchers that most nodes do not have.
+    Frameworks load some of them only when a GPU computes. A library that needs another maker's, or the driver's, or a
+    symbol of another maker's, is passed over: such are for network cards and job launchers that most nodes do not have.
     """
     found = {}
     for path in sorted(Path(site).glob("nvidia/**/lib/*.so*")):
         reason = _loads(str(path))
-        missing = MISSING.match(reason)
-        if reason and (not missing or OF_CUDA.match(missing[1])):
+        if reason and not _needs_another_maker(reason):
             found[str(path.relative_to(site))] = reason.replace(str(path), path.name)
     return found
+
+
+def _needs_another_maker(reason: str) -> bool:
+    missing, undefined = MISSING.match(reason), UNDEFINED.match(reason)
+    return bool((missing and not OF_CUDA.match(missing[1])) or (undefined and not SYMBOL_OF_CUDA.match(undefined[1])))
 
 
 def _loads(library: str) -> str:

@@ -85,7 +85,7 @@ def test_other_frameworks_name_the_driver_that_is_not_there(framework, monkeypat
 
 
 def test_libraries_of_nvidias_wheels_that_cannot_be_loaded_are_named(tmp_path):
-    """Made by the compiler: one that is whole, one cut off, and three that need what is not there."""
+    """Made by the compiler: one that is whole, one cut off, and five that need what is not there."""
     library = tmp_path / "nvidia/cu13/lib"
     library.mkdir(parents=True)
     for needed in ("libcublasLt.so.99", "libmlx5-absent.so.1", "libcuda.so.99"):
@@ -95,10 +95,16 @@ def test_libraries_of_nvidias_wheels_that_cannot_be_loaded_are_named(tmp_path):
         user = ["cc", "-shared", "-o", f"libuser_of_{needed}", "-Wl,--no-as-needed", needed]
         subprocess.run(user, check=True, cwd=library)
         (library / needed).unlink()
+    for symbol in ("__nvJitLinkComplete_12_4", "pmix_value_load"):
+        (library / "user.c").write_text(f"extern char {symbol}; char *user = &{symbol};")
+        subprocess.run(["cc", "-shared", "-o", f"libuser_of_{symbol}.so", "user.c"], check=True, cwd=library)
     subprocess.run(["cc", "-shared", "-o", "libwhole.so", "empty.c"], check=True, cwd=library)
     (library / "libcut_off.so.1").write_bytes((library / "libwhole.so").read_bytes()[:40])
     assert probe.broken(str(tmp_path)) == {
         "nvidia/cu13/lib/libcut_off.so.1": "libcut_off.so.1: file too short",
+        "nvidia/cu13/lib/libuser_of___nvJitLinkComplete_12_4.so": (
+            "libuser_of___nvJitLinkComplete_12_4.so: undefined symbol: __nvJitLinkComplete_12_4"
+        ),
         "nvidia/cu13/lib/libuser_of_libcublasLt.so.99": (
             "libcublasLt.so.99: cannot open shared object file: No such file or directory"
         ),
