@@ -13,7 +13,7 @@ LEVELS = (
     {"packages", "gpu_settings"},
     {"facts"},
     {"checks", "monitoring", "receipts"},
-    {"active"},
+    {"active", "capture"},
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
