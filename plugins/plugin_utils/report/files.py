@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import junit, prometheus, terminal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
 
@@ -55,13 +54,8 @@ def _texts(document: dict[str, Any], earlier: dict[str, Any] | None) -> Iterator
     yield "report.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
     yield "junit.xml", junit(document)
     for host in document["hosts"]:
-        yield f"{_file_name(host['name'])}.prom", prometheus(host, created.timestamp())
+        yield f"{file_name(host['name'])}.prom", prometheus(host, created.timestamp())
     yield "report.html", html(document, earlier)
-
-
-def _file_name(host: str) -> str:
-    """Return the host's name where it can be a file's, else a name made of it that no other host has."""
-    return host if re.fullmatch(r"\w[\w.:-]*", host, re.ASCII) else quote(host, safe="").replace(".", "%2E")
 
 
 def _replace(path: Path, text: str) -> None:
