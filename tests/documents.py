@@ -124,6 +124,7 @@ FAMILIES = {
     "E": "Environments",
     "S": "Long steps and runs",
     "V": "Proof",
+    "R": "Rebuild",
 }
 
 

@@ -5,7 +5,7 @@
 
 The codes live in this file and nowhere else. A code is never given another meaning.
 Families: H host and connection, I inventory and input, P plan, D driver, C CUDA, E Python environment, S long steps and
-runs, V proof. They stand in this order, and each in the order of its numbers.
+runs, V proof, R rebuild. They stand in this order, and each in the order of its numbers.
 """
 
 from __future__ import annotations
@@ -1168,6 +1168,24 @@ CODES = {
     ),
     "V003": ("the report cannot be written to {path}: {detail}", "Use another directory, or free space there."),
     "V004": ("the report cannot be compared with {path}: {detail}", "Use a report.json that gpulab wrote."),
+    # R: the rebuild of a node
+    "R006": (
+        "the capture {path} is damaged: {detail}",
+        "Capture the node again, or use an older capture in the same directory.",
+    ),
+    "R007": (
+        "secrets of {host} cannot be encrypted: {detail}",
+        (
+            "Run with --ask-vault-pass or --vault-password-file. Or install age on this machine, and set"
+            " capture_age_recipients to public keys of age. Nothing was changed."
+        ),
+    ),
+    "R017": ("another capture of {host} is at work on this machine", "Wait until it ends, then run again."),
+    "R018": ("the capture {path} has schema {found}, but this version of gpulab knows schema {known}", "{way}."),
+    "R020": (
+        "the capture cannot be written to {path}: {detail}",
+        "Free space there, or set another directory. The latest capture is unchanged.",
+    ),
 }
 
 

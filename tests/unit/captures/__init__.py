@@ -1,0 +1,1 @@
+"""Tests of captures on the controller."""

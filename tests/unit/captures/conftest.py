@@ -1,0 +1,44 @@
+"""The vault password of a run, and keys of age."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from ansible.parsing.vault import VaultSecret, VaultSecretsContext
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets
+
+
+@pytest.fixture
+def vault_password(monkeypatch):
+    """Let a run have these vault passwords, by vault id; by default one."""
+
+    def set_passwords(**passwords):
+        context = VaultSecretsContext([(name, VaultSecret(text.encode())) for name, text in passwords.items()])
+        monkeypatch.setattr(VaultSecretsContext, "_current", context)
+
+    set_passwords(default="correct horse")
+    return set_passwords
+
+
+@pytest.fixture
+def vault(vault_password):
+    vault_password(default="correct horse")
+    return secrets.Vault("node07")
+
+
+@pytest.fixture
+def age_key(tmp_path):
+    """Return (public key, file with the private one)."""
+    if not shutil.which("age-keygen"):
+        pytest.skip("age is not installed")
+    path = tmp_path / "age.key"
+    subprocess.run(["age-keygen", "-o", path], check=True, capture_output=True)
+    done = subprocess.run(["age-keygen", "-y", path], check=True, capture_output=True, text=True)
+    return done.stdout.strip(), str(path)
+
+
+@pytest.fixture
+def age(age_key):
+    return secrets.Age("node07", [age_key[0]], age_key[1])
