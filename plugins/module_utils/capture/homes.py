@@ -1,0 +1,129 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The accounts of a node and their homes, none of which is looked into before it is known to lie on a local disk.
+
+A home may be on a server that does not answer, and whoever looks at a path of it then waits for ever.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import holding, mounts
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+PASSWD, LINGER = "/etc/passwd", "/var/lib/systemd/linger"
+LOCAL = frozenset(
+    {
+        "bcachefs",
+        "btrfs",
+        "exfat",
+        "ext2",
+        "ext3",
+        "ext4",
+        "f2fs",
+        "jfs",
+        "overlay",
+        "ramfs",
+        "tmpfs",
+        "vfat",
+        "xfs",
+        "zfs",
+    }
+)
+_FIELDS = 7
+_MOST_LINKS = 40  # as in the kernel
+
+
+class Account(NamedTuple):
+    """A line of /etc/passwd; password is what stands in its second field."""
+
+    name: str
+    password: str
+    uid: int
+    gid: int
+    gecos: str
+    home: str
+    shell: str
+
+
+def accounts(node: Node) -> list[Account]:
+    """Return the local accounts; lines that are not accounts, as those of NIS, are passed over."""
+    found = []
+    for line in node.text(PASSWD).splitlines():
+        fields = line.split(":")
+        uid, gid = (number(field) for field in [*fields, "", "", "", ""][2:4])
+        if len(fields) == _FIELDS and fields[0] and uid is not None and gid is not None:
+            found.append(Account(fields[0], fields[1], uid, gid, *fields[4:]))
+    return found
+
+
+def number(text: str) -> int | None:
+    """Return the number of a user or a group; None where a text is none."""
+    return int(text) if re.fullmatch(r"[0-9]{1,10}", text) else None
+
+
+class Places:
+    """Which file system a path is on, without touching one that may not answer."""
+
+    def __init__(self, node: Node) -> None:
+        """Read the table of mounts."""
+        self._node = node
+        self._table = mounts(node.text("/proc/self/mountinfo"))
+        self._root_disks = self._disks(self.mount_of("/"))
+
+    def mount_of(self, path: str) -> dict[str, Any]:
+        """Return the mount that a path without links lies on: {mount, type, device, source, read_only}."""
+        unknown = {"mount": "/", "type": "", "device": "", "source": "", "read_only": False}
+        return holding(path, self._table) or unknown
+
+    def followed(self, path: str) -> str:
+        """Return a path with its links followed, as far as it is on local disks."""
+        done, left, links = "/", path.strip("/").split("/"), 0
+        while left:
+            step = posixpath.normpath(posixpath.join(done, left.pop(0)))
+            if not self._is_local(step):
+                return posixpath.join(step, *left)
+            target = self._node.link(step)
+            if target is None or links >= _MOST_LINKS:
+                done = step
+                continue
+            links += 1
+            if target.startswith("/"):
+                done = "/"
+            left = [*target.strip("/").split("/"), *left]
+        return done
+
+    def local(self, path: str) -> str | None:
+        """Return a path with its links followed; None where it leads to what may not answer."""
+        followed = self.followed(path)
+        return followed if self._is_local(followed) else None
+
+    def on_root_disk(self, path: str) -> bool:
+        """Tell whether a path without links is on the root file system, or on another one of the same disks."""
+        own, root = self.mount_of(path), self.mount_of("/")
+        same = (own["device"], own["source"]) == (root["device"], root["source"])
+        return same or not self._root_disks.isdisjoint(self._disks(own))
+
+    def _is_local(self, path: str) -> bool:
+        kind = self.mount_of(path)["type"]
+        return not kind or kind in LOCAL
+
+    def _disks(self, mount: dict[str, Any]) -> set[str]:
+        """Name the disks that a mount's device lies on, through volumes, arrays and partitions."""
+        block = self._node.resolve(f"/sys/dev/block/{mount['device']}")
+        if not self._node.is_dir(block) and mount["source"].startswith("/dev/"):  # Btrfs has a device of its own
+            block = self._node.resolve(f"/sys/class/block/{posixpath.basename(self._node.resolve(mount['source']))}")
+        return self._below(block) if self._node.is_dir(block) else set()
+
+    def _below(self, block: str) -> set[str]:
+        lower = self._node.names(f"{block}/slaves")
+        if lower:
+            return {disk for name in lower for disk in self._below(self._node.resolve(f"/sys/class/block/{name}"))}
+        whole = posixpath.dirname(block) if self._node.exists(f"{block}/partition") else block
+        return {posixpath.basename(whole)}

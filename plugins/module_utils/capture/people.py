@@ -1,0 +1,197 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The people of a node: accounts and groups with their numbers, which a rebuild gives them again before all else.
+
+The local files are read, as passwd(5), shadow(5), group(5) and subuid(5) describe them. What a directory (SSSD, LDAP)
+knows is asked only for the numbers that own files and that the local files do not name.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import Account
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
+
+LOGIN_DEFS, SHADOW, GROUP = "/etc/login.defs", "/etc/shadow", "/etc/group"
+SUBUID, SUBGID = "/etc/subuid", "/etc/subgid"
+NSSWITCH, SSSD, KERBEROS = "/etc/nsswitch.conf", "/etc/sssd/sssd.conf", "/etc/krb5.conf"
+SET, LOCKED, EMPTY, UNKNOWN = "set", "locked", "empty", "unknown"  # a password; empty lets anybody in
+_OWN_SERVICES = frozenset(
+    {"files", "compat", "systemd", "altfiles", "db", "extrausers", "mymachines"}
+)  # not a directory elsewhere
+_UID_MIN, _NOBODY = 1000, 65534
+_EXPIRES = 7  # the field of shadow(5): days since 1970
+_MOST_ASKED = 500  # numbers in one question; names of more are not looked for
+_DOMAIN = re.compile(r"^\s*\[domain/([^\]]+)\]", re.MULTILINE)
+_REALM = re.compile(r"^\s*default_realm\s*=\s*(\S+)", re.MULTILINE)
+
+
+def read(node: Node, owners: set[int], groups: set[int]) -> dict[str, Any]:
+    """Return {"users", "groups", "unnamed", "directory"}; owners and groups are the numbers that own files.
+
+    users are the accounts from UID_MIN on, and those below it that own files: {"name", "uid", "gid", "gecos", "home",
+    "home_mount", "home_on_root_disk", "shell", "groups" (names, without the primary one), "password" (set, locked,
+    empty or unknown), "expires" (ISO date or None), "linger", "subuid", "subgid" (each [{"first", "count"}])}.
+    home_mount is where the file system of the home is mounted.
+
+    groups are those from GID_MIN on, those that own files, and those of the users: {"name", "gid", "members"}.
+
+    unnamed are the numbers that own files and have no name: {"kind" ("user" or "group"), "id", "of"}; of is who has the
+    number for containers of their own, by subuid or subgid, or None.
+
+    directory tells where else people come from: {"services" (of nsswitch.conf, beside the local files), "domains" (of
+    SSSD), "realm" (of Kerberos), "names" (who of there owns files: {"kind", "id", "name"}), "answered" (None where
+    nobody was asked)}.
+    """
+    known = homes.accounts(node)
+    lines = list(_groups(node))
+    services = _services(node.text(NSSWITCH))
+    named = {"user": {one.uid for one in known}, "group": {gid for _name, gid, _members in lines}}
+    foreign = {"user": sorted(owners - named["user"]), "group": sorted(groups - named["group"])}
+    questions = {kind: _question(node, kind, ids) for kind, ids in foreign.items() if ids and services}
+
+    limits = dict(re.findall(r"^\s*(UID_MIN|GID_MIN)\s+(\d{1,10})\b", node.text(LOGIN_DEFS), re.MULTILINE))
+    chosen = [one for one in known if _is_person(one.uid, int(limits.get("UID_MIN", _UID_MIN))) or one.uid in owners]
+    users = _users(node, chosen, lines)
+    names = {user["name"] for user in users}
+    primary = {user["gid"] for user in users}
+    least = int(limits.get("GID_MIN", _UID_MIN))
+    answers = {kind: question.output() for kind, question in questions.items()}
+    elsewhere = {kind: _names(answer or "") for kind, answer in answers.items()}
+    return {
+        "users": users,
+        "groups": [
+            {"name": name, "gid": gid, "members": members}
+            for name, gid, members in lines
+            if _is_person(gid, least) or gid in groups | primary or not names.isdisjoint(members)
+        ],
+        "unnamed": [
+            {"kind": kind, "id": number, "of": _of(number, _ranges(node, {"user": SUBUID, "group": SUBGID}[kind]))}
+            for kind, ids in foreign.items()
+            for number in ids
+            if number not in elsewhere.get(kind, {})
+        ],
+        "directory": {
+            "services": services,
+            "domains": _DOMAIN.findall(node.text(SSSD)),
+            "realm": next(iter(_REALM.findall(node.text(KERBEROS))), None),
+            "names": [
+                {"kind": kind, "id": number, "name": name}
+                for kind, found in elsewhere.items()
+                for number, name in sorted(found.items())
+            ],
+            "answered": None not in answers.values() if answers else None,
+        },
+    }
+
+
+def _is_person(number: int, least: int) -> bool:
+    return number >= least and number != _NOBODY
+
+
+def _users(node: Node, chosen: Iterable[Account], lines: list[tuple[str, int, list[str]]]) -> list[dict[str, Any]]:
+    places = homes.Places(node)
+    shadow = {fields[0]: fields for fields in _lines(node, SHADOW, _EXPIRES + 1)}
+    lingering = set(node.names(homes.LINGER))
+    ranges = {path: list(_ranges(node, path)) for path in (SUBUID, SUBGID)}
+    found = []
+    for one in chosen:
+        home = places.followed(one.home)
+        fields = shadow.get(one.name)
+        password = fields[1] if fields else UNKNOWN if one.password == "x" else one.password  # noqa: S105
+        found.append(
+            {
+                "name": one.name,
+                "uid": one.uid,
+                "gid": one.gid,
+                "gecos": one.gecos,
+                "home": one.home,
+                "home_mount": places.mount_of(home)["mount"],
+                "home_on_root_disk": places.on_root_disk(home),
+                "shell": one.shell,
+                "groups": [name for name, gid, members in lines if one.name in members and gid != one.gid],
+                "password": _password(password),
+                "expires": _day(fields[_EXPIRES]) if fields else None,
+                "linger": one.name in lingering,
+                **{
+                    name: [{"first": first, "count": count} for who, first, count in ranges[path] if _is(one, who)]
+                    for name, path in (("subuid", SUBUID), ("subgid", SUBGID))
+                },
+            }
+        )
+    return found
+
+
+def _password(field: str) -> str:
+    """Tell what the second field of shadow(5) means; the hash in it goes nowhere."""
+    if field == UNKNOWN:
+        return UNKNOWN
+    if not field:
+        return EMPTY
+    return LOCKED if field.startswith(("!", "*")) else SET
+
+
+def _day(days: str) -> str | None:
+    """Return a day of shadow(5) as an ISO date."""
+    try:
+        return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _lines(node: Node, path: str, most: int) -> Iterator[list[str]]:
+    """Yield the fields of each line of a file like passwd(5) that has so many."""
+    for line in node.text(path).splitlines():
+        fields = line.split(":")
+        if len(fields) >= most and fields[0]:
+            yield fields
+
+
+def _groups(node: Node) -> Iterator[tuple[str, int, list[str]]]:
+    """Yield the name, the number and the members of each group."""
+    for name, _password_of_group, field, members in (fields[:4] for fields in _lines(node, GROUP, 4)):
+        gid = homes.number(field)
+        if gid is not None:
+            yield name, gid, [member.strip() for member in members.split(",") if member.strip()]
+
+
+def _ranges(node: Node, path: str) -> Iterator[tuple[str, int, int]]:
+    """Yield who has which numbers for containers: the name or number of a user, the first, how many."""
+    for fields in _lines(node, path, 3):
+        first, count = map(homes.number, fields[1:3])
+        if first is not None and count is not None:
+            yield fields[0], first, count
+
+
+def _is(one: Account, who: str) -> bool:
+    return who in (one.name, str(one.uid))
+
+
+def _of(number: int, ranges: Iterable[tuple[str, int, int]]) -> str | None:
+    return next((who for who, first, count in ranges if first <= number < first + count), None)
+
+
+def _services(nsswitch: str) -> list[str]:
+    """Return the services of nsswitch.conf(5) that know users or groups from elsewhere."""
+    lists = re.findall(r"^\s*(?:passwd|group|initgroups)\s*:([^#\n]*)", nsswitch, re.MULTILINE)
+    words = [word for found in lists for word in re.sub(r"\[[^\]]*\]", " ", found).split()]
+    return [word for word in dict.fromkeys(words) if word not in _OWN_SERVICES]
+
+
+def _question(node: Node, kind: str, ids: list[int]) -> Job:
+    return node.start(["getent", {"user": "passwd", "group": "group"}[kind], *map(str, ids[:_MOST_ASKED])])
+
+
+def _names(answer: str) -> dict[int, str]:
+    """Return the names in what getent printed, by their numbers."""
+    lines = ([*line.split(":"), "", "", ""] for line in answer.splitlines())
+    return {number: fields[0] for fields in lines if (number := homes.number(fields[2])) is not None}
