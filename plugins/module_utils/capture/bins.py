@@ -7,7 +7,7 @@ from __future__ import annotations
 
 PACKAGE = "package"  # a package brings it back, unchanged
 CHANGED = "changed"  # a package's, but not as the package brought it: captured
-GPULAB = "gpulab"  # a run of site.yml brings it back
+GPULAB = "gpulab"  # a run of gpulab brings it back
 CAPTURED = "captured"
 LOCK = "lock"  # of an environment or a container image, which its lock or digest brings back
 CACHE = "cache"  # catalog/ephemeral.yml says why nobody misses it

@@ -1,0 +1,338 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The walk over the root file systems: each path into one bin, once, without a change of the node.
+
+Nothing is opened but files that a package may have brought otherwise, that are captured, or that describe an
+environment. What lies on another file system is left out, and so is a bind mount: its files are met where they lie.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import grp
+import hashlib
+import os
+import pwd
+import re
+import stat
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture import bins
+from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+# In the first MiB of a file: a private key, an address with a password, a token of npm's.
+SECRET = re.compile(rb"PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@|_(?:auth(?:Token)?|password)\s*=")
+GET_FLAGS, IMMUTABLE = 0x80086601, 0x10  # FS_IOC_GETFLAGS, FS_IMMUTABLE_FL of linux/fs.h
+ATTRIBUTES = {
+    "acl": "system.posix_acl_access",
+    "default_acl": "system.posix_acl_default",
+    "capability": "security.capability",
+}
+Cover = Callable[[str, os.stat_result], bool]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Why a path is captured: the section it belongs to, and whether it is a secret whatever its mode."""
+
+    section: str
+    secret: bool = False
+
+
+@dataclass
+class Wishes:
+    """What decides about the bins of paths.
+
+    rules maps patterns to what is captured, or to the reason why nobody misses such files; acknowledged maps them to
+    the lab's reason; homes are what ~ stands for. gpulab has the paths that a run brings back, and, with a slash at the
+    end, directories of which it brings all. covers is asked about what is left: (bin, whether it answers for a path).
+    largest is the size in bytes of a captured file.
+    """
+
+    rules: list[tuple[str, Captured | str]]
+    acknowledged: list[tuple[str, str]] = field(default_factory=list)
+    homes: list[str] = field(default_factory=list)
+    gpulab: frozenset[str] = frozenset()
+    covers: list[tuple[str, Cover]] = field(default_factory=list)
+    largest: int = 64 << 20
+
+
+@dataclass
+class Found:
+    """What a walk found.
+
+    files are the records of captured paths, see record(); counts and sizes are by bin; remainder has what is in no
+    bin: {path, files, bytes, owner, why}; owners and groups are the ids that own paths of no package.
+    """
+
+    files: list[dict[str, Any]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    remainder: list[dict[str, Any]] = field(default_factory=list)
+    owners: set[int] = field(default_factory=set)
+    groups: set[int] = field(default_factory=set)
+    environments: list[dict[str, Any]] = field(default_factory=list)
+
+
+@cache
+def user(uid: int) -> str:
+    """Return the name of a user; the number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+@cache
+def group(gid: int) -> str:
+    """Return the name of a group; the number where it has none."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+@dataclass
+class _Rest:
+    """What lies in a directory and is in no bin; whole tells whether that is all that lies there, but for caches.
+
+    empty has the directories in it that hold nothing, each with its status: what is left over holds such, too.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    whole: bool = True
+    owner: str = ""
+    why: str = ""
+    parts: list[_Rest] = field(default_factory=list)
+    path: str = ""
+    empty: list[tuple[str, os.stat_result]] = field(default_factory=list)
+
+    def add(self, part: _Rest) -> None:
+        """Add what lies below."""
+        if part.files:
+            self.files += part.files
+            self.bytes += part.bytes
+            self.parts.append(part)
+        self.whole = self.whole and part.whole
+        self.empty += part.empty
+
+    def told(self) -> Iterator[dict[str, Any]]:
+        """Yield a line for each topmost directory that is left over as a whole, and for each such file."""
+        if not self.files:
+            return
+        if self.parts and not self.whole:
+            for part in self.parts:
+                yield from part.told()
+            return
+        reasons = {part.why for part in self._ends()}
+        why = reasons.pop() if len(reasons) == 1 else ""
+        yield {"path": self.path, "files": self.files, "bytes": self.bytes, "owner": self.owner, "why": why}
+
+    def _ends(self) -> Iterator[_Rest]:
+        for part in self.parts:
+            yield from part._ends()  # noqa: SLF001
+        if not self.parts:
+            yield self
+
+
+class Walk:
+    """One walk."""
+
+    def __init__(self, node: Node, packages: Packages, wishes: Wishes, environment_at: Callable[..., Any]) -> None:
+        """Prepare it; environment_at(directory, names) returns the environment that is there, or None."""
+        self._node = node
+        self._packages = packages
+        self._wishes = wishes
+        self._environment_at = environment_at
+        self._rules = Rules(wishes.rules, wishes.homes)
+        self._acknowledged = Rules(wishes.acknowledged)
+        self._others: set[str] = set()
+        self.found = Found()
+
+    def run(self, tops: list[str], mounts: set[str]) -> Found:
+        """Walk over file systems by the places where they are mounted; mounts are the places of all mounts."""
+        self._others = mounts
+        for top in tops:
+            rest = self._directory(top, self._node.path(top).lstat(), None)
+            self._capture(rest.empty, None)
+            self.found.remainder.extend(rest.told())
+        return self.found
+
+    def _directory(self, path: str, status: os.stat_result, environment: Any) -> _Rest:
+        rest = _Rest(path=path, owner=user(status.st_uid))
+        try:
+            with os.scandir(self._node.path(path)) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            return self._left(path, status, f"it cannot be read: {error.strerror}")
+        names = {entry.name for entry in listed}
+        started = self._environment_at(path, names) if environment is None and path not in self._packages else None
+        if started is not None and self._bin(path, status, None)[0] not in (bins.GPULAB, bins.CACHE):
+            environment = started
+            self.found.environments.append(started.record)
+        before = len(self.found.files)
+        for entry in listed:
+            below = f"{path.rstrip('/')}/{entry.name}"
+            try:
+                its = entry.stat(follow_symlinks=False)
+            except OSError:  # gone meanwhile
+                continue
+            if below in self._others:
+                rest.whole = False
+            elif stat.S_ISDIR(its.st_mode):
+                rest.add(self._directory(below, its, environment))
+            else:
+                rest.add(self._file(below, its, environment))
+        return self._closed(rest, status, len(self.found.files) > before, environment)
+
+    def _closed(self, rest: _Rest, status: os.stat_result, holds_captured: bool, environment: Any) -> _Rest:  # noqa: FBT001
+        """Put a directory itself into a bin. One of no package is captured if it holds captured files, or nothing."""
+        name, rule = self._bin(rest.path, status, environment)
+        if name is None and holds_captured:
+            name = bins.CAPTURED
+        if name is None:
+            rest.empty = [] if rest.files else [*rest.empty, (rest.path, status)]
+            return rest
+        if name == bins.CAPTURED:
+            self._capture([(rest.path, status)], rule)
+        else:
+            self._count(name, status)
+        if name != bins.CACHE:
+            rest.whole = False
+        self._capture(rest.empty, None)
+        rest.empty = []
+        return rest
+
+    def _capture(self, directories: list[tuple[str, os.stat_result]], rule: Captured | None) -> None:
+        for path, status in directories:
+            self.found.files.append(record(self._node, path, status, rule))
+            self._count(bins.CAPTURED, status)
+
+    def _file(self, path: str, status: os.stat_result, environment: Any) -> _Rest:
+        name, rule = self._bin(path, status, environment)
+        if name in (bins.CAPTURED, bins.CHANGED):
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+                return self._left(path, status, "it is neither file, link nor directory")
+            if stat.S_ISREG(status.st_mode) and status.st_size > self._wishes.largest:
+                return self._left(path, status, f"it is larger than {self._wishes.largest >> 20} MiB")
+            self.found.files.append(record(self._node, path, status, rule))
+        if name is None:
+            return self._left(path, status, "")
+        self._count(name, status)
+        return _Rest(whole=name == bins.CACHE)
+
+    def _left(self, path: str, status: os.stat_result, why: str) -> _Rest:
+        self.found.owners.add(status.st_uid)
+        self.found.groups.add(status.st_gid)
+        return _Rest(1, status.st_size, owner=user(status.st_uid), why=why, path=path)
+
+    def _count(self, name: str, status: os.stat_result) -> None:
+        self.found.counts[name] += 1
+        if stat.S_ISREG(status.st_mode):
+            self.found.sizes[name] += status.st_size
+        if name != bins.PACKAGE:
+            self.found.owners.add(status.st_uid)
+            self.found.groups.add(status.st_gid)
+
+    def _bin(self, path: str, status: os.stat_result, environment: Any) -> tuple[str | None, Captured | None]:
+        """Return the bin of a path, None where it belongs in none, and the rule by which it is captured."""
+        owned = path in self._packages
+        if owned and self._packages.unchanged(path, status):
+            return bins.PACKAGE, None
+        rule = self._rules.find(path)
+        capture = rule if isinstance(rule, Captured) else None
+        if owned:
+            return bins.CHANGED, capture or Captured("packages")
+        if path in self._wishes.gpulab or any(tree in self._wishes.gpulab for tree in _trees(path)):
+            return bins.GPULAB, None
+        if rule is not None:
+            return (bins.CAPTURED if capture else bins.CACHE), capture
+        return self._covered(path, status, environment), None
+
+    def _covered(self, path: str, status: os.stat_result, environment: Any) -> str | None:
+        """Return the bin of a path that something else than a capture brings back, or that may be lost."""
+        if environment is not None and environment.covers(os.path.relpath(path, environment.record["path"])):
+            return bins.LOCK
+        for name, covers in self._wishes.covers:
+            if covers(path, status):
+                return name
+        return None if self._acknowledged.find(path) is None else bins.ACKNOWLEDGED
+
+
+def _trees(path: str) -> Iterator[str]:
+    """Yield a path and the directories above it as trees: with a slash at the end."""
+    at = path.find("/", 1)
+    while at > 0:
+        yield path[: at + 1]
+        at = path.find("/", at + 1)
+    yield f"{path}/"
+
+
+def record(node: Node, path: str, status: os.stat_result, rule: Captured | None) -> dict[str, Any]:
+    """Return what the manifest says of a captured path.
+
+    path, kind (file, link, directory), mode ("0644"), owner, uid, group, gid, size in bytes, section; a file's sha256
+    (not a secret's), links where it has several names, device and inode then (identity); target of a link; acl,
+    default_acl and capability in Base64; sparse, immutable and secret where they are so.
+    """
+    rule = rule or Captured("files")
+    found: dict[str, Any] = {
+        "path": path,
+        "mode": f"{stat.S_IMODE(status.st_mode):04o}",
+        "owner": user(status.st_uid),
+        "uid": status.st_uid,
+        "group": group(status.st_gid),
+        "gid": status.st_gid,
+        "size": status.st_size,
+        "section": rule.section,
+    }
+    if stat.S_ISLNK(status.st_mode):
+        return {**found, "kind": "link", "target": node.link(path) or ""}
+    found["kind"] = "directory" if stat.S_ISDIR(status.st_mode) else "file"
+    real = node.path(path)
+    for name, attribute in ATTRIBUTES.items():
+        with contextlib.suppress(OSError):
+            found[name] = base64.b64encode(os.getxattr(real, attribute, follow_symlinks=False)).decode()
+    if stat.S_ISDIR(status.st_mode):
+        return found
+    if status.st_nlink > 1:
+        found.update(links=status.st_nlink, identity=f"{status.st_dev:x}:{status.st_ino}")
+    if status.st_blocks * 512 < status.st_size:
+        found["sparse"] = True
+    first, digest, immutable = _read(real)
+    if immutable:
+        found["immutable"] = True
+    if rule.secret or not status.st_mode & stat.S_IROTH or SECRET.search(first):
+        return {**found, "secret": True}
+    return {**found, "sha256": digest}
+
+
+def _read(path: Any) -> tuple[bytes, str, bool]:
+    """Return the beginning of a file, its SHA-256, and whether it is immutable."""
+    digest, first = hashlib.sha256(), b""
+    flags = struct.pack("l", 0)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
+    except OSError:
+        return first, "", False
+    with os.fdopen(descriptor, "rb") as stream:
+        with contextlib.suppress(OSError):
+            flags = fcntl.ioctl(descriptor, GET_FLAGS, flags)
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            first = first or block
+            digest.update(block)
+    return first, digest.hexdigest(), bool(struct.unpack("l", flags)[0] & IMMUTABLE)

@@ -1,0 +1,1 @@
+"""What a capture reads of a node."""

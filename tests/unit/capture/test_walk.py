@@ -1,0 +1,232 @@
+"""The walk: each path into one bin."""
+
+import base64
+import fcntl
+import os
+import struct
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, contents
+from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import (
+    GET_FLAGS,
+    IMMUTABLE,
+    Captured,
+    Walk,
+    Wishes,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+SET_FLAGS = 0x40086602
+# linux/posix_acl_xattr.h: the version, then tag, rights and id of: owner, user 1, group, mask, others
+ACL = struct.pack("<I" + "HHI" * 5, 2, 1, 6, 2**32 - 1, 2, 4, 1, 4, 4, 2**32 - 1, 16, 4, 2**32 - 1, 32, 4, 2**32 - 1)
+
+
+class Owned(set):
+    """The packages' paths; some of them are changed."""
+
+    changed = ()
+
+    def unchanged(self, path, _status):
+        """Say whether a path is not one of these."""
+        return path not in self.changed
+
+
+def owned(*paths, changed=()):
+    """Return the packages' paths."""
+    found = Owned([*paths, *changed])
+    found.changed = changed
+    return found
+
+
+def put(root, path, text="x", mode=0o644):
+    place = root / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+    place.chmod(mode)
+    return place
+
+
+def walk(root, *rules, packages=None, mounts=(), at=lambda *_: None, **further):
+    wishes = Wishes(rules=list(rules), **further)
+    return Walk(Node(root), packages or owned(), wishes, at).run(["/"], set(mounts))
+
+
+def files(found):
+    return {one["path"]: one for one in found.files}
+
+
+def remainder(found):
+    return {one["path"]: (one["files"], one["bytes"]) for one in found.remainder}
+
+
+ETC = ("/etc/**", Captured("configuration"))
+
+
+def test_each_path_is_in_one_bin_and_counted_once(tmp_path):
+    for path in ("usr/bin/a", "usr/bin/b", "opt/gpulab/x", "opt/gpulab/y/z", "etc/c", "var/cache/d", "srv/e", "srv/f"):
+        put(tmp_path, path, path)
+    covered = ("receipt", lambda path, status: path == "/srv/f" and status.st_size > 0)
+    found = walk(
+        tmp_path,
+        ETC,
+        ("/var/cache/**", "a cache"),
+        packages=owned("/", "/usr", "/usr/bin", "/usr/bin/a", changed=["/usr/bin/b"]),
+        acknowledged=[("/srv/e", "not needed")],
+        gpulab=frozenset({"/opt/gpulab/"}),
+        covers=[covered],
+    )
+    assert found.counts == Counter(package=4, changed=1, captured=5, cache=2, acknowledged=1, receipt=1, gpulab=4)
+    assert found.sizes[bins.GPULAB] == len("opt/gpulab/x") + len("opt/gpulab/y/z")
+    assert found.remainder == []
+    assert set(files(found)) == {"/usr/bin/b", "/etc", "/etc/c", "/opt", "/srv", "/var"}
+    assert files(found)["/usr/bin/b"]["section"] == "packages"
+
+
+def test_a_stray_byte_is_named(tmp_path):
+    put(tmp_path, "opt/tool/bin/tool")
+    put(tmp_path, "opt/stray", ".")
+    put(tmp_path, "opt/vendor/kept")
+    found = walk(tmp_path, packages=owned("/", "/opt", "/opt/vendor", "/opt/vendor/kept"))
+    assert remainder(found) == {"/opt/stray": (1, 1), "/opt/tool": (1, 1)}
+
+
+def test_what_is_left_over_as_a_whole_is_one_line_whatever_caches_and_empty_directories_are_in_it(tmp_path):
+    put(tmp_path, "home/li/work/model.bin", "12345")
+    put(tmp_path, "home/li/work/src/__pycache__/a.pyc")
+    put(tmp_path, "home/li/work/src/a.py")
+    (tmp_path / "home/li/work/logs/old").mkdir(parents=True)
+    (tmp_path / "home/wei/empty").mkdir(parents=True)
+    found = walk(tmp_path, ("**/__pycache__/**", "caches"), packages=owned("/", "/home"))
+    assert remainder(found) == {"/home/li": (2, 6)}
+    assert set(files(found)) == {"/home/wei", "/home/wei/empty"}, "empty directories are kept where nothing else is"
+
+
+def test_directories_above_captured_files_are_captured(tmp_path):
+    put(tmp_path, "home/li/.ssh/authorized_keys", mode=0o600)
+    (tmp_path / "home/li").chmod(0o750)
+    found = walk(tmp_path, ("~/.ssh/**", Captured("users")), packages=owned("/", "/home"), homes=["/home/li"])
+    assert files(found)["/home/li"]["mode"] == "0750"
+    assert found.remainder == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "rule", "secret"),
+    [
+        ("port 22", 0o644, Captured("configuration"), False),
+        ("port 22", 0o640, Captured("configuration"), True),
+        ("port 22", 0o644, Captured("credentials", secret=True), True),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", 0o644, Captured("configuration"), True),
+        ("deb https://li:s3cret@example.org/ stable", 0o644, Captured("configuration"), True),
+        ("//registry/:_authToken=abc", 0o644, Captured("configuration"), True),
+        ("deb https://example.org/ stable", 0o644, Captured("configuration"), False),
+    ],
+)
+def test_a_secret_has_no_digest(tmp_path, text, mode, rule, secret):
+    put(tmp_path, "etc/file", text, mode)
+    entry = files(walk(tmp_path, ("/etc/**", rule)))["/etc/file"]
+    assert (entry.get("secret", False), "sha256" in entry) == (secret, not secret)
+
+
+def test_odd_files_are_told(tmp_path):
+    put(tmp_path, "etc/new\nline")
+    put(tmp_path, os.fsdecode(b"etc/\xff\xfe"))
+    with put(tmp_path, "etc/sparse").open("wb") as stream:
+        stream.truncate(1 << 20)
+    put(tmp_path, "etc/one")
+    (tmp_path / "etc/two").hardlink_to(tmp_path / "etc/one")
+    (tmp_path / "etc/link").symlink_to("/nowhere")
+    os.mkfifo(tmp_path / "etc/fifo")
+    found = walk(tmp_path, ETC)
+    entries = files(found)
+    assert {"/etc/new\nline", os.fsdecode(b"/etc/\xff\xfe")} <= set(entries)
+    assert entries["/etc/sparse"]["sparse"]
+    assert entries["/etc/one"]["identity"] == entries["/etc/two"]["identity"]
+    assert (entries["/etc/link"]["kind"], entries["/etc/link"]["target"]) == ("link", "/nowhere")
+    assert found.remainder == [
+        {"path": "/etc/fifo", "files": 1, "bytes": 0, "owner": "root", "why": "it is neither file, link nor directory"}
+    ]
+
+
+def test_access_lists_capabilities_and_immutable_files_are_told(tmp_path):
+    os.setxattr(put(tmp_path, "etc/listed"), "system.posix_acl_access", ACL)
+    os.setxattr(put(tmp_path, "etc/able"), "security.capability", b"\1\0\0\2\0\4" + bytes(14))
+    immutable = put(tmp_path, "etc/immutable")
+    with immutable.open("rb") as stream:
+        flags = struct.unpack("l", fcntl.ioctl(stream, GET_FLAGS, struct.pack("l", 0)))[0]
+        fcntl.ioctl(stream, SET_FLAGS, struct.pack("l", flags | IMMUTABLE))
+    try:
+        entries = files(walk(tmp_path, ETC))
+    finally:
+        with immutable.open("rb") as stream:
+            fcntl.ioctl(stream, SET_FLAGS, struct.pack("l", flags))
+    assert base64.b64decode(entries["/etc/listed"]["acl"]) == ACL
+    assert "capability" in entries["/etc/able"]
+    assert entries["/etc/immutable"]["immutable"]
+    assert "immutable" not in entries["/etc/able"]
+
+
+def test_a_file_that_is_too_large_is_left_over_with_the_reason(tmp_path):
+    put(tmp_path, "etc/large", "x" * 100)
+    found = walk(tmp_path, ETC, largest=99)
+    assert [(one["path"], one["why"]) for one in found.remainder] == [("/etc/large", "it is larger than 0 MiB")]
+    assert "/etc/large" not in files(found)
+
+
+def test_other_file_systems_are_not_entered(tmp_path):
+    put(tmp_path, "data/dataset")
+    put(tmp_path, "etc/hosts")
+    found = walk(tmp_path, ETC, mounts=["/data", "/etc/hosts"])
+    assert remainder(found) == {}
+    assert "/etc/hosts" not in files(found)
+
+
+def test_an_environment_covers_what_its_lock_brings_back(tmp_path):
+    put(tmp_path, "home/li/venv/pyvenv.cfg")
+    put(tmp_path, "home/li/venv/lib/of_a_package")
+    put(tmp_path, "home/li/venv/lib/own.py")
+    record = {"path": "/home/li/venv"}
+    environment = SimpleNamespace(record=record, covers=lambda path: path != "lib/own.py")
+    found = walk(tmp_path, at=lambda _directory, names: environment if "pyvenv.cfg" in names else None)
+    assert found.environments == [record]
+    assert remainder(found) == {"/home/li/venv/lib/own.py": (1, 1)}
+    assert found.counts[bins.LOCK] == 4  # two directories, two files
+
+
+def test_a_directory_that_cannot_be_read_is_left_over_with_the_reason(tmp_path):
+    deep = put(tmp_path, "srv/deep/file").parent
+    found = walk(tmp_path, mounts=[])
+    assert remainder(found) == {"/": (1, 1)}
+    deep.rename(tmp_path / ("x" * 200))
+    node = Node(tmp_path)
+    long = SimpleNamespace(path=lambda path: node.path(path) if "xx" not in path else node.path(f"{path}/absent"))
+    long.link = node.link
+    found = Walk(long, owned("/"), Wishes([]), lambda *_: None).run(["/"], set())
+    assert [one["why"] for one in found.remainder] == ["it cannot be read: No such file or directory"]
+
+
+def test_the_owners_of_what_is_of_no_package_are_known(tmp_path):
+    os.chown(put(tmp_path, "etc/hers"), 1234, 4321)
+    os.chown(put(tmp_path, "srv/his"), 987, 789)
+    os.chown(put(tmp_path, "usr/theirs"), 555, 555)
+    found = walk(tmp_path, ETC, packages=owned("/", "/usr", "/usr/theirs"))
+    assert ({1234, 987} <= found.owners, {4321, 789} <= found.groups, 555 in found.owners) == (True, True, False)
+
+
+def test_nothing_is_changed_not_even_times_of_access(tmp_path):
+    place = put(tmp_path, "etc/file")
+    os.utime(place, (1, 1))
+    before = place.stat()
+    walk(tmp_path, ETC)
+    after = place.stat()
+    assert (before.st_atime, before.st_ctime) == (after.st_atime, after.st_ctime)
+
+
+def test_contents_are_read_in_parts_and_no_link_is_followed(tmp_path):
+    put(tmp_path, "etc/file", "0123456789", 0o600)
+    (tmp_path / "link").symlink_to("etc")
+    (tmp_path / "etc/other").symlink_to("file")
+    assert contents.read(tmp_path, "/etc/file", 3, 4) == ("MzQ1Ng==", 0o100600)
+    for path in ("/link/file", "/etc/other", "/etc/absent", "/etc"):
+        assert contents.read(tmp_path, path, 0, 4) is None
