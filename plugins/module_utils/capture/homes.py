@@ -104,6 +104,15 @@ class Places:
         followed = self.followed(path)
         return followed if self._is_local(followed) else None
 
+    def text(self, path: str) -> str:
+        """Return a file's text; empty where it cannot be read, or its links lead to what may not answer."""
+        return self._node.text(self.local(path) or "")
+
+    def names(self, path: str) -> list[str]:
+        """List a directory, sorted; empty where there is none, or its links lead to what may not answer."""
+        at = self.local(path)
+        return self._node.names(at) if at else []
+
     def on_root_disk(self, path: str) -> bool:
         """Tell whether a path without links is on the root file system, or on another one of the same disks."""
         own, root = self.mount_of(path), self.mount_of("/")
