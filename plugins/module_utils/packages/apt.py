@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
+from ansible_collections.gpulab.node.plugins.module_utils.packages.deb822 import stanzas
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes, matches, split
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Package:
     version: str
     status: str
     held: bool
+    architecture: str = field(default="", compare=False)
 
 
 def parse_packages(report: str) -> dict[str, Package]:
@@ -72,7 +74,7 @@ def parse_packages(report: str) -> dict[str, Package]:
     packages = {}
     for name, architecture, version, want, status in rows:
         full_name = name if architecture in {native, "all", ""} else f"{name}:{architecture}"
-        packages[full_name] = Package(version, status, want == "hold")
+        packages[full_name] = Package(version, status, want == "hold", architecture)
     return packages
 
 
@@ -255,6 +257,15 @@ def parse_needless(report: str) -> set[str]:
     return {name for name in parse_plan(report).remove if not _KERNEL.match(name)}
 
 
+def automatic(states: str, native: str) -> set[tuple[str, str]]:
+    """Return the packages that only came as dependencies, with their architectures, from a text of EXTENDED_STATES."""
+    return {
+        (fields.get("Package", ""), fields.get("Architecture", native))
+        for fields in stanzas(states)
+        if fields.get("Auto-Installed") == "1"
+    }
+
+
 def mark_automatic(states: str, names: Iterable[str]) -> str:
     """Return a text of EXTENDED_STATES in which these packages, too, only came as dependencies."""
     return states + "".join(f"\nPackage: {name}\nAuto-Installed: 1\n" for name in names)
@@ -303,8 +314,8 @@ def parse_history(text: str) -> set[str]:
         fields = dict(line.partition(": ")[::2] for line in entry.splitlines())
         came = {name.partition(":")[0] for name in _LISTED.findall(fields.get("Install", ""))}
         brought = brought | came if _OURS in fields.get("Commandline", "") else brought - came
-        for field in ("Remove", "Purge"):
-            brought -= {name.partition(":")[0] for name in _LISTED.findall(fields.get(field, ""))}
+        for action in ("Remove", "Purge"):
+            brought -= {name.partition(":")[0] for name in _LISTED.findall(fields.get(action, ""))}
     return brought
 
 

@@ -100,9 +100,9 @@ class Repository:
         for source in sources:
             if (source.uri.rstrip("/"), source.suite) != (self.url.rstrip("/"), self.suite):
                 continue
-            signers = _signers(source.signed_by, read)
-            if self.fingerprint not in signers:
-                found = ", ".join(sorted(signers)) or "any key that the node trusts"
+            allowed = signers(source.signed_by, read)
+            if self.fingerprint not in allowed:
+                found = ", ".join(sorted(allowed)) or "any key that the node trusts"
                 raise refuse("H062", file=source.file, url=self.url, found=found, pinned=self.fingerprint)
             return source.file
         return None
@@ -155,7 +155,7 @@ def proxy_environment(answer: str, url: str) -> dict[str, str]:
     return {f"{parts.scheme}_proxy": proxies[0]}
 
 
-def _signers(signed_by: str, read: Callable[[str], bytes]) -> set[str]:
+def signers(signed_by: str, read: Callable[[str], bytes]) -> set[str]:
     """Return the fingerprints that a Signed-By allows; none where it is missing or names what cannot be read.
 
     It is a list of keyrings and fingerprints, or in deb822 form the armored key itself.

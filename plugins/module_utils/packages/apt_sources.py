@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.quoting import quoted
+from ansible_collections.gpulab.node.plugins.module_utils.packages.deb822 import stanzas
 
 ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
 SOURCES_LIST = "/etc/apt/sources.list"
@@ -174,18 +175,7 @@ def _option(pair: str) -> tuple[str, str]:
 
 def _parse_deb822(file: str, text: str) -> list[Source]:
     sources: list[Source] = []
-    for stanza in re.split(r"\n\s*\n", text):
-        fields: dict[str, str] = {}
-        name = ""
-        for line in stanza.splitlines():
-            if line.startswith("#"):
-                continue
-            if line[:1].isspace() and name:
-                fields[name] += "\n" + line.strip()
-            elif ":" in line:
-                name, value = line.split(":", 1)
-                name = name.strip().title()
-                fields[name] = value.strip()
+    for fields in stanzas(text):
         if "deb" not in fields.get("Types", "").split() or fields.get("Enabled", "yes").lower() in OFF:
             continue
         options = tuple((name, value) for name, value in fields.items() if name not in _NO_OPTIONS)

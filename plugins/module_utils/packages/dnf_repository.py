@@ -134,10 +134,15 @@ def proxy(configuration: str) -> str | None:
     return None if found in {None, "", "_none_"} else found
 
 
-def _value(text: str, section: str, option: str) -> str | None:
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
+def sections(text: str) -> dict[str, dict[str, str]]:
+    """Return the options of each section of a file of dnf's; none where it is damaged."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False, default_section="")
     try:
         parser.read_string(text)
     except configparser.Error:
-        return None
-    return parser.get(section, option, fallback=None)
+        return {}
+    return {name: dict(parser[name]) for name in parser.sections()}
+
+
+def _value(text: str, section: str, option: str) -> str | None:
+    return sections(text).get(section, {}).get(option)

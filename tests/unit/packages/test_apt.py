@@ -234,3 +234,8 @@ def test_a_hold_makes_nothing_needed():
 def test_messages_are_those_that_are_read_here_whatever_language_the_operator_reads():
     """LANGUAGE goes before LC_ALL, in glibc even where that is C.UTF-8, and in Python's gettext even where it is C."""
     assert (apt.ENVIRONMENT["LANGUAGE"], apt.ENVIRONMENT["LC_ALL"]) == ("", "C.UTF-8")
+
+
+def test_what_came_as_a_dependency():
+    states = "Package: a\nArchitecture: amd64\nAuto-Installed: 1\n\nPackage: b\nArchitecture: i386\nAuto-Installed: 0\n"
+    assert apt.automatic(apt.mark_automatic(states, ["c"]), "amd64") == {("a", "amd64"), ("c", "amd64")}
