@@ -108,6 +108,10 @@ class Places:
         """Return a file's text; empty where it cannot be read, or its links lead to what may not answer."""
         return self._node.text(self.local(path) or "")
 
+    def data(self, path: str) -> bytes | None:
+        """Return a file's content; None where it cannot be read, or its links lead to what may not answer."""
+        return self._node.data(self.local(path) or "")
+
     def names(self, path: str) -> list[str]:
         """List a directory, sorted; empty where there is none, or its links lead to what may not answer."""
         at = self.local(path)
