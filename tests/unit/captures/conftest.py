@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - where a sync takes no time
+
+
+@pytest.fixture
+def tmp_path():
+    """Return a directory in memory, where there is such."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

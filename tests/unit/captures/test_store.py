@@ -141,6 +141,32 @@ def test_without_a_private_key_the_archive_is_compared_as_it_is(directory, age_k
     assert capture(directory, blind).secrets(secrets.Age("node07", identity=age_key[1])) == SECRETS
 
 
+def test_all_is_on_the_disk_before_the_capture_has_its_name(directory, place, vault, monkeypatch):
+    synced, found = set(), {}
+    real_fsync, real_rename, real_replace = os.fsync, Path.rename, Path.replace
+
+    def fsync(descriptor):
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real_fsync(descriptor)
+
+    def rename(path, target):
+        found["to write"] = {path, *path.rglob("*")} - synced
+        real_rename(path, target)
+        synced.clear()
+
+    def replace(path, target):
+        found["name"] = {place} - synced
+        real_replace(path, target)
+        synced.clear()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Path, "replace", replace)
+    capture(directory, vault)
+    assert found == {"to write": set(), "name": set()}
+    assert synced == {place}
+
+
 # what was there before
 
 
