@@ -6,7 +6,7 @@ export MOLECULE_GLOB := molecule/*/molecule.yml
 export PYTHONUNBUFFERED := 1
 
 # program:package pairs, in Debian's names
-TEST_PROGRAMS := age:age chromium:chromium gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf promtool:prometheus
+TEST_PROGRAMS := age:age borg:borgbackup chromium:chromium gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf promtool:prometheus restic:restic
 LAB := ansible-playbook -i .lab/inventory
 # For unit tests, which look for processes that use GPUs: a lab at work beside them has its simulated ones open. The shell
 # is the first process there, and buries what the tests leave behind.

@@ -1182,6 +1182,13 @@ CODES = {
     ),
     "R017": ("another capture of {host} is at work on this machine", "Wait until it ends, then run again."),
     "R018": ("the capture {path} has schema {found}, but this version of gpulab knows schema {known}", "{way}."),
+    "R019": (
+        "the backup of {path} does not count as a receipt: {detail}",
+        (
+            "Correct its repository and password_file in capture_receipts, or remove it there. Without a receipt, the"
+            " files that it covers are left over. Nothing was changed."
+        ),
+    ),
     "R020": (
         "the capture cannot be written to {path}: {detail}",
         "Free space there, or set another directory. The latest capture is unchanged.",
