@@ -81,8 +81,8 @@ class GroupQuery:
             ],
             "ephemeral_ports": [int(port) for port in ports] if all(map(str.isdigit, ports)) else [],
             "ssh_ports": sorted({int(port) for port in _LISTENS.findall(self._listening.output() or "")}),
-            "firewalls": [name for name, program in FIREWALLS.items() if self._node.exists(program)],
-            "firewall": self._firewall(),
+            "firewalls": firewalls(self._node),
+            "firewall": firewall(self._node, (self._firewalld.output() or "").strip()),
             "own_firewall": {"wanted": self._closes, "loaded": self._loaded()},
         }
 
@@ -91,9 +91,15 @@ class GroupQuery:
         listed = self._tables.output() if self._tables else None
         return None if listed is None else OWN_TABLE in listed.splitlines()
 
-    def _firewall(self) -> str | None:
-        """Name the firewall that is switched on."""
-        if (self._firewalld.output() or "").strip() == "active":
-            return "firewalld"
-        enabled = re.search(r"^ENABLED=[\"']?yes", self._node.text(UFW_SETTINGS), re.MULTILINE | re.IGNORECASE)
-        return "ufw" if enabled and self._node.exists(UFW) else None
+
+def firewalls(node: Node) -> list[str]:
+    """Name the firewalls that are there: ufw and firewalld."""
+    return [name for name, program in FIREWALLS.items() if node.exists(program)]
+
+
+def firewall(node: Node, firewalld: str) -> str | None:
+    """Name the firewall that is switched on; firewalld is systemd's word about that one."""
+    if firewalld == "active":
+        return "firewalld"
+    enabled = re.search(r"^ENABLED=[\"']?yes", node.text(UFW_SETTINGS), re.MULTILINE | re.IGNORECASE)
+    return "ufw" if enabled and node.exists(UFW) else None

@@ -189,6 +189,18 @@ def versions(node: Node, running: str) -> dict[str, bool]:
     return {kernel: found[kernel] for kernel in sorted(found, key=version_key) if "rescue" not in kernel}
 
 
+def following(node: Node, found: dict[str, bool]) -> tuple[str | None, list[str] | None]:
+    """Return which of these kernels boots next, and the arguments that it gets; None for what nobody knows."""
+    candidates = [kernel for kernel, installed in found.items() if installed]
+    later = [f"/etc/default/grub.d/{name}" for name in node.names("/etc/default/grub.d") if name.endswith(".cfg")]
+    settings = "\n".join(node.text(path) for path in ("/etc/default/grub", *later))
+    environment = node.text("/boot/grub/grubenv") or node.text("/boot/grub2/grubenv")
+    menu = node.text("/boot/grub/grub.cfg") or node.text("/boot/grub2/grub.cfg")
+    entries = boot_entries(node)
+    chosen = next_boot(candidates, grub_default(settings, environment, menu), menu, entries)
+    return chosen, arguments_of(chosen, menu, entries, environment)
+
+
 class KernelsQuery:
     """The facts ``kernels``; what takes time runs beside the caller's other work.
 
@@ -201,14 +213,7 @@ class KernelsQuery:
         self._node = node
         self._running = running
         self._installed = versions(node, running)
-        candidates = [kernel for kernel, installed in self._installed.items() if installed]
-        later = [f"/etc/default/grub.d/{name}" for name in node.names("/etc/default/grub.d") if name.endswith(".cfg")]
-        settings = "\n".join(node.text(path) for path in ("/etc/default/grub", *later))
-        environment = node.text("/boot/grub/grubenv") or node.text("/boot/grub2/grubenv")
-        menu = node.text("/boot/grub/grub.cfg") or node.text("/boot/grub2/grub.cfg")
-        entries = boot_entries(node)
-        self.next_boot = next_boot(candidates, grub_default(settings, environment, menu), menu, entries)
-        self.next_arguments = arguments_of(self.next_boot, menu, entries, environment)
+        self.next_boot, self.next_arguments = following(node, self._installed)
         preferred = stand_in(modprobe_files.values(), "nvidia")
         self._files: dict[str, str] = {}
         self._modinfo: dict[str, Job] = {}
