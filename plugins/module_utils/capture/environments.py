@@ -172,8 +172,6 @@ class Environment:
         """Tell whether this is a link, or a copy of the interpreter that the environment is made with."""
         if self._real(path).is_symlink():
             return True
-        if not posixpath.isabs(self.record["home"]):
-            return False
         names = {posixpath.basename(path), f"python{'.'.join(self.record['python'].split('.')[:2])}"}
         originals = (posixpath.join(self.record["home"], name) for name in names)
         digest = _digest(self._real(path), "sha256")
