@@ -17,22 +17,25 @@ def unescaped(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
 
 
-def mount_lines(mountinfo: str) -> Iterator[tuple[str, str, str, str, set[str]]]:
-    """Parse /proc/self/mountinfo: (place, device as "8:1", type, source, options of mount and file system)."""
+def mount_lines(mountinfo: str) -> Iterator[tuple[str, str, str, str, set[str], str]]:
+    """Parse /proc/self/mountinfo: (place, device as "8:1", type, source, options of both, root).
+
+    The options are those of the mount and of the file system; root is the directory of the file system in that place.
+    """
     for line in mountinfo.splitlines():
         left, separator, right = line.partition(" - ")
         fields, tail = left.split(), right.split()
         if not separator or len(fields) < 6 or len(tail) < 2:  # noqa: PLR2004 - as in proc_pid_mountinfo(5)
             continue
         options = {*fields[5].split(","), *(tail[2].split(",") if len(tail) > 2 else [])}  # noqa: PLR2004
-        yield unescaped(fields[4]), fields[2], tail[0], unescaped(tail[1]), options
+        yield unescaped(fields[4]), fields[2], tail[0], unescaped(tail[1]), options, unescaped(fields[3])
 
 
 def mounts(mountinfo: str) -> list[dict[str, Any]]:
     """Parse /proc/self/mountinfo: {mount, type, device ("8:1"), source, read_only}; a later mount hides an earlier."""
     found = {
         place: {"mount": place, "type": kind, "device": device, "source": source, "read_only": "ro" in options}
-        for place, device, kind, source, options in mount_lines(mountinfo)
+        for place, device, kind, source, options, _root in mount_lines(mountinfo)
     }
     return list(found.values())
 

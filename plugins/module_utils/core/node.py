@@ -37,7 +37,7 @@ class Job:
                     [program, *argv[1:]],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
                     start_new_session=True,
                     env={**os.environ, "LC_ALL": "C", "PATH": path},
                 )
@@ -46,13 +46,19 @@ class Job:
 
     def output(self) -> str | None:
         """Return what the command printed; None where it is absent or late."""
+        found = self.result()
+        return found[1] if found else None
+
+    def result(self) -> tuple[int, str, str] | None:
+        """Return exit status, output and errors; None where the command is absent or late."""
         if self._process is None:
             return None
         try:
-            return self._process.communicate(timeout=self._seconds)[0].decode("utf-8", "replace")
+            output, errors = self._process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()  # and no waiting: it may be stuck in the kernel
             return None
+        return self._process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
 class Node:

@@ -32,11 +32,15 @@ KERNEL_NAME = re.compile(
 WHOLE = ("disk", "loop")  # what has a serial number of its own
 NOTHING_FOUND, SEVERAL_FOUND = 2, 8  # exit states of blkid
 SWAP = "(swap)"
+PART = {"uuid": "UUID", "label": "NAME", "type": "TYPE"}  # what an entry of a partition table says, as blkid calls it
 
 
 @dataclass(frozen=True)
 class Device:
-    """A block device: path is the kernel's name for it, number its major:minor, below the devices made of it."""
+    """A block device: path is the kernel's name for it, number its major:minor, below the devices made of it.
+
+    wwn is its world wide name, transport nvme, sata, usb and such; each is empty where lsblk does not know it.
+    """
 
     path: str
     kind: str
@@ -44,6 +48,10 @@ class Device:
     number: str
     serial: str = ""
     below: tuple[str, ...] = ()
+    wwn: str = ""
+    transport: str = ""
+    model: str = ""
+    rotational: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Content:
     label: str = ""
     part_uuid: str = ""
     part_label: str = ""
+    part_type: str = ""
 
     @property
     def filesystem(self) -> bool:
@@ -75,13 +84,17 @@ class Content:
 
 @dataclass(frozen=True)
 class Mount:
-    """A line of /proc/self/mountinfo; source is the kernel's name where it is a device."""
+    """A line of /proc/self/mountinfo; source is the kernel's name where it is a device.
+
+    root is the directory of the file system that is mounted: a subvolume of Btrfs, or what a bind mount shows again.
+    """
 
     place: str
     source: str
     type: str
     number: str
     options: frozenset[str]
+    root: str = "/"
 
     @property
     def waits(self) -> bool:
@@ -165,6 +178,10 @@ def _add(record: dict[str, Any], found: dict[str, Device]) -> str:
         record["maj:min"].strip(),
         (record.get("serial") or "").strip(),
         tuple(dict.fromkeys([*former, *below])),
+        (record.get("wwn") or "").strip(),
+        (record.get("tran") or "").strip(),
+        (record.get("model") or "").strip(),
+        record.get("rota"),
     )
     return path
 
@@ -176,7 +193,7 @@ def content(rc: int, output: str, errors: str) -> Content:
     if rc == NOTHING_FOUND and not errors.strip():
         return Content()
     fields = {name: re.sub(r"\\(.)", r"\1", value) for name, _equals, value in _pairs(output)}
-    part = {"part_uuid": fields.get("PART_ENTRY_UUID", ""), "part_label": fields.get("PART_ENTRY_NAME", "")}
+    part = {f"part_{name}": fields.get(f"PART_ENTRY_{entry}", "") for name, entry in PART.items()}
     if rc == 0 and not errors.strip() and _only_of_the_partition(fields):
         return Content(**part)
     if rc != 0 or not (fields.get("TYPE") or fields.get("PTTYPE")):
@@ -218,8 +235,8 @@ def mounts(mountinfo: str, resolve: Callable[[str], str]) -> tuple[Mount, ...]:
     resolve follows the links that sources are: a mount of Btrfs is known by these only, as its number is of no device.
     """
     found = {
-        f"{place} {device}": Mount(place, _followed(source, resolve), kind, device, frozenset(options))
-        for place, device, kind, source, options in mount_table.mount_lines(mountinfo)
+        f"{place} {device}": Mount(place, _followed(source, resolve), kind, device, frozenset(options), root)
+        for place, device, kind, source, options, root in mount_table.mount_lines(mountinfo)
     }
     return tuple(found.values())
 

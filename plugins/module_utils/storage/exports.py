@@ -181,14 +181,14 @@ def withdrawals(wanted: list[Export], server: Server, numbers: dict[str, str]) -
         entry = live(export, server.table, server.hosts)
         if (export.path, export.client) in kept or entry is None:
             continue
-        holders = [one for one in server.holders.get(numbers.get(export.path, ""), []) if _means(export.client, one)]
+        holders = [one for one in server.holders.get(numbers.get(export.path, ""), []) if means(export.client, one)]
         if holders:
             raise refuse("H169", path=export.path, client=export.client, holders=", ".join(holders))
         what = f"stop exporting {export.path} to {export.client}"
         yield Step("withdraw", what, ("exportfs", "-u", f"{_bracketed(entry.client)}:{export.path}"), place=export.path)
 
 
-def _means(client: str, holder: str) -> bool:
+def means(client: str, holder: str) -> bool:
     """Tell whether an address can be of this client; of a name, and of an address that cannot be read, nobody knows."""
     network, one = _network(client), _network(holder)
     return network is None or one is None or one.network_address in network
@@ -224,7 +224,7 @@ def elsewhere(server: Server) -> bool:
     return by_file or any((entry.path, entry.client) not in own for entry in parse(server.table))
 
 
-def _address(info: str) -> str:
+def address(info: str) -> str:
     """Return the address of a client from what the kernel tells of it."""
     found = re.search(r'^address: "\[?([^\]"]*?)\]?:\d+"', info, re.MULTILINE)
     return found[1] if found else ""
@@ -237,9 +237,9 @@ def holders(clients: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for info, states in clients:
-        address = _address(info)
+        who_asks = address(info)
         for major, minor in _HELD.findall(states):
             who = found.setdefault(f"{int(major, 16)}:{int(minor, 16)}", [])
-            if address not in who:
-                who.append(address)
+            if who_asks not in who:
+                who.append(who_asks)
     return found

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Call = Callable[[list[str]], tuple[int, str, str]]  # a command: exit status, output, errors
 
-COLUMNS = "NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN"  # without NAME lsblk does not tell what is made of which device
+# without NAME lsblk does not tell what is made of which device
+COLUMNS = "NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN,WWN,TRAN,MODEL,ROTA"
 LSBLK = ["lsblk", "--json", "--bytes", "--output", COLUMNS]
 BLKID = ["blkid", "--probe", "--output", "export"]
 WIPEFS = ["wipefs", "--no-act", "--json"]
@@ -45,7 +46,7 @@ class Reader:
         server = server_of(self._node)
         if not tiers and not plan.entries(fstab) and exports.FILE not in server.files:
             return State(Devices({}), fstab, server=server)  # nothing is gpulab's affair
-        known = self._devices()
+        known = self.devices()
         for path in plan.devices_of(tiers, known):
             known.closer[path] = self.closer(path)
         places = [tier.mount for tier in tiers]
@@ -62,9 +63,10 @@ class Reader:
     def _units(self) -> list[str]:
         return [f"{UNITS}/{name}" for name in self._node.names(UNITS) if name.endswith(".mount")]
 
-    def _devices(self) -> Devices:
-        found = devices.block_devices(self._output(LSBLK))
-        volumes = devices.volumes(self._output(LVS))
+    def devices(self) -> Devices:
+        """Return all devices of the node, with what is on them and where it is mounted."""
+        found = devices.block_devices(self.output(LSBLK))
+        volumes = devices.volumes(self.output(LVS))
         return Devices(
             found,
             self._links([name for name, active in volumes.items() if active]),
@@ -113,7 +115,8 @@ class Reader:
         links = (self._node.link(f"/proc/{pid}/{name}") for name in ("cwd", "root", "exe", *descriptors))
         return any(link == place or (link or "").startswith(f"{place}/") for link in links)
 
-    def _output(self, argv: list[str]) -> str:
+    def output(self, argv: list[str]) -> str:
+        """Return what a command prints; nothing where it fails, or does not answer."""
         rc, output, _errors = self._timed(argv)
         return output if rc == 0 else ""
 
