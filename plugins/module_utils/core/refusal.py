@@ -1169,6 +1169,20 @@ CODES = {
     "V003": ("the report cannot be written to {path}: {detail}", "Use another directory, or free space there."),
     "V004": ("the report cannot be compared with {path}: {detail}", "Use a report.json that gpulab wrote."),
     # R: the rebuild of a node
+    "R004": (
+        "the disk on which {host} would be reinstalled is not certain: {detail}",
+        (
+            "A reinstall needs exactly one disk for /, with a serial number or WWN that no other disk has. Reinstall"
+            " this machine by hand, with the disks of its data unplugged. Nothing was changed."
+        ),
+    ),
+    "R005": (
+        "{group} of {host} spans the root disk, {root}, and disks with data, {others}",
+        (
+            "Move its data off the root disk (pvmove and vgreduce, mdadm --remove, zpool remove, btrfs device remove),"
+            " then capture again. Nothing was changed."
+        ),
+    ),
     "R006": (
         "the capture {path} is damaged: {detail}",
         "Capture the node again, or use an older capture in the same directory.",
@@ -1179,6 +1193,21 @@ CODES = {
             "Run with --ask-vault-pass or --vault-password-file. Or install age on this machine, and set"
             " capture_age_recipients to public keys of age. Nothing was changed."
         ),
+    ),
+    "R014": (
+        "{path} of {host}, the {what}, is on the root disk and has {files} files ({size}) that nothing brings back",
+        (
+            "Back it up and name the backup in capture_receipts, or move it to another disk. If it may be lost, name"
+            " it in capture_acknowledged. Then capture again."
+        ),
+    ),
+    "R015": (
+        "{host} boots from {place} on {disk}, which is not the root disk, {root}",
+        "Move it to the root disk, then capture again. A reinstall would leave the other disks as they are.",
+    ),
+    "R016": (
+        "{path} of {host} is on the root disk, and other machines have it mounted over NFS: {users}",
+        "Unmount it there, or move the directory to another disk. Then capture again.",
     ),
     "R017": ("another capture of {host} is at work on this machine", "Wait until it ends, then run again."),
     "R018": ("the capture {path} has schema {found}, but this version of gpulab knows schema {known}", "{way}."),
@@ -1192,6 +1221,13 @@ CODES = {
     "R020": (
         "the capture cannot be written to {path}: {detail}",
         "Free space there, or set another directory. The latest capture is unchanged.",
+    ),
+    "R021": (
+        "{path} on the root disk of {host} ({what}) holds what no capture has seen: {why}",
+        (
+            "Mount it and capture again, or copy what you need to another disk and erase it. If it may be lost, name"
+            " it in capture_acknowledged."
+        ),
     ),
 }
 

@@ -1,0 +1,194 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a reinstall would wipe and keep, by the manifest of a capture, and what stands in its way. No I/O here.
+
+Only the disks that / lies on are wiped. A disk is named by its serial number or its WWN, never by the kernel's name,
+which another boot may give to another disk.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SWAP = "(swap)"
+SERIAL, WWN = "serial", "wwn"
+_THOUSAND = 1000
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True)
+class Reinstall:
+    """The plan of a reinstall.
+
+    disk names the one to install on: ("serial", "S5GX...") or ("wwn", "eui.0025..."), None where that is not certain.
+    wipe and keep say in words what is on each disk; blockers are the refusals that hold as long as the node is as the
+    capture found it.
+    """
+
+    disk: tuple[str, str] | None
+    wipe: tuple[str, ...]
+    keep: tuple[str, ...]
+    blockers: tuple[Refusal, ...]
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        return [*(f"WIPE {one}" for one in self.wipe), *(f"KEEP {one}" for one in self.keep)]
+
+
+def plan(manifest: dict[str, Any]) -> Reinstall:
+    """Return the plan of a reinstall for a manifest (schema 1), whose section disks module_utils/capture/disks writes.
+
+    The blockers are R004, R005, R014, R015, R016 and R021.
+    """
+    disks = manifest["sections"]["disks"]
+    root = [one for one in disks["disks"] if one["root"]]
+    others = [one for one in disks["disks"] if not one["root"]]
+    named = [identity(one, disks["disks"]) for one in root]
+    return Reinstall(
+        named[0] if len(named) == 1 else None,
+        tuple(in_words(one, disks) for one in root),
+        tuple(in_words(one, disks) for one in others),
+        tuple(_blockers(manifest, root, disks)),
+    )
+
+
+def identity(disk: dict[str, Any], disks: list[dict[str, Any]]) -> tuple[str, str] | None:
+    """Return what names a disk and no other one of the node: its serial number, or its WWN; None where neither does.
+
+    Namespaces of one NVMe drive share its serial number; cheap adapters for USB give all disks the same one.
+    """
+    for kind in (SERIAL, WWN):
+        value = disk[kind]
+        count = Counter(one[kind] for one in disks)[value]
+        if value.strip("0xX-_. ") and count == 1:
+            return kind, value
+    return None
+
+
+def in_words(disk: dict[str, Any], section: dict[str, Any]) -> str:
+    """Return a line about a disk: what names it, its model and size, and what is on it."""
+    named = identity(disk, section["disks"])
+    name = f"{'serial' if named[0] == SERIAL else 'WWN'} {named[1]}" if named else f"{disk['path']} without a name"
+    kind = ", ".join(filter(None, (disk["model"], disk["transport"], _size(disk["size"]))))
+    used = {one["mount"]: one["used"] for one in section["filesystems"]}
+    holds = list(_holds(disk, used, encrypted=False))
+    holds += [f"part of {group['name']}" for group in section["groups"] if disk["path"] in group["disks"]]
+    return f"{name} ({kind}): {'; '.join(dict.fromkeys(holds)) or 'nothing that is known'}"
+
+
+def _holds(device: dict[str, Any], used: dict[str, int | None], *, encrypted: bool) -> Iterator[str]:
+    encrypted = encrypted or device["type"] == "crypto_LUKS"
+    if device["type"] and not device["below"]:
+        words = [f"{device['type']} {device['label'] or device['uuid']}".strip()]
+        places = [place for place in device["places"] if place != SWAP]
+        words += [f"at {', '.join(places)}"] if places else ["in use"] if device["places"] else ["not mounted"]
+        if encrypted and device["type"] != "crypto_LUKS":
+            words.append("(encrypted)")
+        sizes = [used[place] for place in places if used.get(place) is not None]
+        yield " ".join(words) + (f", {_size(max(filter(None, sizes), default=0))} used" if sizes else "")
+    elif device["trouble"]:
+        yield f"{device['path']}, of which {device['trouble']}"
+    for each in device["below"]:
+        yield from _holds(each, used, encrypted=encrypted)
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS:
+        if count < _THOUSAND or unit == _UNITS[-1]:
+            break
+        count /= _THOUSAND
+    return f"{count:.3g} {unit}" if count < _THOUSAND else f"{count:.0f} {unit}"
+
+
+def _blockers(manifest: dict[str, Any], root: list[dict[str, Any]], disks: dict[str, Any]) -> Iterator[Refusal]:
+    host = manifest["host"]
+    doubt = _doubt(root, disks)
+    if doubt:
+        yield refuse("R004", host=host, detail=doubt)
+    wiped, words = {one["path"] for one in root}, ", ".join(_name(one) for one in root)
+    if wiped:
+        for group in disks["groups"]:
+            kept = [_name(one) for one in disks["disks"] if one["path"] in set(group["disks"]) - wiped]
+            if kept and wiped & set(group["disks"]):
+                yield refuse("R005", host=host, group=group["name"], root=words, others=", ".join(kept))
+        yield from _boot(host, disks, wiped, words)
+    yield from _lost(manifest)
+    for one in disks["exports"]:
+        if one["on_root_disk"] and one["users"]:
+            yield refuse("R016", host=host, path=one["path"], users=", ".join(one["users"]))
+    acknowledged = {one["path"] for one in manifest["acknowledged"]}
+    for one in disks["unseen"]:
+        if one["path"] not in acknowledged:
+            what = ", ".join(filter(None, (one["type"], one["label"], _size(one["size"]) if one["size"] else "")))
+            yield refuse("R021", host=host, path=one["path"], what=what or "unknown", why=one["why"])
+
+
+def _doubt(root: list[dict[str, Any]], disks: dict[str, Any]) -> str:
+    """Say why it is not certain which disk would be wiped; nothing where it is."""
+    if disks["container"]:
+        return f"it is a container ({disks['container']}), which has no disk of its own"
+    if not root:
+        return f"/ is on no disk that is known, but on {disks['root']['source'] or 'nothing'}"
+    if len(root) > 1:
+        return f"/ is on {len(root)} disks: {', '.join(_name(one) for one in root)}"
+    if identity(root[0], disks["disks"]) is None:
+        serial, wwn = root[0][SERIAL], root[0][WWN]
+        found = [f"the serial number {serial}"] if serial else []
+        found += [f"the WWN {wwn}"] if wwn else []
+        having = f"{' and '.join(found)}, but not alone" if found else "neither serial number nor WWN"
+        return f"its disk {root[0]['path']} has {having}"
+    return ""
+
+
+def _name(disk: dict[str, Any]) -> str:
+    name = disk[SERIAL] or disk[WWN]
+    return f"{disk['path']} ({name})" if name else disk["path"]
+
+
+def _boot(host: str, disks: dict[str, Any], wiped: set[str], words: str) -> Iterator[Refusal]:
+    """Yield refusals for what the node boots from and a reinstall would leave behind."""
+    found = False
+    for one in disks["boot_devices"]:
+        found = found or one["place"] != "/boot"
+        foreign = sorted(set(one["disks"]) - wiped)
+        if foreign:
+            yield refuse("R015", host=host, place=one["place"], disk=", ".join(foreign), root=words)
+    esps = {disk["path"]: _has_esp(disk) for disk in disks["disks"]}
+    if disks["uefi"] and not found and any(esps.values()) and not any(esps[path] for path in wiped):
+        elsewhere = ", ".join(path for path, has in esps.items() if has)
+        yield refuse("R015", host=host, place="the EFI system partition", disk=elsewhere, root=words)
+
+
+def _has_esp(device: dict[str, Any]) -> bool:
+    return device["esp"] or any(_has_esp(each) for each in device["below"])
+
+
+def _lost(manifest: dict[str, Any]) -> Iterator[Refusal]:
+    """Yield a refusal for each home and volume on the root disk with files that nothing brings back."""
+    sections = manifest["sections"]
+    places = {
+        user["home"]: f"home of {user['name']}" for user in sections.get("users", ()) if user["home_on_root_disk"]
+    }
+    for engine in sections.get("containers", {}).get("engines", ()):
+        for volume in engine["volumes"]:
+            if volume["on_root_disk"]:
+                places[volume["mountpoint"]] = f"volume {volume['name']} of {engine['program']}"
+    for place, what in places.items():
+        path = posixpath.normpath(place)
+        rest = [one for one in manifest["remainder"] if path != "/" and _overlap(one["path"], path)]
+        if rest:
+            files, size = sum(one["files"] for one in rest), _size(sum(one["bytes"] for one in rest))
+            yield refuse("R014", host=manifest["host"], path=path, what=what, files=files, size=size)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
