@@ -1169,6 +1169,10 @@ CODES = {
     "V003": ("the report cannot be written to {path}: {detail}", "Use another directory, or free space there."),
     "V004": ("the report cannot be compared with {path}: {detail}", "Use a report.json that gpulab wrote."),
     # R: the rebuild of a node
+    "R001": (
+        "{host} has no {what} in {path}",
+        "Capture it: ansible-playbook playbooks/capture.yml -l {host}.",
+    ),
     "R004": (
         "the disk on which {host} would be reinstalled is not certain: {detail}",
         (
@@ -1229,6 +1233,7 @@ CODES = {
             " it in capture_acknowledged."
         ),
     ),
+    "R022": ("the comparison cannot be written to {path}: {detail}", "Use another directory, or free space there."),
 }
 
 

@@ -129,3 +129,12 @@ def is_path(path: str) -> bool:
 def secret_paths(manifest: dict[str, Any]) -> set[str]:
     """Return the paths of the files whose content only the encrypted archive has."""
     return {one["path"] for one in manifest["files"] if one["kind"] == FILE and one.get("secret", False)}
+
+
+def encodable(value: Any) -> Any:
+    """Return data of a manifest for the result of a task, which has to be UTF-8: other bytes as escapes."""
+    if isinstance(value, dict):
+        return {encodable(name): encodable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [encodable(one) for one in value]
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value

@@ -110,3 +110,9 @@ def test_what_is_not_json_is_refused(data):
 def test_every_part_is_needed():
     for name in manifest({}, {}):
         assert refused({key: value for key, value in manifest({}, {}).items() if key != name}).code == "R006"
+
+
+def test_paths_can_be_in_the_result_of_a_task():
+    found = manifests.encodable({"/\udcff": [{"path": "/é/\udcfe", "size": 1, "owner": None}]})
+    assert found == {r"/\udcff": [{"path": r"/é/\udcfe", "size": 1, "owner": None}]}
+    json.dumps(found, ensure_ascii=False).encode("utf-8")

@@ -1,0 +1,102 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The differences between two captures in words, by section."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.compare import CHANGED, CONTENT, GONE
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview.text import size
+
+MOST = 40  # lines of a section; the document has all
+LONGEST = 100  # characters of a value
+# What an item of a section is called; a section that is not here says its own name.
+NOUNS = {
+    "users": "user",
+    "groups": "group",
+    "unnamed": "number without a name",
+    "cron": "cron line",
+    "at": "at job",
+    "units": "unit file",
+    "unit_states": "unit",
+    "timers": "timer",
+    "packages": "package",
+    "manual": "manually installed package",
+    "holds": "hold on",
+    "pins": "pin",
+    "sources": "package source",
+    "keys": "key file",
+    "streams": "module stream",
+    "snaps": "snap",
+    "flatpaks": "flatpak",
+    "environments": "environment",
+    "files": "file",
+    "kept": "kept",
+    "acknowledged": "acknowledged",
+    "receipts": "backup of",
+    "remainder": "left over",
+}
+NOUNS_BELOW = {
+    ("disks", "disks"): "disk",
+    ("disks", "filesystems"): "file system on",
+    ("disks", "exports"): "export of",
+    ("disks", "groups"): "group",
+    ("containers", "images"): "image",
+    ("containers", "volumes"): "volume",
+    ("containers", "containers"): "container",
+}
+
+
+def lines(document: dict[str, Any]) -> list[str]:
+    """Return the comparison for people."""
+    found = [f"{document['host']}: from {document['former']} to {document['later']}"]
+    for section, changes in groupby(document["changes"], key=lambda one: one["section"]):
+        texts = [text(change) for change in changes]
+        found += [f"  {section}:", *(f"    {one}" for one in texts[:MOST])]
+        found += [f"    and {len(texts) - MOST} more"] if len(texts) > MOST else []
+    if not document["changes"]:
+        found.append("  nothing changed")
+    if document["unknown"]:
+        paths = first([_shown(path) for path in document["unknown"]], MOST)
+        found.append(f"  not known without the key of the secrets: whether the content changed of {paths}")
+    return found
+
+
+def text(change: dict[str, Any]) -> str:
+    """Return one change in a line."""
+    section, how, before, after = (change[key] for key in ("section", "change", "before", "after"))
+    head, *below = change["subject"] or [""]
+    noun = NOUNS.get(section, "")
+    if below and (section, head) in NOUNS_BELOW:
+        noun, (head, *below) = NOUNS_BELOW[section, head], below
+    name = " ".join(filter(None, (noun, _shown(head))))
+    value = before if how == GONE else after
+    if below == [CONTENT]:
+        return f"{name}: content changed"
+    if below[:1] == ["lock"]:
+        return f"{name}: {_values(before)} -> {_values(after)}" if how == CHANGED else f"{name}: {_values(value)} {how}"
+    if section == "remainder" and not below:
+        return f"{name} {how}: {value['files']} files, {size(value['bytes'])}"
+    if section == "remainder" and below == ["bytes"]:
+        return f"{name}: {'grew' if after > before else 'shrank'} from {size(before)} to {size(after)}"
+    where = f"{name}: {' '.join(map(_shown, below))}" if below else name
+    if how == CHANGED:
+        return f"{where} {_values(before)} -> {_values(after)}"
+    is_named = isinstance(value, (dict, list)) or value == change["subject"][-1]
+    return f"{where} {how}" if is_named else f"{where} {how}: {_values(value)}"
+
+
+def _values(value: Any) -> str:
+    told = _shown(value if isinstance(value, str) else json.dumps(value))
+    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+
+
+def _shown(value: str) -> str:
+    """Return a text in one line; bytes that are not UTF-8 and control characters are escapes."""
+    value = value if value.isprintable() else value.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return for_people(value)
