@@ -66,6 +66,11 @@ def test_a_users_table_has_no_column_of_users(tree, directory):
     assert jobs(tree)[0]["environment"] == {"CUDA_VISIBLE_DEVICES": "0"}
 
 
+def test_a_table_that_somebody_left_while_changing_it_does_not_run(debian):
+    debian.file("/var/spool/cron/crontabs/tmp.Xa3", "@daily x\n")
+    assert [job["runs"] for job in jobs(debian)] == [False]
+
+
 def test_lines_that_are_no_jobs(debian):
     debian.file(f"{cron.PARTS}/odd", "1 2 3\n* * * * * root\n@daily root\n@reboot\n#* * * * * root x\nfoo bar\n \t\n")
     assert jobs(debian) == []
@@ -147,9 +152,9 @@ def test_what_a_command_reads_is_hidden_and_a_percent_sign_of_its_own_is_not(tre
 
 def test_a_table_on_a_server_that_may_not_answer_is_not_read(tree):
     tree.file("/proc/self/mountinfo", "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:4 / /nfs rw - nfs4 nas:/ rw\n")
-    tree.file("/nfs/lab", "@daily root x\n").link(f"{cron.PARTS}/lab", "../../nfs/lab").link(
-        "/etc/cron.daily/lab", "/nfs/lab"
-    )
+    tree.file("/nfs/lab", "@daily root x\n").link(f"{cron.PARTS}/lab", "../../nfs/lab")
+    script(tree, "/nfs/run")
+    tree.link("/etc/cron.daily/lab", "../../nfs/run")
     assert [(job["path"], job["runs"]) for job in jobs(tree)] == [("/etc/cron.daily/lab", False)]
 
 

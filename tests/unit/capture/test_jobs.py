@@ -112,10 +112,12 @@ def test_instances_of_a_template(tree):
     assert (unit["instances"], unit["enabled"]) == (["train@a.service", "train@b.service"], "enabled")
 
 
-def test_a_template_is_not_asked_for(tree):
-    tree.file(f"{ETC}/train@.service", SERVICE).file(f"{ETC}/-.mount.d/x.conf", "[Mount]\n")
+def test_a_template_is_not_asked_for_and_no_name_is_an_option(tree):
+    tree.file(f"{ETC}/a@.service", SERVICE).file(f"{ETC}/-.mount.d/x.conf", "[Mount]\n").file(
+        f"{ETC}/b.service", SERVICE
+    )
     tree.prints(
-        "systemctl show --property=Id,Names,ActiveState,UnitFileState -- -.mount",
+        "systemctl show --property=Id,Names,ActiveState,UnitFileState -- -.mount b.service",
         "Id=-.mount\nNames=-.mount\nActiveState=active\n",
     )
     assert units(tree)[f"{ETC}/-.mount.d/x.conf"]["active"] == "active"
@@ -138,9 +140,10 @@ def test_units_of_users(tree):
     tree.file("/srv/mia/.local/share/systemd/user/sync.timer", "[Timer]\nOnBootSec=5min\n")
     tree.file("/home/ada/.config/systemd/user/far.service", SERVICE).file("/etc/systemd/user/all.service", SERVICE)
     tree.prints("systemctl show", "Id=jupyter.service\nNames=jupyter.service\nActiveState=failed\n")
+    tree.file("/usr/local/lib/systemd/system/z.service", SERVICE)
     found = read(tree)
     told = ("unit", "manager", "user", "linger", "enabled", "active")
-    assert [tuple(unit[name] for name in told) for unit in found["units"]] == [
+    assert [tuple(unit[name] for name in told) for unit in found["units"][1:]] == [
         ("all.service", "user", None, False, "disabled", None),
         ("sync.timer", "user", "mia", False, "disabled", None),
         ("jupyter.service", "user", "wei", True, "enabled", None),
@@ -159,7 +162,7 @@ def test_a_home_on_a_server_that_may_not_answer_is_not_read(tree):
 
 def test_a_drop_in_that_leads_to_a_server_is_named_and_not_read(tree):
     people(tree).file("/nfs/x.conf", "# Written by gpulab\n")
-    tree.link("/home/wei/.config/systemd/user/a.service.d/x.conf", "/nfs/x.conf")
+    tree.link("/home/wei/.config/systemd/user/a.service.d/x.conf", "../../../../../../nfs/x.conf")
     tree.file("/proc/self/mountinfo", "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:4 / /nfs rw - nfs4 nas:/ rw\n")
     assert [(unit["unit"], unit["gpulab"]) for unit in read(tree)["units"]] == [("a.service", False)]
 

@@ -133,7 +133,7 @@ def test_sources_that_are_off_or_not_read(debian):
     debian.file("/etc/apt/sources.list.d/off.sources", f"{fields}Enabled: no\n").file(
         "/etc/apt/sources.list", "#deb x y z\n"
     )
-    debian.file("/etc/apt/sources.list.d/lab.sources.save", fields)
+    debian.file("/etc/apt/sources.list.d/lab.list.save", "deb https://lab.example ./\n")
     assert read(debian)["sources"] == []
 
 

@@ -181,7 +181,7 @@ def test_all_four_tools_of_the_network(tree):
     secret = f"psk={CANARY}\n"
     tree.file("/etc/netplan/50-cloud-init.yaml", secret).file("/etc/netplan/x.yaml.save", secret)
     tree.file("/etc/network/interfaces", "auto lo\n").file("/etc/network/interfaces.d/eno1", secret)
-    tree.file("/etc/network/if-up.d/x", "").file("/etc/network/fan", "")
+    tree.directory("/etc/network/interfaces.d/former").file("/etc/network/if-up.d/x", "").file("/etc/network/fan", "")
     tree.file("/etc/NetworkManager/system-connections/lab.nmconnection", secret)
     tree.file("/etc/sysconfig/network-scripts/ifcfg-eno1", "").file("/etc/sysconfig/network-scripts/readme.txt", "")
     tree.file("/etc/systemd/network/10-eno1.network", "").file("/etc/systemd/network/10-mac.link", "")
@@ -307,6 +307,11 @@ def test_firmware(tree):
     assert "0f6b1a3e-1111-2222-3333-444455556666" in found["entries"][1]["path"]
     assert found["esp"] == {"mount": "/boot/efi", "source": "/dev/sda1", "loaders": ["BOOT", "debian"]}
     assert CANARY not in json.dumps(found)
+
+
+def test_a_system_partition_on_boot(tree):
+    tree.file("/proc/self/mountinfo", "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 8:1 / /boot rw - vfat /dev/sda1 rw\n")
+    assert read(tree)["boot"]["esp"] == {"mount": "/boot", "source": "/dev/sda1", "loaders": []}
 
 
 def test_the_key_that_dkms_signs_with(tree):
