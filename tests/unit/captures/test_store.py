@@ -81,6 +81,19 @@ def test_everything_is_for_its_owner_alone_whatever_the_umask(umask, directory, 
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
+def test_a_directory_of_the_host_that_others_may_read_is_closed(directory, place, vault):
+    place.mkdir(parents=True)
+    place.chmod(0o755)
+    capture(directory, vault)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+def test_a_path_is_stored_once(directory):
+    with store.open_store(directory, "node07", 14) as opened:
+        opened.put("/etc/fstab", b"1")
+        assert refused(opened.put, "/etc/fstab", b"2").code == "R020"
+
+
 def test_a_host_whose_name_is_a_path_stays_in_the_directory(directory):
     assert captures.place(directory, "../../etc").parent == directory
     assert captures.place(directory, "node07") == directory / "node07"
@@ -129,6 +142,12 @@ def test_what_does_not_read_back_is_no_capture(directory, place, vault, monkeypa
 def test_an_archive_without_just_the_secrets_of_the_manifest_is_no_capture(held, directory, vault):
     with store.open_store(directory, "node07", 14) as opened:
         assert refused(opened.finish, manifest({}, SECRETS), held, vault).code == "R006"
+
+
+def test_without_a_private_key_the_secrets_are_still_those_of_the_manifest(directory, age_key):
+    with store.open_store(directory, "node07", 14) as opened:
+        blind = secrets.Age("node07", [age_key[0]])
+        assert refused(opened.finish, manifest({}, SECRETS), {}, blind).code == "R006"
 
 
 def test_an_archive_that_decrypts_to_something_else_is_no_capture(directory, vault, monkeypatch):
@@ -395,10 +414,20 @@ def test_a_device_in_a_capture_is_refused(directory, place, vault):
     assert refused(captures.latest(place).verify).code == "R006"
 
 
-def test_sums_that_name_other_files_are_refused(directory, place, vault):
-    path = capture(directory, vault).path
-    with (path / "SHA256SUMS").open("a") as sums:
-        sums.write("0" * 64 + "  ../../other\n")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines, f"{'0' * 64}  ../../other"],
+        lambda lines: [*lines, f"{'0' * 64}  secrets.age"],
+        lambda lines: lines[:1],
+        lambda lines: lines[1:],
+        lambda _lines: [],
+    ],
+    ids=["another file", "two archives", "no archive", "no manifest", "nothing"],
+)
+def test_sums_that_name_other_files_are_refused(change, directory, place, vault):
+    path = capture(directory, vault).path / "SHA256SUMS"
+    path.write_text("".join(f"{line}\n" for line in change(path.read_text().splitlines())))
     assert refused(captures.latest, place).code == "R006"
 
 
