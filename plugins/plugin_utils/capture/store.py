@@ -122,7 +122,8 @@ class Store:
             for name, data in {**parts, captures.SUMS: sums.encode("ascii")}.items():
                 own_files.write(self._draft / name, data)
             for path in captures.tree(self._draft):
-                own_files.sync(path)
+                if path.is_dir() or path.stat().st_nlink == 1:  # what is linked is on the disk already
+                    own_files.sync(path)
         draft = captures.read(self._draft)
         draft.verify()
         if secrets.keys() != manifests.secret_paths(draft.manifest) or (
