@@ -35,6 +35,7 @@ NAMES = {
     "environments": ("path",),
     "files": ("path",),
     "remainder": ("path",),
+    "filesystems": ("mount",),
     "exports": ("path", "client"),
 }
 ANY = (("serial",), ("uuid",), ("mount",), ("path",), ("name",), ("id",), ("file",), ("source",))

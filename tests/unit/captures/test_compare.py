@@ -38,7 +38,7 @@ SECTIONS = {
             {"path": "/dev/sda", "serial": "S1", "below": [{"path": "/dev/sda1", "uuid": "u1", "label": "root"}]},
             {"path": "/dev/sdb", "serial": "S2", "below": []},
         ],
-        "filesystems": [{"mount": "/", "used": 1000, "type": "ext4"}],
+        "filesystems": [{"mount": "/", "uuid": "u1", "used": 1000, "type": "ext4"}],
     },
     "environments": [
         {
@@ -131,6 +131,8 @@ PACKAGE = {"name": "htop", "version": "3.2", "architecture": "amd64"}
         (["disks", "disks", 1], "DROP", "disk S2 gone"),
         (["disks", "disks", 0, "path"], "/dev/sdc", "disk S1: path /dev/sda -> /dev/sdc"),
         (["disks", "disks", 0, "below", 0, "label"], "data", "disk S1: below u1 label root -> data"),
+        (["disks", "filesystems", 0, "uuid"], "u2", "file system on /: uuid u1 -> u2"),
+        (["disks", "filesystems", 0], "DROP", "file system on / gone"),
         (
             ["environments", 0, "lock", 0],
             "numpy==2.0.0",
