@@ -374,6 +374,8 @@ def test_without_receipts_nothing_is_covered(home):
 def test_a_device_is_not_taken_for_a_file(copied, home, place):
     (place / "copy/wei/empty").unlink()
     os.mkfifo(place / "copy/wei/empty")
+    status = (home / "wei/empty").stat()
+    os.utime(place / "copy/wei/empty", ns=(status.st_atime_ns, status.st_mtime_ns))
     assert stat.S_ISFIFO((place / "copy/wei/empty").stat().st_mode)
     assert home / "wei/empty" not in covered(backups.read(Node(), [copied]), home)
 
