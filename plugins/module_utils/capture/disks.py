@@ -16,10 +16,11 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import unescaped
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, for_people
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.facts.filesystems import KERNELS_OWN
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader, server_of
@@ -50,7 +51,6 @@ WITHOUT_DATA = (
 )
 IN_MEMORY = KERNELS_OWN | {"devtmpfs", "overlay", "tmpfs"}
 NOT_A_DISK = re.compile(r"/dev/(?:loop|zram|ram|sr|fd|nbd)\d+")
-_PASSWORD = re.compile(r"(pass(?:word)?\d?|key)=.*", re.IGNORECASE)
 _PATH_OF_SUBVOLUME = re.compile(r"^ID \d+ .*?\bpath (.*)$", re.MULTILINE)
 _FIELDS = 4
 
@@ -282,7 +282,7 @@ class _Layout:
             roots = [mount.root for mount in mounts if mount.source == source]
             place = next(mount.place for mount in mounts if mount.source == source)
             listed = self._reader.output([*SUBVOLUMES, str(self._node.path(place))])
-            names = [f"/{name}" for name in _PATH_OF_SUBVOLUME.findall(listed) if not name.startswith("<FS_TREE>/")]
+            names = [f"/{name}" for name in _PATH_OF_SUBVOLUME.findall(listed)]
             for name in names:
                 if not any(_below(name, root) for root in roots):
                     why = f"it is a subvolume of {source} that is not mounted"
@@ -294,7 +294,7 @@ class _Layout:
         found = []
         for place in ("/boot", "/boot/efi", "/efi"):
             mount = self._mounts.get(place)
-            if mount and not mount.waits:
+            if mount:
                 found.append({"place": place, "disks": sorted(self._disks_of(mount))})
             elif place in named:
                 paths = devices.meant_by(named[place], self._known)
@@ -367,7 +367,7 @@ def fstab(text: str) -> list[dict[str, Any]]:
                 "source": for_people(unescaped(source)),
                 "mount": posixpath.normpath(unescaped(place)) if place.startswith("/") else place,
                 "type": kind,
-                "options": [_PASSWORD.sub(rf"\1={HIDDEN}", one) for one in options.split(",") if one],
+                "options": commands.shown_options(options).split(",") if options else [],
             }
         )
     return found

@@ -59,6 +59,12 @@ def shown_value(name: str, value: str) -> str:
     return HIDDEN if is_secret(name) and value else shown(value)
 
 
+def shown_options(options: str) -> str:
+    """Return the options of a mount, as fstab(5) writes them, as people may see them."""
+    parts = (option.partition("=") for option in options.split(","))
+    return ",".join(f"{name}{equals}{shown_value(name, value)}" for name, equals, value in parts)
+
+
 def _without_value(match: re.Match[str]) -> str:
     return match[1] + match[2] + HIDDEN if is_secret(match[1]) else match[0]
 

@@ -116,7 +116,9 @@ def test_members_of_unknown_volume_groups_may_belong_together(tmp_path):
     """As where lvm2 is not installed, or does not answer."""
     machine = hardware.volume_group()
     machine.groups = None
-    assert [group["disks"] for group in machine.read(tmp_path)["groups"]] == [["/dev/nvme0n1", "/dev/nvme1n1"]]
+    assert machine.read(tmp_path)["groups"] == [
+        {"name": "volume groups that lvm2 does not name", "disks": ["/dev/nvme0n1", "/dev/nvme1n1"]}
+    ]
 
 
 def test_members_of_no_volume_group_do_not_belong_together(tmp_path):
@@ -211,6 +213,13 @@ def test_what_is_on_the_root_disk_and_not_mounted_is_unseen(tmp_path, holds, why
     machine = hardware.plain()
     machine.part(machine.system, "nvme0n1p3", "259:3", holds, nodes.OTHER)
     assert [(one["path"], one["why"]) for one in machine.read(tmp_path)["unseen"]] == [("/dev/nvme0n1p3", why)]
+
+
+def test_an_unlocked_partition_is_unseen_by_what_is_in_it(tmp_path):
+    machine = hardware.plain()
+    locked = machine.part(machine.system, "nvme0n1p3", "259:3", nodes.LUKS)
+    machine.made_of([locked], "dm-0", "crypt", "252:0", holds=nodes.EXT4)
+    assert [one["path"] for one in machine.read(tmp_path)["unseen"]] == ["/dev/dm-0"]
 
 
 def test_what_is_on_another_disk_and_not_mounted_is_nobodys_concern(tmp_path):

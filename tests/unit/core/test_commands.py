@@ -3,7 +3,12 @@
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.commands import is_secret, shown, shown_value
+from ansible_collections.gpulab.node.plugins.module_utils.core.commands import (
+    is_secret,
+    shown,
+    shown_options,
+    shown_value,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,3 +117,8 @@ def test_long_commands_are_cut_at_a_word_and_take_no_time():
 @given(st.text(alphabet="ab1 =:-'\"\\|<>/@%uPp\n", max_size=200))
 def test_no_command_is_too_odd(text):
     shown(text)
+
+
+def test_options_of_a_mount_are_shown_without_passwords():
+    options = "addr=nas,username=wei,password=canary,pass=canary,uid=1,ro"
+    assert shown_options(options) == "addr=nas,username=wei,password=***,pass=***,uid=1,ro"
