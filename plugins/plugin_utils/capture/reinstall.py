@@ -191,4 +191,4 @@ def _lost(manifest: dict[str, Any]) -> Iterator[Refusal]:
 
 
 def _overlap(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
+    return one == other or one.startswith(f"{other.rstrip('/')}/") or other.startswith(f"{one.rstrip('/')}/")

@@ -201,7 +201,7 @@ def test_a_home_on_the_root_disk_that_nothing_brings_back_is_refused(plan):
     assert "3 files (2.5 GB)" in found.blockers[0].cause
 
 
-@pytest.mark.parametrize("path", ["/home", "/home/wei/code"])
+@pytest.mark.parametrize("path", ["/", "/home", "/home/wei/code"])
 def test_a_home_is_refused_for_what_is_left_over_above_or_below_it(plan, path):
     assert codes(plan(hardware.plain(), {"users": [WEI]}, remainder=[{**HOME, "path": path}])) == ["R014"]
 
@@ -272,6 +272,16 @@ def test_the_only_esp_on_a_disk_with_data_is_refused_though_nothing_names_it(pla
 
 def test_the_esp_of_another_system_is_no_obstacle(plan):
     assert codes(plan(esp_elsewhere(own=True))) == []
+
+
+def test_boot_on_the_root_disk_is_no_esp(plan):
+    machine = esp_elsewhere(own=False).mounted("259:1", "/boot", "/dev/nvme0n1p1")
+    assert codes(plan(machine)) == ["R015"]
+
+
+def test_an_esp_is_known_by_where_it_is_mounted_whatever_its_type(plan):
+    machine = esp_elsewhere(own=False).mounted("259:1", "/boot/efi", "/dev/nvme0n1p1")
+    assert codes(plan(machine)) == []
 
 
 def test_an_esp_is_of_no_concern_where_the_node_boots_without_uefi(plan):
