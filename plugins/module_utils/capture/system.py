@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -156,7 +155,7 @@ def _host_key(places: Places, path: str) -> dict[str, Any]:
     words = places.text(f"{path}.pub").split()
     try:
         key = base64.b64decode(words[1], validate=True) if len(words) >= _PUBLIC_KEY_WORDS else b""
-    except binascii.Error:
+    except ValueError:  # of binascii, or because it is not even ASCII
         key = b""
     digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
     return {

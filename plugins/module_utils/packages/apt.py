@@ -69,7 +69,7 @@ class Package:
 
 def parse_packages(report: str) -> dict[str, Package]:
     """Read the output of QUERY. A package of a foreign architecture is called name:architecture, as by dpkg."""
-    rows = [line.split("\t") for line in report.splitlines() if line]
+    rows = [line.split("\t") for line in report.splitlines() if line.count("\t") == 4]  # noqa: PLR2004
     native = next((row[1] for row in rows if row[0] == "dpkg"), "")
     packages = {}
     for name, architecture, version, want, status in rows:
