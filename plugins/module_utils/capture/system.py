@@ -297,7 +297,7 @@ def _arguments(line: str) -> str:
     found = []
     for word in re.findall(r'(?:[^\s"]|"[^"]*"?)+', for_people(line)):
         name, equals, value = word.partition("=")
-        if equals and commands.is_secret(name):
+        if any(map(commands.is_secret, re.findall(r"([\w.-]+)[=:]", word))):
             value = HIDDEN
         elif "@" in value:
             value = f"{HIDDEN}@{value.rpartition('@')[2]}"

@@ -18,13 +18,14 @@ _CALLED = re.compile(r"token|secret|passw|passphrase|api_?key|credential|authori
 _WORDS = frozenset({"pass", "passwd", "pwd", "pw", "key", "auth", "cookie", "dsn", "pin", "psk", "sas"})
 _PLACE = re.compile(r"(?:file|path|dir|directory)\Z", re.IGNORECASE)  # where a secret lies is none
 _VALUE = r"(?:\"[^\"]*\"?|'[^']*'?|\\.|[^\s;|&)\"'\\])+"
-_ASSIGNED = re.compile(rf"([\w.-]*\w)([\"']?\s*[=:]\s*)({_VALUE})")
+_ASSIGNED = re.compile(r"([\w.-]*\w)[\"']?\s*[=:]\s*")
+_ASSIGNED_VALUE = re.compile(_VALUE)
 _OPTION = re.compile(rf"(?<!\S)(--?[\w-]+)(\s+)(?!-)({_VALUE})")
 _HEADER = re.compile(r"((?:authorization|cookie|x-[\w-]+|[\w-]*token)\s*:\s*)[^\"'\n]+", re.IGNORECASE)
 _SCHEME = re.compile(r"\b(bearer|basic)\s+[^\s\"']+", re.IGNORECASE)
 _LOGIN = re.compile(rf"((?<!\S)(?:-[uU]|--(?:proxy-)?user)[ =]*)(?=[\"']?[^\s\"']*[:%])({_VALUE})")
 _PROGRAMS = re.compile(
-    r"(\b(?:sshpass|mysql[\w-]*|mariadb[\w-]*|mongo\w*|7z\w*|zip|unzip|ldap\w+|redis-cli|htpasswd|openssl)\s)([^;|&\n]*)"
+    r"(\b(?:sshpass|mysql[\w-]*|mariadb[\w-]*|mongo\w*|7z\w*|zip|unzip|ldap\w+|redis-cli|htpasswd|openssl|login)\s)([^;|&\n]*)"
 )
 _PASSWORD = re.compile(rf"((?<!\S)-[pPawk])\s*{_VALUE}")
 _PIPED = re.compile(r"(\b(?:echo|printf)\s)[^|;&\n]+(?=\|)")
@@ -49,8 +50,7 @@ def shown(command: str) -> str:
     text = _HERE.sub(rf"\1{HIDDEN}", text)
     text = _LOGIN.sub(rf"\1{HIDDEN}", text)
     text = _PROGRAMS.sub(lambda match: match[1] + _PASSWORD.sub(rf"\1 {HIDDEN}", match[2]), text)
-    for pattern in (_ASSIGNED, _OPTION):
-        text = pattern.sub(_without_value, text)
+    text = _OPTION.sub(_without_value, _without_assigned(text))
     return _WORD.sub(lambda match: HIDDEN if _is_random(match[0]) else match[0], text)
 
 
@@ -63,6 +63,17 @@ def shown_options(options: str) -> str:
     """Return the options of a mount, as fstab(5) writes them, as people may see them."""
     parts = (option.partition("=") for option in options.split(","))
     return ",".join(f"{name}{equals}{shown_value(name, value)}" for name, equals, value in parts)
+
+
+def _without_assigned(text: str) -> str:
+    """Return a text without what is assigned to names of secrets, in the value of another name, too."""
+    seen, done = [], 0
+    for match in _ASSIGNED.finditer(text):
+        value = _ASSIGNED_VALUE.match(text, match.end()) if match.start() >= done and is_secret(match[1]) else None
+        if value:
+            seen += [text[done : match.end()], HIDDEN]
+            done = value.end()
+    return "".join([*seen, text[done:]])
 
 
 def _without_value(match: re.Match[str]) -> str:

@@ -270,6 +270,7 @@ def test_kernels_and_their_arguments(tree):
         'rd.iscsi.password="{0} {0}"',
         "netroot=iscsi:wei:{}@10.0.0.1::::iqn",
         "systemd.set_credential=passwd.hashed-password.root:{}",
+        "lab.options=user=wei,password={}",
         "ds=nocloud;s=http://wei:{}@lab/",
     ],
 )
