@@ -180,7 +180,7 @@ class Walk:
         except OSError as error:
             return self._left(path, status, f"it cannot be read: {error.strerror}")
         names = {entry.name for entry in listed}
-        started = self._environment_at(path, names) if environment is None and path not in self._packages else None
+        started = None if path in self._packages else self._environment_at(path, names)
         if started is not None and self._bin(path, status, None)[0] not in (bins.GPULAB, bins.CACHE):
             environment = started
             self.found.environments.append(started.record)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import environments
+from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Walk, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda
 
@@ -481,6 +482,18 @@ def test_a_damaged_record_of_conda_is_named(prefix, text):
     environment = found(prefix)
     assert environment.record["unreadable"] == ["conda-meta/zlib-1.0-0.json"]
     assert not environment.covers("lib/libz.so")
+
+
+def test_environments_in_each_other_are_each_asked_for_their_own_files(prefix, tmp_path):
+    """As those of a Miniconda in its envs, and a virtual environment in a project of one."""
+    inner = prefix / "envs/train"
+    meta(inner, "torch", ("lib/torch.so", "t"))
+    (inner / "own.txt").write_text("mine")
+    packages = type("Nothing", (), {"__contains__": lambda *_: False})()
+    node = Node(tmp_path)
+    found = Walk(node, packages, Wishes([]), lambda *where: environments.at(*where, node)).run(["/"], set())
+    assert [one["path"] for one in found.environments] == ["/miniconda3", "/miniconda3/envs/train"]
+    assert [one["path"] for one in found.remainder] == ["/miniconda3/envs/train/own.txt"]
 
 
 def test_the_cache_of_packages_comes_back_where_it_is_condas(prefix):
