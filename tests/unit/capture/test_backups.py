@@ -308,13 +308,15 @@ def test_a_copy_holds_all_that_it_was_given(copied, home):
 def test_what_is_not_in_the_copy_as_it_is_now_is_not_covered(copied, home, place):
     (home / "wei/data/0.txt").write_text("longer than before")
     (home / "wei/data/2.txt").touch()
+    old = (home / "wei/data/3.txt").stat()
+    (home / "wei/data/3.txt").write_text("longer than before, and as old")
+    os.utime(home / "wei/data/3.txt", ns=(old.st_atime_ns, old.st_mtime_ns))
     (home / "wei/new").touch()
     (place / "copy/ada/data/3.txt").unlink()
     (place / "copy/wei/odd name ").unlink()
     (place / "copy/wei/odd name ").mkdir()
-    missing = {
-        home / name for name in ("wei/data/0.txt", "wei/data/2.txt", "wei/new", "ada/data/3.txt", "wei/odd name ")
-    }
+    missing = {home / "wei" / name for name in ("data/0.txt", "data/2.txt", "data/3.txt", "new", "odd name ")}
+    missing |= {home / "ada/data/3.txt"}
     assert covered(backups.read(Node(), [copied]), home) == set(home.rglob("*")) - missing
 
 
