@@ -254,6 +254,52 @@ def test_a_program_that_says_something_else_is_refused(program, printed, place, 
     assert refused(receipt(program, "/repository", "/home")).code == "R019"
 
 
+# what a snapshot has to say of a file, so that it counts
+
+
+class Told(backup_programs.Program):
+    """A repository with one snapshot of this host, of one file."""
+
+    name, rounding = "told", 1_000
+
+    def __init__(self, path, saved):
+        """Say this of the file."""
+        super().__init__({})
+        self._found = (str(path), saved)
+
+    def snapshots(self):
+        """Return the one."""
+        return [(socket.gethostname(), backup_programs.Snapshot("1", "2026-11-26T13:25:00Z", None))]
+
+    def files(self, _snapshot, _path):
+        """Return the one file."""
+        return [self._found]
+
+
+@pytest.mark.parametrize(
+    ("field", "by", "counts"),
+    [
+        ("size", 0, True),
+        ("size", None, True),
+        ("size", 1, False),
+        ("mtime", 1_000, True),
+        ("mtime", 1_001, False),
+        ("mtime", -1_001, False),
+        ("ctime", 1_000, True),
+        ("ctime", 1_001, False),
+        ("ctime", -1_001, False),
+        ("kind", stat.S_IFLNK - stat.S_IFREG, False),
+    ],
+)
+def test_a_file_counts_only_as_it_is_now(field, by, counts, home):
+    path = home / "wei/data/0.txt"
+    status = path.stat()
+    saved = backup_programs.Saved(stat.S_IFREG, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    saved = saved._replace(**{field: None if by is None else getattr(saved, field) + by})
+    found = backups.Kept(receipt("told", "/repository", home), Told(path, saved))
+    assert found.covers(str(path), status) is counts
+
+
 # what is refused before a program is started
 
 
