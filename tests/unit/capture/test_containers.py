@@ -148,7 +148,7 @@ def test_volumes_and_what_is_not_known_do_not_come_back_and_dockers_own_records_
         "": True,
     }
     assert {path: engines.covers(f"{ROOT}/{path}".rstrip("/")) for path in covered} == covered
-    assert not engines.covers("/var/lib/docker-own/image/x")
+    assert not engines.covers("/var/lib/docker-image/x")
     assert not engines.covers("/home/wei/image")
 
 
@@ -303,6 +303,13 @@ def test_podmans_images_come_back_where_their_layers_came_from_a_registry(tree):
         (["docker.io/lab/probe@sha256:9f"], False),
     ]
     assert (record["driver"], record["root"]) == ("overlay", STORAGE)
+
+
+@pytest.mark.parametrize("names", [["localhost:5000/redis:7"], [], None])
+def test_an_image_of_podman_that_no_other_machine_names_does_not_come_back(tree, names):
+    images = [{"id": IDS["pulled"], "digest": "sha256:8e", "names": names, "layer": TOP}]
+    _engines, record = podman(store(tree).file(f"{STORAGE}/overlay-images/images.json", json.dumps(images)))
+    assert [one["comes_back"] for one in record["images"]] == [False]
 
 
 def test_an_image_of_podman_with_a_layer_that_is_missing_does_not_come_back(tree):
