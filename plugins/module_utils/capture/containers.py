@@ -45,7 +45,8 @@ _LAYER = re.compile(r"/overlay2/([^/:]+)/diff")
 _GRAPH_ROOT = re.compile(r'^\s*graphroot\s*=\s*"([^"]+)"', re.MULTILINE)
 # Docker's own, which it makes again; containers has the settings and logs of each
 _OF_DOCKER = ("builder", "buildkit", "containers", "image", "network", "runtimes", "tmp")
-_VOLUMES_OWN = ("metadata.db", "backingFsBlockDev")
+_BACKING = "backingFsBlockDev"  # a node of the device below, for quotas
+_VOLUMES_OWN = ("metadata.db", _BACKING)
 Ask = Callable[[str], Any]
 
 
@@ -66,6 +67,10 @@ class _Storage:
         return self._of_docker(top, rest) if self.program == DOCKER else self._of_podman(top, rest)
 
     def _of_docker(self, top: str, rest: str) -> bool:
+        if rest == _BACKING:
+            return True
+        if top == "vfs":
+            return rest in ("", "dir")
         if top == "overlay2":
             return self._of_layer(rest)
         if top == "containerd":  # its own, where Docker starts it: lists, but no layers and images

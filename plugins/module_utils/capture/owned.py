@@ -58,9 +58,9 @@ class Packages:
         """Tell whether a package names this path."""
         return path in self._paths
 
-    def get(self, path: str) -> Owned | None:
-        """Return what the package says of a path; None where it is of no package."""
-        return self._paths.get(path)
+    def name(self, path: str) -> str:
+        """Return which package a path is of."""
+        return self._paths[path].package
 
     def real(self, path: str) -> str:
         """Return where a path lies, whatever links lead to its directory, as /bin does on systems of today."""

@@ -134,7 +134,7 @@ class _Rest:
         """Yield a line for each topmost directory that is left over as a whole, and for each such file."""
         if not self.files:
             return
-        if self.parts and not self.whole:
+        if self.parts and (not self.whole or self.files == 1):
             for part in self.parts:
                 yield from part.told()
             return
@@ -229,7 +229,8 @@ class Walk:
                 return self._left(path, status, "it is neither file, link nor directory")
             if stat.S_ISREG(status.st_mode) and status.st_size > self._wishes.largest:
                 return self._left(path, status, f"it is larger than {self._wishes.largest >> 20} MiB")
-            self.found.files.append(record(self._node, path, status, rule))
+            entry = record(self._node, path, status, rule)
+            self.found.files.append({**entry, "package": self._packages.name(path)} if name == bins.CHANGED else entry)
         if name is None:
             return self._left(path, status, "")
         self._count(name, status)
@@ -287,7 +288,7 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
 
     path, kind (file, link, directory), mode ("0644"), owner, uid, group, gid, size in bytes, section; a file's sha256
     (not a secret's), links where it has several names, device and inode then (identity); target of a link; acl,
-    default_acl and capability in Base64; sparse, immutable and secret where they are so.
+    default_acl and capability in Base64; sparse, immutable and secret where they are so; package where it is of one.
     """
     rule = rule or Captured("files")
     found: dict[str, Any] = {

@@ -1171,7 +1171,14 @@ CODES = {
     # R: the rebuild of a node
     "R001": (
         "{host} has no {what} in {path}",
-        "Capture it: ansible-playbook playbooks/capture.yml -l {host}.",
+        "Capture it first, with the role gpulab.node.capture.",
+    ),
+    "R002": (
+        "a reinstall of {host} would lose {files}, {size}: {paths}",
+        (
+            "Capture them (capture_paths), name a backup that has them (capture_receipts), move them to another disk,"
+            " or name them in capture_acknowledged. Then capture again."
+        ),
     ),
     "R004": (
         "the disk on which {host} would be reinstalled is not certain: {detail}",
@@ -1199,7 +1206,7 @@ CODES = {
         ),
     ),
     "R014": (
-        "{path} of {host}, the {what}, is on the root disk and has {files} files ({size}) that nothing brings back",
+        "{path} of {host}, the {what}, is on the root disk and has {files} ({size}) that nothing brings back",
         (
             "Back it up and name the backup in capture_receipts, or move it to another disk. If it may be lost, name"
             " it in capture_acknowledged. Then capture again."

@@ -49,6 +49,10 @@ class Receipts:
         self._reading = Reading(node, {item for one in self._found.values() for item in one["items"]})
         self._values: dict[str, Any] | None = None
 
+    def items(self) -> dict[str, list[str]]:
+        """Return the items that the receipts name, by role."""
+        return {role: sorted(receipt["items"]) for role, receipt in self._found.items()}
+
     def seal(self, facts: dict[str, Any]) -> None:
         """Write what the items are now into the receipts that this run has written."""
         now = self._now(facts)

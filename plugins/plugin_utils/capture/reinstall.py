@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SWAP = "(swap)"
 SERIAL, WWN = "serial", "wwn"
+MOST_NAMED = 3  # paths in one refusal; the manifest has all
 _THOUSAND = 1000
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -47,7 +49,7 @@ class Reinstall:
 def plan(manifest: dict[str, Any]) -> Reinstall:
     """Return the plan of a reinstall for a manifest (schema 1), whose section disks module_utils/capture/disks writes.
 
-    The blockers are R004, R005, R014, R015, R016 and R021.
+    The blockers are R002, R004, R005, R014, R015, R016 and R021.
     """
     disks = manifest["sections"]["disks"]
     root = [one for one in disks["disks"] if one["root"]]
@@ -173,7 +175,7 @@ def _has_esp(device: dict[str, Any]) -> bool:
 
 
 def _lost(manifest: dict[str, Any]) -> Iterator[Refusal]:
-    """Yield a refusal for each home and volume on the root disk with files that nothing brings back."""
+    """Yield a refusal for each home and volume on the root disk that nothing brings back, and one for the rest."""
     sections = manifest["sections"]
     places = {
         user["home"]: f"home of {user['name']}" for user in sections.get("users", ()) if user["home_on_root_disk"]
@@ -182,12 +184,21 @@ def _lost(manifest: dict[str, Any]) -> Iterator[Refusal]:
         for volume in engine["volumes"]:
             if volume["on_root_disk"]:
                 places[volume["mountpoint"]] = f"volume {volume['name']} of {engine['program']}"
+    others = manifest["remainder"]
     for place, what in places.items():
         path = posixpath.normpath(place)
         rest = [one for one in manifest["remainder"] if path != "/" and _overlap(one["path"], path)]
+        others = [one for one in others if one not in rest]
         if rest:
-            files, size = sum(one["files"] for one in rest), _size(sum(one["bytes"] for one in rest))
-            yield refuse("R014", host=manifest["host"], path=path, what=what, files=files, size=size)
+            yield refuse("R014", host=manifest["host"], path=path, what=what, **_amount(rest))
+    if others:
+        paths = first([one["path"] for one in others], MOST_NAMED)
+        yield refuse("R002", host=manifest["host"], paths=paths, **_amount(others))
+
+
+def _amount(rest: list[dict[str, Any]]) -> dict[str, str]:
+    count = sum(one["files"] for one in rest)
+    return {"files": "1 file" if count == 1 else f"{count} files", "size": _size(sum(one["bytes"] for one in rest))}
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -71,6 +71,7 @@ PLACE = Form(
     most=1024,
 )
 ANY_PLACE = Form(r"/|(/(?!\.{1,2}(/|$))[^/]+)+/?", "an absolute path, without '..'", most=4096)
+PATTERN = Form(r"~?/(?!.*/\.{1,2}(/|$)).*|\*\*/.+", "an absolute path or pattern, without '..'", most=4096)
 INTERPRETER = Form(  # an argument only, in which Ansible expands ~
     rf"(~[A-Za-z0-9_.-]*)?({ANY_PLACE.pattern})|{NAME.pattern}", "an interpreter's path on the node, without '..'", 4096
 )
@@ -125,6 +126,20 @@ OPTIONS: dict[str, Form] = {
     "base_http_proxy": PROXY,
     "base_https_proxy": PROXY,
     "base_no_proxy": HOSTS,
+    "capture_acknowledged.path": PATTERN,
+    "capture_acknowledged.reason": LINE,
+    "capture_age_recipients": Form(r"(age1|ssh-)\S.*", "a public key of age, age1..., or of SSH, ssh-..."),
+    "capture_age_identity": HERE,
+    "capture_directory": HERE,
+    "capture_documents": HERE,
+    "capture_former": NAME,
+    "capture_hosts": LINE,
+    "capture_later": NAME,
+    "capture_paths": PATTERN,
+    "capture_receipts.password_file": PLACE,
+    "capture_receipts.path": ANY_PLACE,
+    "capture_receipts.repository": Form(r"(?!-)\S.*", "a repository", 2048, secret=True),
+    "capture_report": HERE,
     "conda_channel_alias": CHANNELS,
     "conda_channels": CHANNEL,
     "conda_defaults_channel": CHANNEL,

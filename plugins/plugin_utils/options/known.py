@@ -18,7 +18,19 @@ ROOT = Path(__file__).parents[3]
 NEAR = 0.6  # of difflib, for a name with one of our prefixes
 NEARER = 0.9  # for any other name: cudnn_verison is meant for us, cudnn_home is not
 # Names of roles and playbooks that others' variables begin with, too: storage_class is not meant for us.
-GENERAL = ("base", "conda", "environments", "monitoring", "network", "plan", "provision", "remove", "storage", "tuning")
+GENERAL = (
+    "base",
+    "capture",
+    "conda",
+    "environments",
+    "monitoring",
+    "network",
+    "plan",
+    "provision",
+    "remove",
+    "storage",
+    "tuning",
+)
 
 
 class Options:

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HEADS = ("HOST", "PREVIEW", "GPUS", "DRIVER NOW", "PLANNED", "DOWNLOAD", "REBOOT", "GPUS IN USE")
 STATES = {
@@ -43,7 +43,7 @@ def lines(document: dict[str, Any]) -> list[str]:
     ]
 
 
-def table(rows: list[tuple[str, ...]]) -> list[str]:
+def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return rows in columns, each as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

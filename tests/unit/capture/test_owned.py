@@ -52,7 +52,7 @@ def test_a_path_is_known_by_where_it_lies(debian):
     found = Packages(Node(debian))
     assert "/usr/bin/tool" in found
     assert "/bin/tool" not in found
-    assert found.get("/usr/bin/tool").package == "tool:amd64"
+    assert found.name("/usr/bin/tool") == "tool:amd64"
 
 
 @pytest.mark.parametrize(

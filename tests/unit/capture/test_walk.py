@@ -32,6 +32,10 @@ class Owned(set):
         """Say whether a path is not one of these."""
         return path not in self.changed
 
+    def name(self, path):
+        """Name the package of a path."""
+        return path[1:]
+
 
 def owned(*paths, changed=()):
     """Return the packages' paths."""
@@ -81,7 +85,7 @@ def test_each_path_is_in_one_bin_and_counted_once(tmp_path):
     assert found.sizes[bins.GPULAB] == len("opt/gpulab/x") + len("opt/gpulab/y/z")
     assert found.remainder == []
     assert set(files(found)) == {"/usr/bin/b", "/etc", "/etc/c", "/opt", "/srv", "/var"}
-    assert files(found)["/usr/bin/b"]["section"] == "packages"
+    assert files(found)["/usr/bin/b"]["package"] == "usr/bin/b"
 
 
 def test_a_stray_byte_is_named(tmp_path):
@@ -89,7 +93,7 @@ def test_a_stray_byte_is_named(tmp_path):
     put(tmp_path, "opt/stray", ".")
     put(tmp_path, "opt/vendor/kept")
     found = walk(tmp_path, packages=owned("/", "/opt", "/opt/vendor", "/opt/vendor/kept"))
-    assert remainder(found) == {"/opt/stray": (1, 1), "/opt/tool": (1, 1)}
+    assert remainder(found) == {"/opt/stray": (1, 1), "/opt/tool/bin/tool": (1, 1)}
 
 
 def test_what_is_left_over_as_a_whole_is_one_line_whatever_caches_and_empty_directories_are_in_it(tmp_path):
@@ -197,7 +201,7 @@ def test_an_environment_covers_what_its_lock_brings_back(tmp_path):
 def test_a_directory_that_cannot_be_read_is_left_over_with_the_reason(tmp_path):
     deep = put(tmp_path, "srv/deep/file").parent
     found = walk(tmp_path, mounts=[])
-    assert remainder(found) == {"/": (1, 1)}
+    assert remainder(found) == {"/srv/deep/file": (1, 1)}
     deep.rename(tmp_path / ("x" * 200))
     node = Node(tmp_path)
     long = SimpleNamespace(path=lambda path: node.path(path) if "xx" not in path else node.path(f"{path}/absent"))

@@ -208,7 +208,7 @@ def test_a_home_is_refused_for_what_is_left_over_above_or_below_it(plan, path):
 
 @pytest.mark.parametrize("path", ["/home/weiss", "/opt/matlab"])
 def test_what_is_left_over_elsewhere_is_not_the_homes(plan, path):
-    assert codes(plan(hardware.plain(), {"users": [WEI]}, remainder=[{**HOME, "path": path}])) == []
+    assert codes(plan(hardware.plain(), {"users": [WEI]}, remainder=[{**HOME, "path": path}])) == ["R002"]
 
 
 def test_a_home_with_a_receipt_is_no_obstacle(plan):
@@ -218,12 +218,12 @@ def test_a_home_with_a_receipt_is_no_obstacle(plan):
 
 def test_a_home_on_another_disk_is_no_obstacle(plan):
     users = [{**WEI, "home_on_root_disk": False}]
-    assert codes(plan(hardware.with_data(), {"users": users}, remainder=[HOME])) == []
+    assert codes(plan(hardware.with_data(), {"users": users}, remainder=[HOME])) == ["R002"]
 
 
 def test_accounts_whose_home_is_the_root_do_not_claim_all_that_is_left_over(plan):
     users = [{"name": "daemon", "home": "/", "home_on_root_disk": True}]
-    assert codes(plan(hardware.plain(), {"users": users}, remainder=[{**HOME, "path": "/opt/matlab"}])) == []
+    assert codes(plan(hardware.plain(), {"users": users}, remainder=[{**HOME, "path": "/opt/matlab"}])) == ["R002"]
 
 
 @pytest.mark.parametrize("on_root_disk", [True, False])
@@ -231,7 +231,7 @@ def test_volumes_on_the_root_disk_that_nothing_brings_back_are_refused(plan, on_
     engines = [{"program": "docker", "volumes": [{**VOLUME, "on_root_disk": on_root_disk}]}]
     rest = [{**HOME, "path": VOLUME["mountpoint"]}]
     found = plan(hardware.plain(), {"containers": {"engines": engines}}, remainder=rest)
-    assert codes(found) == (["R014"] if on_root_disk else [])
+    assert codes(found) == ["R014" if on_root_disk else "R002"]
 
 
 # What the node boots from
@@ -330,6 +330,13 @@ def test_another_system_on_the_root_disk_is_refused(plan):
 
 def test_another_system_that_may_be_lost_is_no_obstacle(plan):
     assert codes(plan(windows(), acknowledged=[{"path": "/dev/nvme0n1p3", "reason": "unused"}])) == []
+
+
+def test_what_is_left_over_is_counted_once_and_named(plan):
+    others = [{**HOME, "path": f"/opt/{number}", "files": 2, "bytes": 500} for number in range(5)]
+    home, rest = plan(hardware.plain(), {"users": [WEI]}, remainder=[HOME, *others]).blockers
+    assert (home.code, rest.code) == ("R014", "R002")
+    assert "would lose 10 files, 2.5 kB: /opt/0, /opt/1, /opt/2 and 2 more." in rest.cause
 
 
 def test_blockers_stand_together(plan):

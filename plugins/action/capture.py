@@ -1,0 +1,184 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.capture: ask the node what it holds, then for the contents that the controller does not have yet."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import stat
+import time
+from datetime import datetime, timezone
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings import as_written, version
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.store import Store, open_store
+from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MIB = 1 << 20
+AT_ONCE = 8 * MIB  # bytes of contents in one answer
+
+
+class _FailedError(Exception):
+    """The module failed on the node; the exception has its result."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__(result.get("msg"))
+        self.result = result
+
+
+class ActionModule(ActionBase):
+    """Read a node, and write its capture on the controller."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what was captured and what is left over, or the refusal."""
+        super().run(tmp, task_vars)
+        self._variables = task_vars or {}
+        args = self._task.args
+        host = self._variables["inventory_hostname"]
+        try:
+            cipher = cipher_for(host, args.get("age_recipients") or [])
+            if self._task.check_mode:
+                return summary.result(self._manifest(host, args), None)
+            with open_store(Path(args["directory"]), host, int(args.get("keep", 14))) as store:
+                manifest = self._manifest(host, args)
+                secrets = self._contents(manifest, store)
+                written = store.finish(manifest, secrets, cipher)
+        except Refusal as refusal:
+            return failure([refusal])
+        except _FailedError as failed:
+            return failed.result
+        return {**summary.result(manifest, written.path), "damage": store.damage}
+
+    def _manifest(self, host: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Let the node look at itself, and add what the controller knows of it."""
+        catalog, started = Catalog(), time.monotonic()
+        made = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+        acknowledged = args.get("acknowledged") or []
+        wishes = {
+            "captured": catalog.read("captured")["captured"],
+            "ephemeral": catalog.read("ephemeral")["ephemeral"],
+            "paths": args.get("paths") or [],
+            "acknowledged": acknowledged,
+            "receipts": args.get("receipts") or [],
+            "largest": int(args.get("largest_mib", 64)) * MIB,
+        }
+        found: dict[str, Any] = self._ask("look", json.loads(json.dumps(wishes, default=str)))
+        sections = found["sections"]
+        sections["gpulab"]["facts"] = self._variables["ansible_facts"].get("gpulab")
+        sections["gpulab"]["settings"] = as_written(self._variables)
+        sections["baseline"] = _baseline(args.get("report"), host)
+        manifest = {
+            **found,
+            "schema": manifests.SCHEMA,
+            "gpulab": version(),
+            "host": host,
+            "made": made,
+            "seconds": round(time.monotonic() - started, 1),
+            "acknowledged": acknowledged,
+        }
+        # What Ansible hands out is tagged; JSON makes plain data of it.
+        plain: dict[str, Any] = json.loads(json.dumps(manifest, default=str))
+        return plain
+
+    def _contents(self, manifest: dict[str, Any], store: Store) -> dict[str, bytes]:
+        """Store the contents of the files, and return the secret ones; both as the manifest then says it.
+
+        A file that changed since the node looked is recorded as it was read; one that is gone is left out.
+        """
+        wanted, secrets = [], {}
+        for entry in manifest["files"]:
+            if manifests.has_content(entry) and entry["sha256"] in store.known:
+                store.link(entry["path"], entry["sha256"])
+            elif entry["kind"] == manifests.FILE:
+                wanted.append(entry)
+        gone = set()
+        for entry, data, mode in self._read(wanted):
+            if data is None:
+                gone.add(entry["path"])
+                continue
+            entry["size"] = len(data)
+            if entry.get("secret") or not mode & stat.S_IROTH:
+                entry["secret"] = True
+                entry.pop("sha256", None)
+                secrets[entry["path"]] = data
+            else:
+                entry["sha256"] = hashlib.sha256(data).hexdigest()
+                store.put(entry["path"], data)
+        manifest["files"] = [entry for entry in manifest["files"] if entry["path"] not in gone]
+        return secrets
+
+    def _read(self, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], bytes | None, int]]:
+        """Yield files with their contents, None where one is gone, and their modes."""
+        for _path, parts in groupby(self._parts(entries), lambda part: part[0]["path"]):
+            read = list(parts)
+            answers = [answer for _entry, answer in read]
+            if None in answers:
+                yield read[0][0], None, 0
+            else:
+                yield read[0][0], b"".join(base64.b64decode(data) for data, _mode in answers), answers[0][1]
+
+    def _parts(self, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any]]:
+        """Yield the parts of files, in their order, with the module's answers."""
+        batch: list[tuple[dict[str, Any], int]] = []
+        size = 0
+        for entry in entries:
+            for start in range(0, max(entry["size"], 1), AT_ONCE):
+                batch.append((entry, start))
+                size += min(AT_ONCE, entry["size"] - start)
+            if size >= AT_ONCE:
+                yield from self._answered(batch)
+                batch, size = [], 0
+        yield from self._answered(batch)
+
+    def _answered(self, batch: list[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], Any]]:
+        if batch:
+            answers = self._ask("read", [(entry["path"], start, AT_ONCE) for entry, start in batch])
+            yield from zip((entry for entry, _start in batch), answers)
+
+    def _ask(self, work: str, asked: Any) -> Any:
+        """Return the module's answer. Raises _FailedError."""
+        args = {"directory": self._task.args["directory"], "work": work, "asked": packed(asked)}
+        with self._unlogged():
+            result = self._execute_module(
+                module_name="gpulab.node.capture", module_args=args, task_vars=self._variables
+            )
+        if "answer" not in result:
+            raise _FailedError({"failed": True, **result})
+        return unpacked(result["answer"])
+
+    @contextlib.contextmanager
+    def _unlogged(self) -> Iterator[None]:
+        """Keep contents out of what -vvv shows and of the node's journal, but not the result of the task."""
+        before = self._play_context.no_log, self._task.no_log
+        self._play_context.no_log = self._task.no_log = True
+        try:
+            yield
+        finally:
+            self._play_context.no_log, self._task.no_log = before
+
+
+def _baseline(report: str | None, host: str) -> dict[str, Any]:
+    """Return the last proof of a host, as report.json has it; empty where there is none."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        written = json.loads(Path(report or "").read_text(encoding="utf-8"))
+        (found,) = [one for one in written["hosts"] if one["name"] == host]
+        return {"created": written["created"], **found}
+    return {}

@@ -1,0 +1,141 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that a capture says of a node, but for the contents of files. Nothing is changed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture import (
+    backups,
+    bins,
+    containers,
+    disks,
+    environments,
+    homes,
+    jobs,
+    people,
+    software,
+    system,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
+from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Captured, Walk, Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.facts import own_files
+from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
+from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import Receipts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+DEEPEST = 10_000  # directories in each other, at most
+DMI = "/sys/class/dmi/id"
+NO_LOGIN = ("/nologin", "/false", "/sync")
+# Below these, all is made by runs of gpulab.
+GPULABS_OWN = ("/var/lib/gpulab/", "/opt/gpulab/", "/usr/lib/gpulab/", "/usr/local/lib/gpulab/")
+_DELETED = " (deleted)"
+_IN_MEMORY = ("/memfd:", "/dev/", "/run/", "/proc/", "/SYSV", "/[aio]")
+
+
+def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest's parts that the node knows: machine, sections, files, bins, kept, remainder, and more.
+
+    wishes has captured and ephemeral, as in the catalog; paths and acknowledged, as the role's options; receipts; and
+    largest, in bytes. See plugin_utils/capture/manifest.py for the result.
+    """
+    sys.setrecursionlimit(DEEPEST)
+    storage = disks.read(node)
+    packages = Packages(node)
+    engines = containers.read(node)
+    receipts = backups.read(node, wishes["receipts"])
+    captured: dict[bool, list[tuple[str, Captured]]] = {True: [], False: []}
+    for one in wishes["captured"]:
+        captured[one["secret"]] += [(pattern, Captured(one["section"], one["secret"])) for pattern in one["patterns"]]
+    rules = Wishes(
+        rules=[
+            *((f"{path.rstrip('/')}/**", Captured("paths")) for path in wishes["paths"]),
+            *captured[True],
+            *((pattern, one["reason"]) for one in wishes["ephemeral"] for pattern in one["patterns"]),
+            *captured[False],
+        ],
+        acknowledged=[(f"{one['path'].rstrip('/')}/**", one["reason"]) for one in wishes["acknowledged"]],
+        homes=_homes(node),
+        gpulab=_gpulabs(node),
+        covers=[(bins.LOCK, lambda path, _status: engines.covers(path)), (bins.RECEIPT, receipts.covers)],
+        largest=wishes["largest"],
+    )
+    places = {one["mount"] for one in mounts(node.text("/proc/self/mountinfo"))}
+    walk = Walk(node, packages, rules, environments.at)
+    found = walk.run(storage["walked"], places - set(storage["walked"]))
+    return {
+        "machine": _machine(node),
+        "sections": {
+            **system.read(node),
+            **people.read(node, found.owners, found.groups),
+            **jobs.read(node, packages.__contains__),
+            **software.read(node),
+            "disks": storage,
+            "environments": found.environments,
+            "containers": engines.record,
+            "gpulab": {"receipts": Receipts(node).items()},
+        },
+        "files": found.files,
+        "bins": {name: {"files": found.counts[name], "bytes": found.sizes[name]} for name in bins.BINS},
+        "kept": [one for one in storage["filesystems"] if not one["on_root_disk"]],
+        "receipts": receipts.records,
+        "remainder": found.remainder,
+        "open_deleted": list(_open_deleted(node)),
+    }
+
+
+def _machine(node: Node) -> dict[str, Any]:
+    """Return what tells this machine from others: {dmi_uuid, dmi_serial, product, system}; empty where it is silent."""
+    return {
+        "dmi_uuid": node.text(f"{DMI}/product_uuid"),
+        "dmi_serial": node.text(f"{DMI}/product_serial"),
+        "product": node.text(f"{DMI}/product_name"),
+        "system": facts_system.read(node),
+    }
+
+
+def _homes(node: Node) -> list[str]:
+    """Return the homes of those who can log in."""
+    return [one.home for one in homes.accounts(node) if not one.shell.endswith(NO_LOGIN) and one.home not in ("", "/")]
+
+
+def _gpulabs(node: Node) -> frozenset[str]:
+    """Return the paths that a run of gpulab brings back: those in its receipts but for files in /etc, and its own.
+
+    What it keeps in /etc beside lines of others is captured as a whole; what carries its name is its own.
+    """
+    items = [item for one in Receipts(node).items().values() for item in one]
+    named = {path for path in own_files.read(node) if own_files.NAME in path}
+    files = {item[5:] for item in items if item.startswith("file:") and not item.startswith("file:/etc/")}
+    trees = {f"{item[12:]}/" for item in items if item.startswith("environment:")}
+    return frozenset({*named, *files, *trees, *GPULABS_OWN})
+
+
+def _open_deleted(node: Node) -> Iterator[dict[str, Any]]:
+    """Yield the files that programs write to though they have no name any more: they end with the program."""
+    seen = set()
+    for process in filter(str.isdigit, node.names("/proc")):
+        for number in node.names(f"/proc/{process}/fd"):
+            target = node.link(f"/proc/{process}/fd/{number}") or ""
+            if not target.endswith(_DELETED) or target.startswith(_IN_MEMORY):
+                continue
+            try:
+                status = node.path(f"/proc/{process}/fd/{number}").stat()
+            except OSError:
+                continue
+            if status.st_size and (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                yield {
+                    "path": target[: -len(_DELETED)],
+                    "bytes": status.st_size,
+                    "program": node.text(f"/proc/{process}/comm"),
+                    "process": int(process),
+                }

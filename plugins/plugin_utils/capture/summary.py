@@ -1,0 +1,93 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a capture says to people: where it is, what is in which bin, and what a reinstall would lose."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview.text import size, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEFT_OVER = "R002"  # is listed before
+MOST = 40  # lines of the remainder that people are shown; the manifest has all
+MEANINGS = {
+    "package": "of packages, unchanged",
+    "changed": "of packages, changed: captured",
+    "gpulab": "made by gpulab",
+    "captured": "captured",
+    "lock": "in environments and images, by their locks",
+    "cache": "made again by the system",
+    "receipt": "in a backup",
+    "acknowledged": "acknowledged",
+}
+
+
+def result(manifest: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    """Return the result of the task; path is that of the capture, None in check mode."""
+    plan = reinstall.plan(manifest)
+    return {
+        "changed": False,
+        **({"path": str(path)} if path else {}),
+        "bins": manifest["bins"],
+        "remainder": manifest["remainder"],
+        "reinstall": asdict(plan),
+        "lines": [*_head(manifest, path), *_bins(manifest), *_remainder(manifest), *_reinstall(plan)],
+    }
+
+
+def _head(manifest: dict[str, Any], path: Path | None) -> list[str]:
+    where = f"captured to {path}" if path else "would be captured"
+    secrets = sum(1 for entry in manifest["files"] if entry.get("secret"))
+    files = f"{len(manifest['files'])} files, {secrets} of them only in the encrypted archive"
+    return [f"{manifest['host']}: {where} in {manifest['seconds']:.0f} s, {files}"]
+
+
+def _bins(manifest: dict[str, Any]) -> list[str]:
+    counts = {name: manifest["bins"].get(name, {"files": 0, "bytes": 0}) for name in MEANINGS}
+    rows = [(f"  {one['files']}", size(one["bytes"]), MEANINGS[name]) for name, one in counts.items() if one["files"]]
+    return table(rows) if rows else []
+
+
+def _remainder(manifest: dict[str, Any]) -> list[str]:
+    remainder = sorted(manifest["remainder"], key=lambda one: (-one["bytes"], one["path"]))
+    found = [_deleted(one) for one in manifest.get("open_deleted", [])]
+    if not remainder:
+        return ["  nothing is left over", *found]
+    files, total = sum(one["files"] for one in remainder), sum(one["bytes"] for one in remainder)
+    rows = [
+        (f"    {for_people(ascii_path(one['path']))}", str(one["files"]), size(one["bytes"]), one["owner"], one["why"])
+        for one in remainder[:MOST]
+    ]
+    more = [f"    and {len(remainder) - MOST} more; the manifest has all"] if len(remainder) > MOST else []
+    return [
+        f"  LEFT OVER: {files} files, {size(total)}. A reinstall would lose them:",
+        *table([("    path", "files", "size", "owner", ""), *rows]),
+        *more,
+        "  Set capture_paths to capture them, capture_receipts where a backup has them, or capture_acknowledged.",
+        *found,
+    ]
+
+
+def _reinstall(plan: reinstall.Reinstall) -> list[str]:
+    lines = [f"    {line}" for line in plan.lines()]
+    lines += [f"    stands against it: {blocker}" for blocker in plan.blockers if blocker.code != LEFT_OVER]
+    return ["  A reinstall:", *lines] if lines else []
+
+
+def _deleted(one: dict[str, Any]) -> str:
+    return (
+        f"  {one['program']} (process {one['process']}) writes to {for_people(ascii_path(one['path']))},"
+        f" {size(one['bytes'])}, which is deleted: it ends with the process"
+    )
+
+
+def ascii_path(path: str) -> str:
+    """Return a path for people: bytes that are not UTF-8 and control characters as escapes."""
+    return path if path.isprintable() else path.encode("unicode_escape", "backslashreplace").decode("ascii")

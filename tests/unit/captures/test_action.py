@@ -1,0 +1,93 @@
+"""What happens to files between the node's look and their reading."""
+
+import base64
+import hashlib
+
+import pytest
+from ansible_collections.gpulab.node.plugins.action import capture
+
+
+class Store:
+    """A store that has one content from before, and notes what it gets."""
+
+    def __init__(self):
+        """Know the content."""
+        self.known = {sha256(b"known"): "elsewhere"}
+        self.files = {}
+
+    def put(self, path, data):
+        """Note a content."""
+        self.files[path] = data
+
+    def link(self, path, digest):
+        """Note a content that is known."""
+        self.files[path] = digest
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def entry(path, data, **further):
+    found = {"path": path, "kind": "file", "size": len(data), **further}
+    return found if further.get("secret") else {**found, "sha256": sha256(data)}
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """Return a function that captures the files that a node saw: (the manifest's, the store's, secrets, questions)."""
+    monkeypatch.setattr(capture, "AT_ONCE", 4)
+
+    def captured(seen, now):
+        action, asked = object.__new__(capture.ActionModule), []
+
+        def ask(_work, parts):
+            asked.append(len(parts))
+            return [part_of(now.get(path), start, size) for path, start, size in parts]
+
+        action._ask = ask
+        manifest, store = {"files": seen}, Store()
+        secrets = action._contents(manifest, store)
+        return {one["path"]: one for one in manifest["files"]}, store.files, secrets, asked
+
+    return captured
+
+
+def part_of(file, start, size):
+    if file is None:
+        return None
+    data, mode = file
+    return base64.b64encode(data[start : start + size]).decode(), mode
+
+
+def test_only_what_is_not_known_is_asked_for(captured):
+    seen = [entry("/a", b"known"), entry("/b", b"new"), {"path": "/c", "kind": "link"}]
+    files, stored, secrets, asked = captured(seen, {"/b": (b"new", 0o100644)})
+    assert stored == {"/a": sha256(b"known"), "/b": b"new"}
+    assert (len(files), secrets, asked) == (3, {}, [1])
+
+
+def test_a_large_file_comes_in_parts_and_small_ones_together(captured):
+    data = {"/large": b"0123456789", "/a": b"1", "/b": b"2", "/c": b"3", "/empty": b""}
+    seen = [entry(path, content) for path, content in data.items()]
+    _files, stored, _secrets, asked = captured(seen, {path: (one, 0o100644) for path, one in data.items()})
+    assert stored == data
+    assert asked == [3, 4]
+
+
+def test_a_file_that_changed_is_recorded_as_it_was_read(captured):
+    files, stored, _secrets, _asked = captured([entry("/a", b"old")], {"/a": (b"new!", 0o100644)})
+    assert stored == {"/a": b"new!"}
+    assert (files["/a"]["size"], files["/a"]["sha256"]) == (4, sha256(b"new!"))
+
+
+def test_a_file_that_is_gone_is_left_out(captured):
+    files, stored, secrets, _asked = captured([entry("/a", b"old"), entry("/b", b"b")], {"/b": (b"b", 0o100644)})
+    assert (list(files), list(stored), secrets) == (["/b"], ["/b"], {})
+
+
+@pytest.mark.parametrize(("secret", "mode"), [(True, 0o100644), (False, 0o100600)])
+def test_a_secret_reaches_the_archive_alone_also_one_that_became_secret_meanwhile(captured, secret, mode):
+    files, stored, secrets, _asked = captured([entry("/a", b"key", secret=secret)], {"/a": (b"key", mode)})
+    assert (stored, secrets) == ({}, {"/a": b"key"})
+    assert (files["/a"]["secret"], "sha256" in files["/a"]) == (True, False)

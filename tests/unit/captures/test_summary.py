@@ -1,0 +1,63 @@
+"""What a capture says to people."""
+
+from pathlib import Path
+
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
+
+DISKS = {"disks": [], "root": {"source": "overlay"}, "container": "docker", "groups": [], "boot_devices": []}
+MANIFEST = {
+    "host": "node07",
+    "seconds": 12.4,
+    "files": [{"path": "/etc/shadow", "secret": True}, {"path": "/etc/fstab"}],
+    "bins": {"package": {"files": 3, "bytes": 2000}, "captured": {"files": 2, "bytes": 10}},
+    "remainder": [],
+    "acknowledged": [],
+    "sections": {"disks": {**DISKS, "filesystems": [], "exports": [], "unseen": [], "uefi": False}},
+}
+
+
+def lines(**further):
+    return summary.result({**MANIFEST, **further}, Path("/c/node07/20261126T021500Z"))["lines"]
+
+
+def test_it_says_where_the_capture_is_and_what_is_in_it():
+    assert lines()[:4] == [
+        "node07: captured to /c/node07/20261126T021500Z in 12 s, 2 files, 1 of them only in the encrypted archive",
+        "  3  2 kB  of packages, unchanged",
+        "  2  10 B  captured",
+        "  nothing is left over",
+    ]
+
+
+def test_what_a_reinstall_would_lose_is_listed_with_a_remedy_the_largest_first():
+    left = [
+        {"path": "/opt/a", "files": 1, "bytes": 1, "owner": "root", "why": ""},
+        {
+            "path": "/opt/\x1b[31m\udcff",
+            "files": 2,
+            "bytes": 5_000_000,
+            "owner": "li",
+            "why": "too large",
+        },
+    ]
+    said = lines(remainder=left)
+    at = said.index("  LEFT OVER: 3 files, 5 MB. A reinstall would lose them:")
+    assert said[at + 2].split() == [r"/opt/\x1b[31m\udcff", "2", "5", "MB", "li", "too", "large"]
+    assert said[at + 3].split() == ["/opt/a", "1", "1", "B", "root"]
+    assert "capture_acknowledged" in said[at + 4]
+
+
+def test_a_long_list_is_cut_and_says_so():
+    left = [{"path": f"/{n}", "files": 1, "bytes": 1, "owner": "root", "why": ""} for n in range(summary.MOST + 3)]
+    assert "    and 3 more; the manifest has all" in lines(remainder=left)
+
+
+def test_a_file_without_a_name_is_named():
+    one = {"path": "/srv/x", "bytes": 4096, "program": "sleep", "process": 7}
+    assert "  sleep (process 7) writes to /srv/x, 4 kB, which is deleted: it ends with the process" in lines(
+        open_deleted=[one]
+    )
+
+
+def test_in_check_mode_nothing_is_said_to_be_written():
+    assert summary.result(MANIFEST, None)["lines"][0].startswith("node07: would be captured in 12 s")
