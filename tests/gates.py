@@ -25,7 +25,11 @@ FULL_ONLY = TOO_LONG | UNSEEN
 # One of these is in each make test that has time left for it; which, the commit decides.
 IN_TURN = ("nvidia_runfile",)
 # Their other node is left to make test-full.
-ONE_NODE = {"nvidia_repository": ("LAB_NODES=debian13",), "container_toolkit": ("LAB_NODES=debian13",)}
+ONE_NODE = {
+    "nvidia_repository": ("LAB_NODES=debian13",),
+    "container_toolkit": ("LAB_NODES=debian13",),
+    "capture": ("LAB_NODES=debian13",),
+}
 # Whatever the machine: make test ends in time, because other scenarios are left out of a run that is older than LATEST.
 # The order in which they come is the commit's, so that none is always the last.
 ALWAYS = {"nvidia_repository", "network", "storage"}
