@@ -63,6 +63,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ansible import constants as C  # noqa: N812 - its name in every plugin of Ansible
@@ -222,11 +223,15 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
         """Show the recap."""
         self._close()
-        total = duration(time.monotonic() - self._board.started)
-        self._show(
-            f"\nRECAP  total {total}{'  (check mode)' if context.CLIARGS.get('check') else ''}", C.COLOR_HIGHLIGHT
-        )
         hosts = sorted(stats.processed)
+        head = [f"RECAP  total {duration(time.monotonic() - self._board.started)}"]
+        if len(hosts) > 1:
+            count = Counter(verdict(stats.summarize(host)) for host in hosts)
+            results = ", ".join(f"{count[result]} {result}" for result in VERDICT_COLORS if count[result])
+            head.append(f"{len(hosts)} hosts: {results}")
+        if context.CLIARGS.get("check"):
+            head.append("(check mode)")
+        self._show("\n" + "  ".join(head), C.COLOR_HIGHLIGHT)
         width = max(map(len, hosts), default=0)
         for host in hosts:
             self._show_host(host, stats.summarize(host), width)

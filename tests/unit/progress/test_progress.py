@@ -135,7 +135,7 @@ def recap(output):
 
 def test_the_recap_has_a_line_for_each_host(everything):
     lines = recap(everything).splitlines()
-    assert re.fullmatch(r"RECAP  total [\dms.]+", lines[1])
+    assert re.fullmatch(r"RECAP  total [\dms.]+  4 hosts: 1 changed, 2 failed, 1 unreachable", lines[1])
     rows = {line.split()[0]: line.split()[1:] for line in lines if re.match(r"  \w", line)}
     assert rows["fine"][0] == "changed"
     assert {"changed=2", "ignored=1", "rescued=2", "skipped=3"} <= set(rows["fine"])
