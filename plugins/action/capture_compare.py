@@ -73,8 +73,8 @@ def _changed_secrets(host: str, former: Capture, later: Capture, identity: str |
     for capture in (former, later):
         cipher = cipher_of(host, capture.archive.name, identity)
         try:
-            contents.append(capture.secrets(cipher) if cipher.readable else {})
-        except Refusal:  # it is whole, so the password or the key is another one
+            contents.append(capture.secrets(cipher))
+        except Refusal:  # it is whole, so the password or the key is not here
             contents.append({})
     both = manifests.secret_paths(former.manifest) & manifests.secret_paths(later.manifest)
     return {path: contents[0][path] != contents[1][path] for path in both if all(path in one for one in contents)}

@@ -54,11 +54,10 @@ class Saved(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot: its id, when it was made (ISO 8601), and the paths that it was told to save, where that is known."""
+    """A snapshot: its id, and when it was made (ISO 8601)."""
 
     id: str
     taken: str
-    paths: list[str] | None
 
 
 class Program:
@@ -137,7 +136,7 @@ class Restic(Program):
         """Return (host, snapshot), the newest first."""
         found = self._json("snapshots", "--json", "--no-lock", "--no-cache")
         ordered = sorted(found or [], key=lambda one: nanoseconds(one["time"]), reverse=True)
-        return [(one["hostname"], Snapshot(one["id"], one["time"], one["paths"])) for one in ordered]
+        return [(one["hostname"], Snapshot(one["id"], one["time"])) for one in ordered]
 
     def files(self, snapshot: str, path: str) -> Iterator[tuple[str, Saved]]:
         """Yield what a snapshot has at and below a path."""
@@ -173,7 +172,7 @@ class Borg(Program):
         """Return (host, snapshot), the newest first."""
         shown = ("--json", "--format", "{hostname}", "--last", str(MOST_ARCHIVES))
         found = self._json("list", "--bypass-lock", *shown)["archives"]
-        return [(one["hostname"], Snapshot(one["name"], one["start"], None)) for one in reversed(found)]
+        return [(one["hostname"], Snapshot(one["name"], one["start"])) for one in reversed(found)]
 
     def files(self, snapshot: str, path: str) -> Iterator[tuple[str, Saved]]:
         """Yield what a snapshot has at and below a path."""

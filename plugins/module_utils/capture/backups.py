@@ -139,7 +139,7 @@ class Kept(Backup):
     def _newest(self) -> tuple[Snapshot, dict[str, Saved]]:
         host = socket.gethostname()
         for of, snapshot in self._program.snapshots():
-            if _short(of) == _short(host) and any(is_below(self.path, one) for one in snapshot.paths or [self.path]):
+            if _short(of) == _short(host):
                 files = dict(self._program.files(snapshot.id, self.path))
                 if files:
                     return snapshot, files

@@ -119,6 +119,15 @@ def test_a_snapshot_holds_all_that_it_was_given(program, save, home):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
+def test_the_time_zone_of_the_node_does_not_matter(program, save, home, monkeypatch):
+    monkeypatch.setenv("TZ", "<+08>-8")
+    found = backups.read(Node(), [save(program)])
+    assert covered(found, home) == set(home.rglob("*"))
+    assert 0 <= found.records[0]["age_hours"] < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_what_changed_since_or_was_left_out_is_not_covered(program, save, home):
     given = save(program, "--exclude", str(home / "ada/data"))
     old = (home / "wei/data/0.txt").stat()
@@ -269,7 +278,7 @@ class Told(backup_programs.Program):
 
     def snapshots(self):
         """Return the one."""
-        return [(socket.gethostname(), backup_programs.Snapshot("1", "2026-11-26T13:25:00Z", None))]
+        return [(socket.gethostname(), backup_programs.Snapshot("1", "2026-11-26T13:25:00Z"))]
 
     def files(self, _snapshot, _path):
         """Return the one file."""

@@ -277,6 +277,7 @@ def test_a_long_section_is_cut_and_a_long_value_too(pair):
     document = compare.compare(former, later, {})
     lines = compared_text.lines(document)
     assert "    and 62 more" in lines
+    assert len([line for line in lines if "hold on" in line]) == 40
     assert max(map(len, lines)) < 200
     assert len([one for one in document["changes"] if one["section"] == "holds"]) == 102
 
