@@ -37,8 +37,8 @@ class ActionModule(ActionBase):
         host = (task_vars or {})["inventory_hostname"]
         try:
             former, later = _captures(host, arguments)
-            changed = _changed_secrets(host, former, later, arguments["age_identity"])
-            document = compare.compare(former.manifest, later.manifest, changed)
+            secrets = _changed_secrets(host, former, later, arguments["age_identity"])
+            document = compare.compare(former.manifest, later.manifest, secrets)
             if arguments["documents"]:
                 _write(Path(arguments["documents"]) / f"{file_name(host)}.json", document)
         except Refusal as refusal:
