@@ -70,7 +70,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     )
     places = {one["mount"] for one in mounts(node.text("/proc/self/mountinfo"))}
     walk = Walk(node, packages, rules, environments.at)
-    found = walk.run(storage["walked"], places - set(storage["walked"]))
+    found = walk.run(storage["walked"], places)
     return {
         "machine": _machine(node),
         "sections": {

@@ -186,6 +186,14 @@ def test_other_file_systems_are_not_entered(tmp_path):
     assert "/etc/hosts" not in files(found)
 
 
+def test_a_file_system_in_another_is_walked_once(tmp_path):
+    put(tmp_path, "home/li/thesis")
+    put(tmp_path, "srv/data")
+    found = Walk(Node(tmp_path), owned("/", "/home"), Wishes([]), lambda *_: None).run(["/", "/home"], {"/", "/home"})
+    assert remainder(found) == {"/home/li/thesis": (1, 1), "/srv/data": (1, 1)}
+    assert found.counts[bins.PACKAGE] == 2
+
+
 def test_an_environment_covers_what_its_lock_brings_back(tmp_path):
     put(tmp_path, "home/li/venv/pyvenv.cfg")
     put(tmp_path, "home/li/venv/lib/of_a_package")

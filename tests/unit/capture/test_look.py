@@ -1,0 +1,69 @@
+"""What a node says of itself, put together."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, look
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+NOTHING = SimpleNamespace(output=lambda: None, result=lambda: None)
+WISHES = {
+    "captured": [
+        {"section": "credentials", "secret": True, "patterns": ["~/.cache/token"]},
+        {"section": "configuration", "secret": False, "patterns": ["/etc/**"]},
+    ],
+    "ephemeral": [{"reason": "caches", "patterns": ["/etc/cache", "~/.cache/**", "/var/log/**"]}],
+    "paths": ["/var/log/kept"],
+    "acknowledged": [{"path": "/opt/tool", "reason": "of the campus"}],
+    "receipts": [],
+    "largest": 1 << 20,
+}
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """Return a node with /home on a file system of its own, and what happened on it."""
+    for path in (
+        *("etc/fstab", "etc/cache", "etc/modprobe.d/gpulab-nouveau.conf", "var/log/syslog", "var/log/kept/a"),
+        *("opt/tool/x", "opt/gpulab/uv", "usr/local/lib/libours.so", "home/li/.cache/token", "home/li/.cache/x"),
+        "home/li/thesis",
+    ):
+        put(tmp_path, path, "x")
+    put(tmp_path, "etc/passwd", "root:x:0:0::/root:/bin/bash\nli:x:2001:2001::/home/li:/bin/bash\n")
+    receipt = {"schema": 1, "inputs": {}, "sealed": True}
+    items = {"file:/usr/local/lib/libours.so": "x", "file:/etc/fstab": "y", "package:x": "1"}
+    put(tmp_path, "var/lib/gpulab/receipts/nccl.json", json.dumps({**receipt, "items": items}))
+    mountinfo = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /home rw - ext4 /dev/sda2 rw\n"
+    put(tmp_path, "proc/self/mountinfo", mountinfo)
+    systems = [{"mount": "/", "on_root_disk": True}, {"mount": "/data", "on_root_disk": False}]
+    read = {"walked": ["/", "/home"], "filesystems": systems}
+    monkeypatch.setattr(disks, "read", lambda _node: read)
+    return Node(tmp_path, lambda _argv: NOTHING)
+
+
+def put(root, path, text):
+    place = root / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+
+
+def test_each_path_is_where_the_rules_and_receipts_put_it(node):
+    found = look.look(node, WISHES)
+    files = {one["path"]: one for one in found["files"] if one["kind"] == "file"}
+    of_etc = {"/etc/fstab", "/etc/passwd"}  # gpulab's receipt names /etc/fstab, but others have lines in it, too
+    assert set(files) == {*of_etc, "/home/li/.cache/token", "/var/log/kept/a"}
+    assert files["/home/li/.cache/token"]["secret"], "a secret counts before a cache"
+    bins = {name: one["bytes"] for name, one in found["bins"].items()}
+    assert (bins["acknowledged"], bins["cache"]) == (1, 3)
+    assert [one["path"] for one in found["remainder"] if not one["path"].startswith("/proc")] == ["/home/li/thesis"]
+
+
+def test_what_lies_on_other_disks_is_listed_as_kept(node):
+    assert look.look(node, WISHES)["kept"] == [{"mount": "/data", "on_root_disk": False}]
+
+
+def test_what_gpulab_brings_back_is_known_by_its_receipts(node):
+    assert look.look(node, WISHES)["sections"]["gpulab"]["receipts"] == {
+        "nccl": ["file:/etc/fstab", "file:/usr/local/lib/libours.so", "package:x"]
+    }
