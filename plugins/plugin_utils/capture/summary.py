@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.text import size, table
 
 if TYPE_CHECKING:
@@ -32,14 +33,9 @@ MEANINGS = {
 def result(manifest: dict[str, Any], path: Path | None) -> dict[str, Any]:
     """Return the result of the task; path is that of the capture, None in check mode."""
     plan = reinstall.plan(manifest)
-    return {
-        "changed": False,
-        **({"path": str(path)} if path else {}),
-        "bins": manifest["bins"],
-        "remainder": manifest["remainder"],
-        "reinstall": asdict(plan),
-        "lines": [*_head(manifest, path), *_bins(manifest), *_remainder(manifest), *_reinstall(plan)],
-    }
+    lines = [*_head(manifest, path), *_bins(manifest), *_remainder(manifest), *_reinstall(plan)]
+    told = {"bins": manifest["bins"], "remainder": manifest["remainder"], "reinstall": asdict(plan), "lines": lines}
+    return {"changed": False, **({"path": str(path)} if path else {}), **encodable(told)}
 
 
 def _head(manifest: dict[str, Any], path: Path | None) -> list[str]:

@@ -1,5 +1,6 @@
 """What a capture says to people."""
 
+import json
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
@@ -45,6 +46,13 @@ def test_what_a_reinstall_would_lose_is_listed_with_a_remedy_the_largest_first()
     assert said[at + 2].split() == [r"/opt/\x1b[31m\udcff", "2", "5", "MB", "li", "too", "large"]
     assert said[at + 3].split() == ["/opt/a", "1", "1", "B", "root"]
     assert "capture_acknowledged" in said[at + 4]
+
+
+def test_a_name_that_is_not_utf_8_does_not_disturb_what_shows_the_run():
+    left = [{"path": "/opt/\udcff", "files": 1, "bytes": 1, "owner": "root", "why": ""}]
+    told = summary.result({**MANIFEST, "remainder": left}, None)
+    assert told["remainder"][0]["path"] == r"/opt/\udcff"
+    json.dumps(told, ensure_ascii=False).encode("utf-8")
 
 
 def test_a_long_list_is_cut_and_says_so():
