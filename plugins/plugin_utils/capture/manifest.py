@@ -135,6 +135,6 @@ def encodable(value: Any) -> Any:
     """Return data of a manifest for the result of a task, which has to be UTF-8: other bytes as escapes."""
     if isinstance(value, dict):
         return {encodable(name): encodable(one) for name, one in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [encodable(one) for one in value]
     return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
