@@ -106,6 +106,12 @@ def test_packages_holds_pins_and_sources_are_known(captured):
     assert "packages.example.org" in json.dumps(sections["sources"])
 
 
+def test_all_kinds_of_file_systems_that_fstab_has_are_known(captured):
+    lines = {one["mount"]: one for one in captured["sections"]["disks"]["fstab"]}
+    assert {"/data", "/scratch", "/mnt/home", "/mnt/tmp", "/mnt/bound"} <= set(lines)
+    assert (lines["/mnt/home"]["source"], lines["/mnt/home"]["type"]) == ("server:/export/home", "nfs4")
+
+
 def test_an_environment_is_known_by_its_lock(captured):
     (venv,) = [one for one in captured["sections"]["environments"] if one["path"] == "/home/li/venv"]
     assert any(line.startswith("six==") for line in venv["lock"])
