@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.story
 NAMES = ["node1", "node2", "node3"]
 NODES = [{"name": name, "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]} for name in NAMES]
-SITE = ("site.yml", "--tags", "nvidia_driver", "-e", "nvidia_driver_share_builds=true")
+SITE = ("site.yml", "--tags", "nvidia_driver")
 SECONDS = 1800
 KERNEL = "$(ls /lib/modules)"
 COUNT = """
