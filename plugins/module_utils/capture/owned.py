@@ -119,7 +119,9 @@ def _dpkg(node: Node) -> Iterator[tuple[str, Owned]]:
         short = package.partition(":")[0]
         for path in _lines(node, f"{DPKG}/info/{name}"):
             where, by = diverted.get(path, (path, short))
-            yield where if by != short else path, Owned(package, digests.get(path) or conffiles.get(path, ""), since)
+            # An update leaves a conffile that somebody edited before it, so its ctime says nothing.
+            owned = Owned(package, conffiles[path]) if path in conffiles else Owned(package, digests.get(path, ""), since)
+            yield where if by != short else path, owned
 
 
 def _lines(node: Node, path: str) -> list[str]:

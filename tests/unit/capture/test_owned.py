@@ -72,6 +72,13 @@ def test_a_file_is_compared_with_what_its_package_brought(debian, path, text, is
     assert unchanged(debian, path) is is_unchanged
 
 
+def test_a_conffile_that_was_edited_before_an_update_is_changed(debian):
+    os.utime(debian / INFO / "tool:amd64.list", (2**33, 2**33))
+    assert not unchanged(debian, "/etc/tool.conf")
+    put(debian, "/etc/tool.conf", "theirs")
+    assert unchanged(debian, "/etc/tool.conf")
+
+
 def test_a_file_that_did_not_change_since_is_not_read(debian, monkeypatch):
     os.utime(debian / INFO / "tool:amd64.list", (2**33, 2**33))
     found = Packages(Node(debian))
