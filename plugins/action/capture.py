@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
@@ -26,12 +27,26 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings impor
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.store import Store, open_store
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.values import faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MIB = 1 << 20
-AT_ONCE = 8 * MIB  # bytes of contents in one answer
+AT_ONCE = 8 * MIB  # bytes of contents in one answer, but for the last file in it
+_TEXTS: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
+_RECORDS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
+_REASON = {"path": {"type": "str", "required": True}, "reason": {"type": "str", "required": True}}
+_ARGUMENTS: dict[str, Any] = {
+    "directory": {"type": "path", "required": True},
+    "keep": {"type": "int", "default": 14},
+    "paths": _TEXTS,
+    "acknowledged": {**_RECORDS, "options": _REASON},
+    "receipts": _RECORDS,
+    "largest_mib": {"type": "int", "default": 64},
+    "age_recipients": _TEXTS,
+    "report": {"type": "path"},
+}
 
 
 class _FailedError(Exception):
@@ -51,13 +66,16 @@ class ActionModule(ActionBase):
         """Return what was captured and what is left over, or the refusal."""
         super().run(tmp, task_vars)
         self._variables = task_vars or {}
-        args = self._task.args
+        wrong = list(wrong_settings(self._task.args))
+        if wrong:
+            return failure(wrong)
+        _validated, args = self.validate_argument_spec(_ARGUMENTS)
         host = self._variables["inventory_hostname"]
         try:
-            cipher = cipher_for(host, args.get("age_recipients") or [])
+            cipher = cipher_for(host, args["age_recipients"])
             if self._task.check_mode:
                 return summary.result(self._manifest(host, args), None)
-            with open_store(Path(args["directory"]), host, int(args.get("keep", 14))) as store:
+            with open_store(Path(args["directory"]), host, args["keep"]) as store:
                 manifest = self._manifest(host, args)
                 secrets = self._contents(manifest, store)
                 written = store.finish(manifest, secrets, cipher)
@@ -71,20 +89,19 @@ class ActionModule(ActionBase):
         """Let the node look at itself, and add what the controller knows of it."""
         catalog, started = Catalog(), time.monotonic()
         made = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-        acknowledged = args.get("acknowledged") or []
         wishes = {
             "captured": catalog.read("captured")["captured"],
             "ephemeral": catalog.read("ephemeral")["ephemeral"],
-            "paths": args.get("paths") or [],
-            "acknowledged": acknowledged,
-            "receipts": args.get("receipts") or [],
-            "largest": int(args.get("largest_mib", 64)) * MIB,
+            "paths": args["paths"],
+            "acknowledged": args["acknowledged"],
+            "receipts": args["receipts"],
+            "largest": args["largest_mib"] * MIB,
         }
         found: dict[str, Any] = self._ask("look", json.loads(json.dumps(wishes, default=str)))
         sections = found["sections"]
         sections["gpulab"]["facts"] = self._variables["ansible_facts"].get("gpulab")
         sections["gpulab"]["settings"] = as_written(self._variables)
-        sections["baseline"] = _baseline(args.get("report"), host)
+        sections["baseline"] = _baseline(args["report"], host)
         manifest = {
             **found,
             "schema": manifests.SCHEMA,
@@ -92,7 +109,7 @@ class ActionModule(ActionBase):
             "host": host,
             "made": made,
             "seconds": round(time.monotonic() - started, 1),
-            "acknowledged": acknowledged,
+            "acknowledged": args["acknowledged"],
         }
         # What Ansible hands out is tagged; JSON makes plain data of it.
         plain: dict[str, Any] = json.loads(json.dumps(manifest, default=str))
@@ -143,9 +160,9 @@ class ActionModule(ActionBase):
             for start in range(0, max(entry["size"], 1), AT_ONCE):
                 batch.append((entry, start))
                 size += min(AT_ONCE, entry["size"] - start)
-            if size >= AT_ONCE:
-                yield from self._answered(batch)
-                batch, size = [], 0
+                if size >= AT_ONCE:
+                    yield from self._answered(batch)
+                    batch, size = [], 0
         yield from self._answered(batch)
 
     def _answered(self, batch: list[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], Any]]:
@@ -155,7 +172,7 @@ class ActionModule(ActionBase):
 
     def _ask(self, work: str, asked: Any) -> Any:
         """Return the module's answer. Raises _FailedError."""
-        args = {"directory": self._task.args["directory"], "work": work, "asked": packed(asked)}
+        args = {"work": work, "asked": packed(asked)}
         with self._unlogged():
             result = self._execute_module(
                 module_name="gpulab.node.capture", module_args=args, task_vars=self._variables
@@ -173,6 +190,14 @@ class ActionModule(ActionBase):
             yield
         finally:
             self._play_context.no_log, self._task.no_log = before
+
+
+def wrong_settings(args: dict[str, Any]) -> Iterator[Refusal]:
+    """Yield what is wrong with the role's settings: a list given as text would capture everything."""
+    known = options.load().options
+    for name, value in args.items():
+        if f"capture_{name}" in known:
+            yield from faults(known[f"capture_{name}"], value)
 
 
 def _baseline(report: str | None, host: str) -> dict[str, Any]:

@@ -142,18 +142,8 @@ def capture(module: AnsibleModule) -> dict[str, Any]:
 
 def main() -> None:
     """Parse, capture."""
-    texts: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
-    entries = {"path": {"type": "str", "required": True}, "reason": {"type": "str", "required": True}}
     module = AnsibleModule(
         argument_spec={
-            "directory": {"type": "path", "required": True},
-            "keep": {"type": "int", "default": 14},
-            "paths": texts,
-            "acknowledged": {"type": "list", "elements": "dict", "default": [], "options": entries},
-            "receipts": {"type": "list", "elements": "dict", "default": []},
-            "largest_mib": {"type": "int", "default": 64},
-            "age_recipients": texts,
-            "report": {"type": "path"},
             "work": {"type": "str", "choices": ["look", "read"], "default": "look"},
             "asked": {"type": "str"},
         },

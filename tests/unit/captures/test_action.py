@@ -72,7 +72,7 @@ def test_a_large_file_comes_in_parts_and_small_ones_together(captured):
     seen = [entry(path, content) for path, content in data.items()]
     _files, stored, _secrets, asked = captured(seen, {path: (one, 0o100644) for path, one in data.items()})
     assert stored == data
-    assert asked == [3, 4]
+    assert asked == [1, 1, 3, 2]
 
 
 def test_a_file_that_changed_is_recorded_as_it_was_read(captured):
@@ -91,3 +91,16 @@ def test_a_secret_reaches_the_archive_alone_also_one_that_became_secret_meanwhil
     files, stored, secrets, _asked = captured([entry("/a", b"key", secret=secret)], {"/a": (b"key", mode)})
     assert (stored, secrets) == ({}, {"/a": b"key"})
     assert (files["/a"]["secret"], "sha256" in files["/a"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("args", "codes"),
+    [
+        ({"paths": "/opt/own"}, ["I005"]),
+        ({"paths": ["opt/own"]}, ["I007"]),
+        ({"acknowledged": [{"path": "scratch", "reason": "spare"}]}, ["I007"]),
+        ({"paths": ["/opt/own", "~/thesis"], "keep": "3", "largest_mib": 10, "directory": "captures"}, []),
+    ],
+)
+def test_settings_are_judged_before_the_node_is_read(args, codes):
+    assert [refusal.code for refusal in capture.wrong_settings(args)] == codes
