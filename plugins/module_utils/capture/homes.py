@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table impor
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
+NO_LOGIN = ("/nologin", "/false", "/sync")
 PASSWD, LINGER = "/etc/passwd", "/var/lib/systemd/linger"
 LOCAL = frozenset(
     {
@@ -61,6 +62,13 @@ def accounts(node: Node) -> list[Account]:
         if len(fields) == _FIELDS and fields[0] and uid is not None and gid is not None:
             found.append(Account(fields[0], fields[1], uid, gid, *fields[4:]))
     return found
+
+
+def of_people(node: Node) -> list[str]:
+    """Return the homes of those who can log in, by where they lie."""
+    places = Places(node)
+    found = (places.followed(one.home) for one in accounts(node) if one.home and not one.shell.endswith(NO_LOGIN))
+    return [home for home in found if home != "/"]
 
 
 def number(text: str) -> int | None:

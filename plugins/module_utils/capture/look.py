@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 DEEPEST = 10_000  # directories in each other, at most
 DMI = "/sys/class/dmi/id"
-NO_LOGIN = ("/nologin", "/false", "/sync")
 # Below these, all is made by runs of gpulab.
 GPULABS_OWN = ("/var/lib/gpulab/", "/opt/gpulab/", "/usr/lib/gpulab/", "/usr/local/lib/gpulab/")
 _DELETED = " (deleted)"
@@ -63,7 +62,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
             *captured[False],
         ],
         acknowledged=[(f"{one['path'].rstrip('/')}/**", one["reason"]) for one in wishes["acknowledged"]],
-        homes=_homes(node),
+        homes=homes.of_people(node),
         gpulab=_gpulabs(node),
         covers=[(bins.LOCK, lambda path, _status: engines.covers(path)), (bins.RECEIPT, receipts.covers)],
         largest=wishes["largest"],
@@ -100,11 +99,6 @@ def _machine(node: Node) -> dict[str, Any]:
         "product": node.text(f"{DMI}/product_name"),
         "system": facts_system.read(node),
     }
-
-
-def _homes(node: Node) -> list[str]:
-    """Return the homes of those who can log in."""
-    return [one.home for one in homes.accounts(node) if not one.shell.endswith(NO_LOGIN) and one.home not in ("", "/")]
 
 
 def _gpulabs(node: Node) -> frozenset[str]:

@@ -94,3 +94,12 @@ def test_a_container_without_disks(tree):
     found = places(tree, "1 0 0:50 / / rw - overlay overlay rw\n2 1 0:60 / /srv rw - tmpfs tmpfs rw\n")
     assert found.on_root_disk("/home/wei")
     assert not found.on_root_disk("/srv/wei")
+
+
+def test_homes_of_people_are_named_by_where_they_lie(tmp_path):
+    (tmp_path / "srv/home/li").mkdir(parents=True)
+    (tmp_path / "home").symlink_to("srv/home")
+    (tmp_path / "etc").mkdir()
+    lines = ["li:x:1000:1000::/home/li:/bin/bash", "sync:x:4:4::/bin:/bin/sync", "halt:x:7:0::/:/bin/sh", "no:x:9:9:::"]
+    (tmp_path / "etc/passwd").write_text("\n".join(lines))
+    assert homes.of_people(Node(tmp_path)) == ["/srv/home/li"]
