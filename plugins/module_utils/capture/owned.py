@@ -120,7 +120,9 @@ def _dpkg(node: Node) -> Iterator[tuple[str, Owned]]:
         for path in _lines(node, f"{DPKG}/info/{name}"):
             where, by = diverted.get(path, (path, short))
             # An update leaves a conffile that somebody edited before it, so its ctime says nothing.
-            owned = Owned(package, conffiles[path]) if path in conffiles else Owned(package, digests.get(path, ""), since)
+            owned = (
+                Owned(package, conffiles[path]) if path in conffiles else Owned(package, digests.get(path, ""), since)
+            )
             yield where if by != short else path, owned
 
 

@@ -159,7 +159,7 @@ class Walk:
         self._wishes = wishes
         self._environment_at = environment_at
         self._rules = Rules(wishes.rules, wishes.homes)
-        self._acknowledged = Rules(wishes.acknowledged)
+        self._acknowledged = Rules(wishes.acknowledged, wishes.homes)
         self._others: set[str] = set()
         self.found = Found()
 
@@ -177,8 +177,10 @@ class Walk:
         try:
             with os.scandir(self._node.path(path)) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:  # gone meanwhile
+            return _Rest()
         except OSError as error:
-            return self._left(path, status, f"it cannot be read: {error.strerror}")
+            return self._unreadable(path, status, error)
         names = {entry.name for entry in listed}
         started = None if path in self._packages else self._environment_at(path, names)
         if started is not None and self._bin(path, status, None)[0] not in (bins.GPULAB, bins.CACHE):
@@ -187,13 +189,17 @@ class Walk:
         before = len(self.found.files)
         for entry in listed:
             below = f"{path.rstrip('/')}/{entry.name}"
+            if below in self._others:  # its server may not answer
+                rest.whole = False
+                continue
             try:
                 its = entry.stat(follow_symlinks=False)
-            except OSError:  # gone meanwhile
+            except FileNotFoundError:  # gone meanwhile
                 continue
-            if below in self._others:
-                rest.whole = False
-            elif stat.S_ISDIR(its.st_mode):
+            except OSError as error:
+                rest.add(self._unreadable(below, status, error))
+                continue
+            if stat.S_ISDIR(its.st_mode):
                 rest.add(self._directory(below, its, environment))
             else:
                 rest.add(self._file(below, its, environment))
@@ -235,6 +241,14 @@ class Walk:
             return self._left(path, status, "")
         self._count(name, status)
         return _Rest(whole=name == bins.CACHE)
+
+    def _unreadable(self, path: str, status: os.stat_result, error: OSError) -> _Rest:
+        """Put what cannot be read into the bin that it belongs in without a look at it; status is the directory's."""
+        name, _rule = self._bin(path, status, None)
+        if name in (bins.CACHE, bins.ACKNOWLEDGED):
+            self._count(name, status)
+            return _Rest(whole=name == bins.CACHE)
+        return self._left(path, status, f"it cannot be read: {error.strerror}")
 
     def _left(self, path: str, status: os.stat_result, why: str) -> _Rest:
         self.found.owners.add(status.st_uid)
@@ -314,7 +328,7 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
         found.update(links=status.st_nlink, identity=f"{status.st_dev:x}:{status.st_ino}")
     if status.st_blocks * 512 < status.st_size:
         found["sparse"] = True
-    first, digest, immutable = _read(real)
+    first, digest, immutable = _read(real, status.st_size)
     if immutable:
         found["immutable"] = True
     if rule.secret or not status.st_mode & stat.S_IROTH or SECRET.search(first):
@@ -322,8 +336,8 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
     return {**found, "sha256": digest}
 
 
-def _read(path: Any) -> tuple[bytes, str, bool]:
-    """Return the beginning of a file, its SHA-256, and whether it is immutable."""
+def _read(path: Any, size: int) -> tuple[bytes, str, bool]:
+    """Return the beginning of a file, the SHA-256 of so many bytes, and whether it is immutable."""
     digest, first = hashlib.sha256(), b""
     flags = struct.pack("l", 0)
     try:
@@ -331,9 +345,12 @@ def _read(path: Any) -> tuple[bytes, str, bool]:
     except OSError:
         return first, "", False
     with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # somebody put another one in its place
+            return first, "", False
         with contextlib.suppress(OSError):
             flags = fcntl.ioctl(descriptor, GET_FLAGS, flags)
-        for block in iter(lambda: stream.read(1 << 20), b""):
+        while size > 0 and (block := stream.read(min(size, 1 << 20))):  # a file may grow without end
+            size -= len(block)
             first = first or block
             digest.update(block)
     return first, digest.hexdigest(), bool(struct.unpack("l", flags)[0] & IMMUTABLE)

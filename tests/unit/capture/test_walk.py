@@ -1,8 +1,11 @@
 """The walk: each path into one bin."""
 
 import base64
+import contextlib
 import fcntl
+import hashlib
 import os
+import shutil
 import struct
 from collections import Counter
 from types import SimpleNamespace
@@ -15,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import (
     Captured,
     Walk,
     Wishes,
+    record,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
@@ -206,16 +210,82 @@ def test_an_environment_covers_what_its_lock_brings_back(tmp_path):
     assert found.counts[bins.LOCK] == 4  # two directories, two files
 
 
-def test_a_directory_that_cannot_be_read_is_left_over_with_the_reason(tmp_path):
-    deep = put(tmp_path, "srv/deep/file").parent
-    found = walk(tmp_path, mounts=[])
-    assert remainder(found) == {"/srv/deep/file": (1, 1)}
-    deep.rename(tmp_path / ("x" * 200))
-    node = Node(tmp_path)
-    long = SimpleNamespace(path=lambda path: node.path(path) if "xx" not in path else node.path(f"{path}/absent"))
-    long.link = node.link
-    found = Walk(long, owned("/"), Wishes([]), lambda *_: None).run(["/"], set())
-    assert [one["why"] for one in found.remainder] == ["it cannot be read: No such file or directory"]
+def deep(root, top):
+    """Make a tree that is deeper than a path can be long, with a file at its end."""
+    (root / top).mkdir(parents=True)
+    at = os.open(root / top, os.O_RDONLY)
+    for _level in range(25):
+        os.mkdir("d" * 200, dir_fd=at)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("file", os.O_CREAT, dir_fd=at))
+    os.close(at)
+
+
+def test_a_tree_that_is_too_deep_is_left_over_with_the_reason_unless_nobody_misses_it(tmp_path):
+    deep(tmp_path, "srv")
+    deep(tmp_path, "var/cache")
+    deep(tmp_path, "var/spare")
+    found = walk(tmp_path, ("/var/cache/**", "a cache"), acknowledged=[("/var/spare/**", "not needed")])
+    (one,) = found.remainder
+    assert (one["path"][:9], one["files"], one["why"]) == ("/srv/dddd", 1, "it cannot be read: File name too long")
+
+
+class Vanishing(Node):
+    """A node on which a directory is removed after it was listed."""
+
+    def path(self, path):
+        """Remove it before it is read."""
+        if path == "/srv/going":
+            shutil.rmtree(super().path(path), ignore_errors=True)
+        return super().path(path)
+
+
+def test_a_directory_that_is_removed_meanwhile_is_not_left_over(tmp_path):
+    put(tmp_path, "srv/going/file")
+    put(tmp_path, "srv/stays")
+    found = Walk(Vanishing(tmp_path), owned("/", "/srv"), Wishes([]), lambda *_: None).run(["/"], set())
+    assert remainder(found) == {"/srv/stays": (1, 1)}
+
+
+def test_nothing_is_asked_of_a_mount_whose_server_may_not_answer(tmp_path, monkeypatch):
+    put(tmp_path, "mnt/nas/file")
+    put(tmp_path, "mnt/file")
+    asked = []
+
+    @contextlib.contextmanager
+    def listing(path):
+        with scandir(path) as entries:
+            yield [
+                SimpleNamespace(name=one.name, stat=lambda one=one, **how: asked.append(one.name) or one.stat(**how))
+                for one in entries
+            ]
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", listing)
+    found = walk(tmp_path, packages=owned("/", "/mnt"), mounts=["/mnt/nas"])
+    assert (set(remainder(found)), "nas" in asked, "file" in asked) == ({"/mnt/file"}, False, True)
+
+
+def test_a_file_that_grows_or_gives_way_to_a_pipe_does_not_hold_the_walk_up(tmp_path):
+    grown = put(tmp_path, "etc/grown", "0123")
+    before = grown.stat()
+    grown.write_text("01234567")
+    entry = record(Node(tmp_path), "/etc/grown", before, None)
+    assert entry["sha256"] == hashlib.sha256(b"0123").hexdigest()
+    grown.unlink()
+    os.mkfifo(grown)
+    writer = os.open(grown, os.O_RDWR)
+    assert record(Node(tmp_path), "/etc/grown", before, None)["sha256"] == ""
+    os.close(writer)
+
+
+def test_what_is_acknowledged_may_lie_in_each_home(tmp_path):
+    put(tmp_path, "home/li/scratch/a")
+    acknowledged = [("~/scratch/**", "spare")]
+    found = walk(tmp_path, packages=owned("/", "/home"), homes=["/home/li"], acknowledged=acknowledged)
+    assert remainder(found) == {}
 
 
 def test_the_owners_of_what_is_of_no_package_are_known(tmp_path):
