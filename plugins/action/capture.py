@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
@@ -132,7 +133,7 @@ class ActionModule(ActionBase):
                 gone.add(entry["path"])
                 continue
             entry["size"] = len(data)
-            if entry.get("secret") or not mode & stat.S_IROTH:
+            if entry.get("secret") or not mode & stat.S_IROTH or holds_secret(data):
                 entry["secret"] = True
                 entry.pop("sha256", None)
                 secrets[entry["path"]] = data

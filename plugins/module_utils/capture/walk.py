@@ -16,7 +16,6 @@ import grp
 import hashlib
 import os
 import pwd
-import re
 import stat
 import struct
 from collections import Counter
@@ -25,6 +24,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import bins
+from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
-# In the first MiB of a file: a private key, an address with a password, a token of npm's.
-SECRET = re.compile(rb"PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@|_(?:auth(?:Token)?|password)\s*=")
 GET_FLAGS, IMMUTABLE = 0x80086601, 0x10  # FS_IOC_GETFLAGS, FS_IMMUTABLE_FL of linux/fs.h
 ATTRIBUTES = {
     "acl": "system.posix_acl_access",
@@ -331,13 +329,13 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
     first, digest, immutable = _read(real, status.st_size)
     if immutable:
         found["immutable"] = True
-    if rule.secret or not status.st_mode & stat.S_IROTH or SECRET.search(first):
+    if rule.secret or not status.st_mode & stat.S_IROTH or holds_secret(first):
         return {**found, "secret": True}
     return {**found, "sha256": digest}
 
 
 def _read(path: Any, size: int) -> tuple[bytes, str, bool]:
-    """Return the beginning of a file, the SHA-256 of so many bytes, and whether it is immutable."""
+    """Return the first MiB of a file, the SHA-256 of so many bytes, and whether it is immutable."""
     digest, first = hashlib.sha256(), b""
     flags = struct.pack("l", 0)
     try:

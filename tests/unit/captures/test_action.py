@@ -93,6 +93,11 @@ def test_a_secret_reaches_the_archive_alone_also_one_that_became_secret_meanwhil
     assert (files["/a"]["secret"], "sha256" in files["/a"]) == (True, False)
 
 
+def test_a_secret_that_came_meanwhile_or_lies_far_behind_is_only_in_the_archive(captured):
+    _files, stored, secrets, _asked = captured([entry("/a", b"TOKEN=$1 ")], {"/a": (b"TOKEN=abc", 0o100644)})
+    assert (stored, secrets) == ({}, {"/a": b"TOKEN=abc"})
+
+
 @pytest.mark.parametrize(
     ("args", "codes"),
     [
