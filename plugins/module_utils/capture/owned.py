@@ -120,10 +120,8 @@ def _dpkg(node: Node) -> Iterator[tuple[str, Owned]]:
         for path in _lines(node, f"{DPKG}/info/{name}"):
             where, by = diverted.get(path, (path, short))
             # An update leaves a conffile that somebody edited before it, so its ctime says nothing.
-            owned = (
-                Owned(package, conffiles[path]) if path in conffiles else Owned(package, digests.get(path, ""), since)
-            )
-            yield where if by != short else path, owned
+            value, time = (conffiles[path], 0.0) if path in conffiles else (digests.get(path, ""), since)
+            yield where if by != short else path, Owned(package, value, time)
 
 
 def _lines(node: Node, path: str) -> list[str]:
