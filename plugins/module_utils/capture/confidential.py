@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import re
 
+# A name that says that its value is secret; but not passwd: of nsswitch.conf, and not new_authtok_reqd of PAM.
+_NAME = (
+    r"(?:password|passphrase|passwd(?!:)|storagepass|secret|token|api[_-]?key|access[_-]?key|psk|authtok(?!_reqd)|"
+    r"bindpw|_auth(?=\s{0,9}=)|\bpass(?=\s{0,9}[:=]))[\w-]{0,40}"
+)
 _FORMS = (
     r"PRIVATE KEY-----",
     r"://[^/\s:@]{0,99}:[^/\s@]{1,999}@",  # an address with a password
     r"://[^/\s:@]{20,999}@",  # an address with a token
-    # A name that says so, and a value: TOKEN=..., "password": "...", psk = ...; but not passwd: of nsswitch.conf.
-    r"(?:password|passphrase|passwd(?!:)|storagepass|secret|token|api[_-]?key|access[_-]?key|psk|authtok|bindpw|"
-    r"_auth|\bpass(?=\s{0,9}[:=]))[\w-]{0,40}[\"']?\s{0,20}[:=]\s{0,20}[\"']?(?!(?:true|false|none|null|yes|no)\b|\$)[^\s\"'#;]",
+    _NAME + r"[\"']?\s{0,20}[:=]\s{0,20}[\"']?(?!(?:true|false|none|null|yes|no)\b|\$)[^\s\"'#;]",
     r"--(?:password|passwd|token|api-?key|secret)\s{1,9}[^\s-]",
     r"\b(?:bindpw|r[ow]community6?)\s{1,20}\S",
     r"\blogin\s{1,9}\S{1,99}\s{1,9}password\s",

@@ -45,6 +45,7 @@ def test_what_holds_a_secret(text):
         "passwd:         files systemd",
         "PasswordAuthentication yes",
         "password [success=1 default=ignore] pam_unix.so obscure use_authtok try_first_pass yescrypt",
+        "account [success=1 new_authtok_reqd=done default=ignore] pam_unix.so",
         "PasswordAuthentication=no",
         "TOKEN=$1",
         "git@example.org:li/thesis.git",
