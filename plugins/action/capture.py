@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
             return failure([refusal])
         except _FailedError as failed:
             return failed.result
-        return {**summary.result(manifest, written.path), "damage": store.damage}
+        return summary.result(manifest, written.path, store.damage)
 
     def _manifest(self, host: str, args: dict[str, Any]) -> dict[str, Any]:
         """Let the node look at itself, and add what the controller knows of it."""

@@ -103,6 +103,11 @@ remainder:
   returned: success
   type: list
   elements: dict
+damage:
+  description: What is wrong with the capture before, which does not hinder this one.
+  returned: success
+  type: list
+  elements: str
 lines:
   description: The same for people.
   returned: success

@@ -14,10 +14,12 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest impor
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.text import size, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 LEFT_OVER = "R002"  # is listed before
 MOST = 40  # lines of the remainder that people are shown; the manifest has all
+WIDEST = 80  # characters of a path in the table
 MEANINGS = {
     "package": "of packages, unchanged",
     "changed": "of packages, changed: captured",
@@ -30,11 +32,21 @@ MEANINGS = {
 }
 
 
-def result(manifest: dict[str, Any], path: Path | None) -> dict[str, Any]:
-    """Return the result of the task; path is that of the capture, None in check mode."""
+def result(manifest: dict[str, Any], path: Path | None, damage: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the result of the task.
+
+    path is that of the capture, None in check mode; damage says what is wrong with the capture before.
+    """
     plan = reinstall.plan(manifest)
-    lines = [*_head(manifest, path), *_bins(manifest), *_remainder(manifest), *_reinstall(plan)]
-    told = {"bins": manifest["bins"], "remainder": manifest["remainder"], "reinstall": asdict(plan), "lines": lines}
+    damaged = [f"  the capture before: {one}" for one in damage]
+    lines = [*_head(manifest, path), *damaged, *_bins(manifest), *_remainder(manifest), *_reinstall(plan)]
+    told = {
+        "damage": list(damage),
+        "bins": manifest["bins"],
+        "remainder": manifest["remainder"],
+        "reinstall": asdict(plan),
+        "lines": lines,
+    }
     return {"changed": False, **({"path": str(path)} if path else {}), **encodable(told)}
 
 
@@ -58,7 +70,13 @@ def _remainder(manifest: dict[str, Any]) -> list[str]:
         return ["  nothing is left over", *found]
     files, total = sum(one["files"] for one in remainder), sum(one["bytes"] for one in remainder)
     rows = [
-        (f"    {for_people(ascii_path(one['path']))}", str(one["files"]), size(one["bytes"]), one["owner"], one["why"])
+        (
+            f"    {shortened(for_people(ascii_path(one['path'])))}",
+            str(one["files"]),
+            size(one["bytes"]),
+            one["owner"],
+            one["why"],
+        )
         for one in remainder[:MOST]
     ]
     more = [f"    and {len(remainder) - MOST} more; the manifest has all"] if len(remainder) > MOST else []
@@ -66,7 +84,7 @@ def _remainder(manifest: dict[str, Any]) -> list[str]:
         f"  LEFT OVER: {files} files, {size(total)}. A reinstall would lose them:",
         *table([("    path", "files", "size", "owner", ""), *rows]),
         *more,
-        "  Set capture_paths to capture them, capture_receipts where a backup has them, or capture_acknowledged.",
+        "  Move each to another disk, or set capture_paths, capture_receipts or capture_acknowledged: docs/capture.md",
         *found,
     ]
 
@@ -82,6 +100,11 @@ def _deleted(one: dict[str, Any]) -> str:
         f"  {one['program']} (process {one['process']}) writes to {for_people(ascii_path(one['path']))},"
         f" {size(one['bytes'])}, which is deleted: it ends with the process"
     )
+
+
+def shortened(path: str) -> str:
+    """Return a path that fits into the table: its beginning and its end."""
+    return path if len(path) <= WIDEST else f"{path[: WIDEST // 2]}...{path[3 - WIDEST // 2 :]}"
 
 
 def ascii_path(path: str) -> str:

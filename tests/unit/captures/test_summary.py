@@ -69,3 +69,17 @@ def test_a_file_without_a_name_is_named():
 
 def test_in_check_mode_nothing_is_said_to_be_written():
     assert summary.result(MANIFEST, None)["lines"][0].startswith("node07: would be captured in 12 s")
+
+
+def test_damage_of_the_capture_before_is_shown():
+    found = summary.result(MANIFEST, Path("/c"), ["files/etc/fstab is missing or was changed"])
+    assert found["lines"][1] == "  the capture before: files/etc/fstab is missing or was changed"
+    assert found["damage"] == ["files/etc/fstab is missing or was changed"]
+
+
+def test_a_long_path_does_not_spread_the_table():
+    left = [{"path": "/srv" + "/d" * 2000 + "/end", "files": 1, "bytes": 1, "owner": "root", "why": ""}]
+    (line,) = [line for line in lines(remainder=left) if "/srv" in line]
+    assert len(line) < 120
+    assert "..." in line
+    assert "/d/end " in line
