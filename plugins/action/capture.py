@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -35,19 +36,6 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 AT_ONCE = 8 * MIB  # bytes of contents in one answer, but for the last file in it
-_TEXTS: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
-_RECORDS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
-_REASON = {"path": {"type": "str", "required": True}, "reason": {"type": "str", "required": True}}
-_ARGUMENTS: dict[str, Any] = {
-    "directory": {"type": "path", "required": True},
-    "keep": {"type": "int", "default": 14},
-    "paths": _TEXTS,
-    "acknowledged": {**_RECORDS, "options": _REASON},
-    "receipts": _RECORDS,
-    "largest_mib": {"type": "int", "default": 64},
-    "age_recipients": _TEXTS,
-    "report": {"type": "path"},
-}
 
 
 class _FailedError(Exception):
@@ -70,7 +58,7 @@ class ActionModule(ActionBase):
         wrong = list(wrong_settings(self._task.args))
         if wrong:
             return failure(wrong)
-        _validated, args = self.validate_argument_spec(_ARGUMENTS)
+        _validated, args = self.validate_argument_spec(ARGUMENTS)
         host = self._variables["inventory_hostname"]
         try:
             cipher = cipher_for(host, args["age_recipients"])
@@ -119,7 +107,8 @@ class ActionModule(ActionBase):
     def _contents(self, manifest: dict[str, Any], store: Store) -> dict[str, bytes]:
         """Store the contents of the files, and return the secret ones; both as the manifest then says it.
 
-        A file that changed since the node looked is recorded as it was read; one that is gone is left out.
+        A file that changed since the node looked is recorded as it was read; one that is gone is left out, and one that
+        cannot be read is left over.
         """
         wanted, secrets = [], {}
         for entry in manifest["files"]:
@@ -127,31 +116,29 @@ class ActionModule(ActionBase):
                 store.link(entry["path"], entry["sha256"])
             elif entry["kind"] == manifests.FILE:
                 wanted.append(entry)
-        gone = set()
-        for entry, data, mode in self._read(wanted):
-            if data is None:
-                gone.add(entry["path"])
+        missing = set()
+        for entry, answers in self._read(wanted):
+            if not all(one and "data" in one for one in answers):
+                missing.add(entry["path"])
+                manifest["remainder"] += _unreadable(entry, answers)
                 continue
+            data = b"".join(base64.b64decode(one["data"]) for one in answers)
             entry["size"] = len(data)
-            if entry.get("secret") or not mode & stat.S_IROTH or holds_secret(data):
+            if entry.get("secret") or not answers[0]["mode"] & stat.S_IROTH or holds_secret(data):
                 entry["secret"] = True
                 entry.pop("sha256", None)
                 secrets[entry["path"]] = data
             else:
                 entry["sha256"] = hashlib.sha256(data).hexdigest()
                 store.put(entry["path"], data)
-        manifest["files"] = [entry for entry in manifest["files"] if entry["path"] not in gone]
+        manifest["files"] = [entry for entry in manifest["files"] if entry["path"] not in missing]
         return secrets
 
-    def _read(self, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], bytes | None, int]]:
-        """Yield files with their contents, None where one is gone, and their modes."""
+    def _read(self, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
+        """Yield files with the module's answers for all of their parts."""
         for _path, parts in groupby(self._parts(entries), lambda part: part[0]["path"]):
             read = list(parts)
-            answers = [answer for _entry, answer in read]
-            if None in answers:
-                yield read[0][0], None, 0
-            else:
-                yield read[0][0], b"".join(base64.b64decode(data) for data, _mode in answers), answers[0][1]
+            yield read[0][0], [answer for _entry, answer in read]
 
     def _parts(self, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield the parts of files, in their order, with the module's answers."""
@@ -173,7 +160,7 @@ class ActionModule(ActionBase):
 
     def _ask(self, work: str, asked: Any) -> Any:
         """Return the module's answer. Raises _FailedError."""
-        args = {"work": work, "asked": packed(asked)}
+        args = {"directory": self._task.args["directory"], "work": work, "asked": packed(asked)}
         with self._unlogged():
             result = self._execute_module(
                 module_name="gpulab.node.capture", module_args=args, task_vars=self._variables
@@ -199,6 +186,15 @@ def wrong_settings(args: dict[str, Any]) -> Iterator[Refusal]:
     for name, value in args.items():
         if f"capture_{name}" in known:
             yield from faults(known[f"capture_{name}"], value)
+
+
+def _unreadable(entry: dict[str, Any], answers: list[Any]) -> list[dict[str, Any]]:
+    """Return what is left over of a file: all of it, where it is there and a part of it cannot be read."""
+    reasons = [one["unreadable"] for one in answers if one and "unreadable" in one]
+    if not reasons:
+        return []
+    why = f"it cannot be read: {reasons[0]}"
+    return [{"path": entry["path"], "files": 1, "bytes": entry["size"], "owner": entry["owner"], "why": why}]
 
 
 def _baseline(report: str | None, host: str) -> dict[str, Any]:

@@ -122,6 +122,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.capture import contents
+from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.capture.look import look
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
@@ -149,6 +150,7 @@ def main() -> None:
     """Parse, capture."""
     module = AnsibleModule(
         argument_spec={
+            **ARGUMENTS,
             "work": {"type": "str", "choices": ["look", "read"], "default": "look"},
             "asked": {"type": "str"},
         },

@@ -233,7 +233,12 @@ class Walk:
                 return self._left(path, status, "it is neither file, link nor directory")
             if stat.S_ISREG(status.st_mode) and status.st_size > self._wishes.largest:
                 return self._left(path, status, f"it is larger than {self._wishes.largest >> 20} MiB")
-            entry = record(self._node, path, status, rule)
+            try:
+                entry = record(self._node, path, status, rule)
+            except FileNotFoundError:  # gone meanwhile
+                return _Rest()
+            except OSError as error:
+                return self._left(path, status, f"it cannot be read: {error.strerror}")
             self.found.files.append({**entry, "package": self._packages.name(path)} if name == bins.CHANGED else entry)
         if name is None:
             return self._left(path, status, "")
@@ -338,10 +343,7 @@ def _read(path: Any, size: int) -> tuple[bytes, str, bool]:
     """Return the first MiB of a file, the SHA-256 of so many bytes, and whether it is immutable."""
     digest, first = hashlib.sha256(), b""
     flags = struct.pack("l", 0)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
-    except OSError:
-        return first, "", False
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # somebody put another one in its place
             return first, "", False

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, contents
+from ansible_collections.gpulab.node.plugins.module_utils.capture import walk as walk_of_nodes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import (
     GET_FLAGS,
     IMMUTABLE,
@@ -309,6 +311,26 @@ def test_contents_are_read_in_parts_and_no_link_is_followed(tmp_path):
     put(tmp_path, "etc/file", "0123456789", 0o600)
     (tmp_path / "link").symlink_to("etc")
     (tmp_path / "etc/other").symlink_to("file")
-    assert contents.read(tmp_path, "/etc/file", 3, 4) == ("MzQ1Ng==", 0o100600)
+    assert contents.read(tmp_path, "/etc/file", 3, 4) == {"data": "MzQ1Ng==", "mode": 0o100600}
     for path in ("/link/file", "/etc/other", "/etc/absent", "/etc"):
         assert contents.read(tmp_path, path, 0, 4) is None
+
+
+def broken(*_):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_file_on_a_broken_disk_is_left_over_with_the_reason(tmp_path, monkeypatch):
+    put(tmp_path, "etc/file")
+    monkeypatch.setattr(walk_of_nodes, "_read", broken)
+    found = walk(tmp_path, ETC)
+    assert [(one["path"], one["why"]) for one in found.remainder] == [
+        ("/etc/file", "it cannot be read: Input/output error")
+    ]
+    assert "/etc/file" not in files(found)
+
+
+def test_contents_on_a_broken_disk_are_told_from_files_that_are_gone(tmp_path, monkeypatch):
+    put(tmp_path, "etc/file")
+    monkeypatch.setattr(os, "pread", broken)
+    assert contents.read(tmp_path, "/etc/file", 0, 4) == {"unreadable": "Input/output error"}

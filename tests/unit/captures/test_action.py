@@ -46,8 +46,9 @@ def captured(monkeypatch):
             return [part_of(now.get(path), start, size) for path, start, size in parts]
 
         action._ask = ask
-        manifest, store = {"files": seen}, Store()
+        manifest, store = {"files": seen, "remainder": []}, Store()
         secrets = action._contents(manifest, store)
+        captured.remainder = manifest["remainder"]
         return {one["path"]: one for one in manifest["files"]}, store.files, secrets, asked
 
     return captured
@@ -57,7 +58,9 @@ def part_of(file, start, size):
     if file is None:
         return None
     data, mode = file
-    return base64.b64encode(data[start : start + size]).decode(), mode
+    if mode is None:
+        return {"unreadable": "Input/output error"}
+    return {"data": base64.b64encode(data[start : start + size]).decode(), "mode": mode}
 
 
 def test_only_what_is_not_known_is_asked_for(captured):
@@ -84,6 +87,14 @@ def test_a_file_that_changed_is_recorded_as_it_was_read(captured):
 def test_a_file_that_is_gone_is_left_out(captured):
     files, stored, secrets, _asked = captured([entry("/a", b"old"), entry("/b", b"b")], {"/b": (b"b", 0o100644)})
     assert (list(files), list(stored), secrets) == (["/b"], ["/b"], {})
+
+
+def test_a_file_that_cannot_be_read_is_left_over_with_the_reason(captured):
+    seen = [entry("/a", b"old", owner="li"), entry("/b", b"b")]
+    files, stored, _secrets, _asked = captured(seen, {"/a": (b"old", None), "/b": (b"b", 0o100644)})
+    assert (list(files), list(stored)) == (["/b"], ["/b"])
+    why = "it cannot be read: Input/output error"
+    assert captured.remainder == [{"path": "/a", "files": 1, "bytes": 3, "owner": "li", "why": why}]
 
 
 @pytest.mark.parametrize(("secret", "mode"), [(True, 0o100644), (False, 0o100600)])
