@@ -19,13 +19,13 @@ import hashlib
 import json
 import os
 import posixpath
-import pwd
 import re
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
@@ -127,7 +127,7 @@ class Environment:
         self.record: dict[str, Any] = {
             "path": directory,
             "kind": kind,
-            "owner": _owner(self._real("")),
+            "owner": _owner(node, self._real("")),
             "python": ".".join(python.split(".")[:3]),
             "home": settings.get("home", ""),
             "settings": settings,
@@ -419,15 +419,11 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _owner(path: Path) -> str:
+def _owner(node: Node, path: Path) -> str:
     try:
-        uid = path.lstat().st_uid
+        return homes.user(node, path.lstat().st_uid)
     except OSError:
         return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _time(status: os.stat_result) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import holding, mounts
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 NO_LOGIN = ("/nologin", "/false", "/sync")
-PASSWD, LINGER = "/etc/passwd", "/var/lib/systemd/linger"
+PASSWD, GROUP, LINGER = "/etc/passwd", "/etc/group", "/var/lib/systemd/linger"
 LOCAL = frozenset(
     {
         "bcachefs",
@@ -74,6 +75,22 @@ def of_people(node: Node) -> list[str]:
 def number(text: str) -> int | None:
     """Return the number of a user or a group; None where a text is none."""
     return int(text) if re.fullmatch(r"[0-9]{1,10}", text) else None
+
+
+def user(node: Node, uid: int) -> str:
+    """Return the name of a local user; the number where there is none. A directory service may not answer."""
+    return _names(node, PASSWD).get(uid, str(uid))
+
+
+def group(node: Node, gid: int) -> str:
+    """Return the name of a local group; the number where there is none."""
+    return _names(node, GROUP).get(gid, str(gid))
+
+
+@cache
+def _names(node: Node, path: str) -> dict[int, str]:
+    lines = [line.split(":") for line in node.text(path).splitlines()]
+    return {int(fields[2]): fields[0] for fields in lines if len(fields) > 2 and fields[2].isdigit()}  # noqa: PLR2004
 
 
 class Places:

@@ -12,18 +12,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
-import grp
 import hashlib
 import os
-import pwd
 import stat
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.capture import bins
+from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
 
@@ -83,24 +80,6 @@ class Found:
     owners: set[int] = field(default_factory=set)
     groups: set[int] = field(default_factory=set)
     environments: list[dict[str, Any]] = field(default_factory=list)
-
-
-@cache
-def user(uid: int) -> str:
-    """Return the name of a user; the number where it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-@cache
-def group(gid: int) -> str:
-    """Return the name of a group; the number where it has none."""
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 @dataclass
@@ -171,7 +150,7 @@ class Walk:
         return self.found
 
     def _directory(self, path: str, status: os.stat_result, environment: Any) -> _Rest:
-        rest = _Rest(path=path, owner=user(status.st_uid))
+        rest = _Rest(path=path, owner=homes.user(self._node, status.st_uid))
         try:
             with os.scandir(self._node.path(path)) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
@@ -256,7 +235,7 @@ class Walk:
     def _left(self, path: str, status: os.stat_result, why: str) -> _Rest:
         self.found.owners.add(status.st_uid)
         self.found.groups.add(status.st_gid)
-        return _Rest(1, status.st_size, owner=user(status.st_uid), why=why, path=path)
+        return _Rest(1, status.st_size, owner=homes.user(self._node, status.st_uid), why=why, path=path)
 
     def _count(self, name: str, status: os.stat_result) -> None:
         self.found.counts[name] += 1
@@ -311,9 +290,9 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
     found: dict[str, Any] = {
         "path": path,
         "mode": f"{stat.S_IMODE(status.st_mode):04o}",
-        "owner": user(status.st_uid),
+        "owner": homes.user(node, status.st_uid),
         "uid": status.st_uid,
-        "group": group(status.st_gid),
+        "group": homes.group(node, status.st_gid),
         "gid": status.st_gid,
         "size": status.st_size,
         "section": rule.section,

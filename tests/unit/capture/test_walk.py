@@ -155,7 +155,7 @@ def test_odd_files_are_told(tmp_path):
     assert entries["/etc/one"]["identity"] == entries["/etc/two"]["identity"]
     assert (entries["/etc/link"]["kind"], entries["/etc/link"]["target"]) == ("link", "/nowhere")
     assert found.remainder == [
-        {"path": "/etc/fifo", "files": 1, "bytes": 0, "owner": "root", "why": "it is neither file, link nor directory"}
+        {"path": "/etc/fifo", "files": 1, "bytes": 0, "owner": "0", "why": "it is neither file, link nor directory"}
     ]
 
 
@@ -296,6 +296,18 @@ def test_the_owners_of_what_is_of_no_package_are_known(tmp_path):
     os.chown(put(tmp_path, "usr/theirs"), 555, 555)
     found = walk(tmp_path, ETC, packages=owned("/", "/usr", "/usr/theirs"))
     assert ({1234, 987} <= found.owners, {4321, 789} <= found.groups, 555 in found.owners) == (True, True, False)
+
+
+def test_owners_have_the_names_of_the_node(tmp_path):
+    put(tmp_path, "etc/passwd", "li:x:1234:4321::/home/li:/bin/sh\n+@netgroup\nodd\n")
+    put(tmp_path, "etc/group", "lab:x:4321:\n")
+    os.chown(put(tmp_path, "etc/hers"), 1234, 4321)
+    os.chown(put(tmp_path, "etc/theirs"), 1235, 4322)  # of LDAP, which may not answer
+    entries = files(walk(tmp_path, ETC))
+    assert [(entries[path]["owner"], entries[path]["group"]) for path in ("/etc/hers", "/etc/theirs")] == [
+        ("li", "lab"),
+        ("1235", "4322"),
+    ]
 
 
 def test_nothing_is_changed_not_even_times_of_access(tmp_path):
