@@ -138,7 +138,9 @@ OPTIONS: dict[str, Form] = {
     "capture_paths": PATTERN,
     "capture_receipts.password_file": PLACE,
     "capture_receipts.path": ANY_PLACE,
-    "capture_receipts.repository": Form(r"(?!-)\S.*", "a repository", 2048, secret=True),
+    "capture_receipts.repository": Form(
+        r"(?!-)\S.*", "a repository", 2048, secret=True, elsewhere="Let the program read it from a file on the node"
+    ),
     "capture_report": HERE,
     "conda_channel_alias": CHANNELS,
     "conda_channels": CHANNEL,
