@@ -25,7 +25,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Ca
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
 from ansible_collections.gpulab.node.plugins.module_utils.facts import own_files
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
-from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import Receipts
+from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,8 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     storage = disks.read(node)
     packages = Packages(node)
     engines = containers.read(node)
-    receipts = backups.read(node, wishes["receipts"])
+    backed_up = backups.read(node, wishes["receipts"])
+    items = store.items(node)
     captured: dict[bool, list[tuple[str, Captured]]] = {True: [], False: []}
     for one in wishes["captured"]:
         captured[one["secret"]] += [(pattern, Captured(one["section"], one["secret"])) for pattern in one["patterns"]]
@@ -63,8 +64,8 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
         ],
         acknowledged=[(f"{one['path'].rstrip('/')}/**", one["reason"]) for one in wishes["acknowledged"]],
         homes=homes.of_people(node),
-        gpulab=_gpulabs(node),
-        covers=[(bins.LOCK, lambda path, _status: engines.covers(path)), (bins.RECEIPT, receipts.covers)],
+        gpulab=_gpulabs(node, items),
+        covers=[(bins.LOCK, lambda path, _status: engines.covers(path)), (bins.RECEIPT, backed_up.covers)],
         largest=wishes["largest"],
     )
     places = {one["mount"] for one in mounts(node.text("/proc/self/mountinfo"))}
@@ -80,12 +81,12 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
             "disks": storage,
             "environments": found.environments,
             "containers": engines.record,
-            "gpulab": {"receipts": Receipts(node).items()},
+            "gpulab": {"receipts": items},
         },
         "files": found.files,
         "bins": {name: {"files": found.counts[name], "bytes": found.sizes[name]} for name in bins.BINS},
         "kept": [one for one in storage["filesystems"] if not one["on_root_disk"]],
-        "receipts": receipts.records,
+        "receipts": backed_up.records,
         "remainder": found.remainder,
         "open_deleted": list(_open_deleted(node)),
     }
@@ -101,15 +102,15 @@ def _machine(node: Node) -> dict[str, Any]:
     }
 
 
-def _gpulabs(node: Node) -> frozenset[str]:
+def _gpulabs(node: Node, receipts: dict[str, list[str]]) -> frozenset[str]:
     """Return the paths that a run of gpulab brings back: those in its receipts but for files in /etc, and its own.
 
     What it keeps in /etc beside lines of others is captured as a whole; what carries its name is its own.
     """
-    items = [item for one in Receipts(node).items().values() for item in one]
+    items = [item.partition(":") for one in receipts.values() for item in one]
     named = {path for path in own_files.read(node) if own_files.NAME in path}
-    files = {item[5:] for item in items if item.startswith("file:") and not item.startswith("file:/etc/")}
-    trees = {f"{item[12:]}/" for item in items if item.startswith("environment:")}
+    files = {path for kind, _colon, path in items if kind == "file" and not path.startswith("/etc/")}
+    trees = {f"{path}/" for kind, _colon, path in items if kind == "environment"}
     return frozenset({*named, *files, *trees, *GPULABS_OWN})
 
 

@@ -38,20 +38,20 @@ def remove(role: str) -> None:
         Path(DIRECTORY).rmdir()
 
 
+def items(node: Node) -> dict[str, list[str]]:
+    """Return the items that the receipts of a node name, by role; none of them is read."""
+    return {role: sorted(receipt["items"]) for role, receipt in _all(node).items()}
+
+
 class Receipts:
     """The receipts of a node, and what their items are now."""
 
     def __init__(self, node: Node) -> None:
         """Begin to read what the receipts name."""
         self._node = node
-        names = [name for name in node.names(DIRECTORY) if name.endswith(".json")]
-        self._found = {name[: -len(".json")]: _read(node.path(f"{DIRECTORY}/{name}")) for name in names}
+        self._found = _all(node)
         self._reading = Reading(node, {item for one in self._found.values() for item in one["items"]})
         self._values: dict[str, Any] | None = None
-
-    def items(self) -> dict[str, list[str]]:
-        """Return the items that the receipts name, by role."""
-        return {role: sorted(receipt["items"]) for role, receipt in self._found.items()}
 
     def seal(self, facts: dict[str, Any]) -> None:
         """Write what the items are now into the receipts that this run has written."""
@@ -84,6 +84,11 @@ def _compared(receipt: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     words = {item: how(item, before[item], now[item]) for item in changed}
     drift = [text for item, text in words.items() if not item.startswith("fact:")]
     return {"inputs": receipt["inputs"], "problem": problem, "differs": list(words.values()), "drift": drift}
+
+
+def _all(node: Node) -> dict[str, dict[str, Any]]:
+    names = [name for name in node.names(DIRECTORY) if name.endswith(".json")]
+    return {name[: -len(".json")]: _read(node.path(f"{DIRECTORY}/{name}")) for name in names}
 
 
 def _read(path: Path) -> dict[str, Any]:
