@@ -14,8 +14,6 @@ from __future__ import annotations
 import base64
 import binascii
 import csv
-import errno
-import hashlib
 import json
 import os
 import posixpath
@@ -25,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
+from ansible_collections.gpulab.node.plugins.module_utils.capture import digests, homes
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
@@ -174,8 +172,8 @@ class Environment:
             return True
         names = {posixpath.basename(path), f"python{'.'.join(self.record['python'].split('.')[:2])}"}
         originals = (posixpath.join(self.record["home"], name) for name in names)
-        digest = _digest(self._real(path), "sha256")
-        return digest is not None and digest in {_digest(self._node.path(one), "sha256") for one in originals}
+        digest = digests.digest(self._real(path), "sha256")
+        return digest is not None and digest in {digests.digest(self._node.path(one), "sha256") for one in originals}
 
     def _is_activate(self, path: str) -> bool:
         """Tell whether an activate script is as it was made; people add variables to these, at the end or anywhere."""
@@ -212,7 +210,7 @@ class Environment:
             return False
         if file.digest is None:
             return _time(status) <= file.since + TOGETHER  # virtualenv writes programs after RECORD
-        return _time(status) <= file.since or _digest(self._real(path), file.digest[0]) == file.digest[1]
+        return _time(status) <= file.since or digests.digest(self._real(path), file.digest[0]) == file.digest[1]
 
     def _lock(self, kind: str, packages: list[_Package], by_pip: list[_Package]) -> list[str]:
         lines = sorted((package.line for package in by_pip if package.line), key=str.lower)
@@ -330,7 +328,7 @@ class Environment:
     def _text(self, path: str) -> str | None:
         """Return the text of a regular file; None where it cannot be read."""
         try:
-            with open(_opened(self._real(path)), "rb") as stream:
+            with os.fdopen(digests.opened(self._real(path)), "rb") as stream:
                 data = stream.read(LARGEST + 1)
         except OSError:
             return None
@@ -436,28 +434,3 @@ def _changed(path: Path) -> float:
         return path.lstat().st_mtime
     except OSError:
         return 0.0
-
-
-def _opened(path: Path) -> int:
-    """Open a regular file for reading. Raises OSError for anything else: a FIFO would block its reader for ever."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags | os.O_NOATIME)
-    except PermissionError:  # only root and the owner may leave the time of access as it is
-        descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return descriptor
-
-
-def _digest(path: Path, algorithm: str) -> bytes | None:
-    """Return the digest of a regular file, followed through links; None where it cannot be read."""
-    try:
-        digest = hashlib.new(algorithm)
-        with open(_opened(path), "rb") as stream:
-            for block in iter(lambda: stream.read(1 << 20), b""):
-                digest.update(block)
-    except (OSError, ValueError):
-        return None
-    return digest.digest()

@@ -10,11 +10,12 @@ packages' too.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ DPKG = "/var/lib/dpkg"
 ALTERNATIVES = (f"{DPKG}/alternatives", "/var/lib/alternatives")
 GHOST = 1 << 6  # a file of rpm's that the package names, but does not bring
 _RPM = "[%{FILENAMES}\\t%{FILEDIGESTS}\\t%{FILESIZES}\\t%{FILEMTIMES}\\t%{FILEFLAGS}\\t%{FILELINKTOS}\\t%{=NAME}\\n]"
-_BLOCK = 1 << 20
+ALGORITHMS = {32: "md5", 40: "sha1", 128: "sha512"}  # by the number of hexadecimal digits; others are SHA-256
 
 
 @dataclass(frozen=True)
@@ -88,20 +89,8 @@ class Packages:
             return True
         if owned.size not in (None, status.st_size):
             return False
-        return bool(owned.digest) and digest(self._node, path, len(owned.digest)) == owned.digest
-
-
-def digest(node: Node, path: str, length: int) -> str:
-    """Return a file's digest by the algorithm whose hexadecimal digests have this length; empty if it is unreadable."""
-    algorithms = {32: "md5", 40: "sha1", 128: "sha512"}
-    found = hashlib.new(algorithms.get(length, "sha256"), usedforsecurity=False)
-    try:
-        with node.path(path).open("rb") as stream:
-            for block in iter(lambda: stream.read(_BLOCK), b""):
-                found.update(block)
-    except OSError:
-        return ""
-    return found.hexdigest()
+        found = digest(self._node.path(path), ALGORITHMS.get(len(owned.digest), "sha256")) if owned.digest else None
+        return found is not None and found.hex() == owned.digest
 
 
 def _dpkg(node: Node) -> Iterator[tuple[str, Owned]]:

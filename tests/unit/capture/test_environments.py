@@ -1,5 +1,6 @@
 """Environments that users made are read as files; what brings them back is what pip, uv and conda say of them."""
 
+import hashlib
 import json
 import os
 import re
@@ -179,7 +180,7 @@ def test_a_touched_file_comes_back_where_its_content_is_the_recorded_one(venv):
 
 
 def test_what_has_not_changed_since_the_installation_is_not_read_again(by_pip, monkeypatch):
-    monkeypatch.setattr(environments, "_digest", lambda *_which: pytest.fail("a file was read"))
+    monkeypatch.setattr(environments.digests, "digest", lambda *_which: pytest.fail("a file was read"))
     assert found(by_pip).covers(f"{SITE}/alpha/__init__.py")
 
 
@@ -210,7 +211,7 @@ def test_a_pipe_does_not_come_back_even_where_no_digest_of_it_is_recorded(venv):
 
 def test_a_file_of_another_size_is_not_read(venv, monkeypatch):
     (venv / SITE / "alpha/__init__.py").write_text("longer than before")
-    monkeypatch.setattr(environments, "_digest", lambda *_which: pytest.fail("a file was read"))
+    monkeypatch.setattr(environments.digests, "digest", lambda *_which: pytest.fail("a file was read"))
     assert not found(venv).covers(f"{SITE}/alpha/__init__.py")
 
 
@@ -392,7 +393,7 @@ def meta(prefix, name, *files, **more):
     for path, content in files:
         (prefix / path).parent.mkdir(parents=True, exist_ok=True)
         (prefix / path).write_text(content)
-        digest = environments.hashlib.sha256(content.encode()).hexdigest()
+        digest = hashlib.sha256(content.encode()).hexdigest()
         paths.append({"_path": path, "path_type": "hardlink", "sha256": digest, "size_in_bytes": len(content)})
     url = f"https://conda.lab/linux-64/{name}-1.0-0.conda"
     record = {"name": name, "version": "1.0", "build": "0", "url": url, "sha256": "ab" * 32, "depends": []}

@@ -2,10 +2,10 @@
 
 import hashlib
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture import owned
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
@@ -82,7 +82,7 @@ def test_a_conffile_that_was_edited_before_an_update_is_changed(debian):
 def test_a_file_that_did_not_change_since_is_not_read(debian, monkeypatch):
     os.utime(debian / INFO / "tool:amd64.list", (2**33, 2**33))
     found = Packages(Node(debian))
-    monkeypatch.setattr(Path, "open", None)
+    monkeypatch.setattr(owned, "digest", None)
     assert found.unchanged("/usr/bin/tool", (debian / "usr/bin/tool").lstat())
 
 
