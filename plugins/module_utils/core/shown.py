@@ -51,6 +51,11 @@ def for_people(text: str) -> str:
     return masked(plain(text))
 
 
+def one_line(text: str) -> str:
+    """Return a text for people in one line; bytes that are not UTF-8 and control characters are escapes."""
+    return for_people(text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode("ascii"))
+
+
 def first(texts: Collection[str], most: int, separator: str = ", ") -> str:
     """Return the first of some texts as one, and how many more there are."""
     more = len(texts) - most

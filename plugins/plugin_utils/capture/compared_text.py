@@ -9,7 +9,7 @@ import json
 from itertools import groupby
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.compare import CHANGED, CONTENT, GONE
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.text import size
 
@@ -62,7 +62,7 @@ def lines(document: dict[str, Any]) -> list[str]:
     if not document["changes"]:
         found.append("  nothing changed")
     if document["unknown"]:
-        paths = first([_shown(path) for path in document["unknown"]], MOST)
+        paths = first([one_line(path) for path in document["unknown"]], MOST)
         found.append(f"  not known without the key of the secrets: whether the content changed of {paths}")
     return found
 
@@ -74,7 +74,7 @@ def text(change: dict[str, Any]) -> str:
     noun = NOUNS.get(section, "")
     if below and (section, head) in NOUNS_BELOW:
         noun, (head, *below) = NOUNS_BELOW[section, head], below
-    name = " ".join(filter(None, (noun, _shown(head))))
+    name = " ".join(filter(None, (noun, one_line(head))))
     value = before if how == GONE else after
     if below == [CONTENT]:
         return f"{name}: content changed"
@@ -84,7 +84,7 @@ def text(change: dict[str, Any]) -> str:
         return f"{name} {how}: {value['files']} files, {size(value['bytes'])}"
     if section == "remainder" and below == ["bytes"]:
         return f"{name}: {'grew' if after > before else 'shrank'} from {size(before)} to {size(after)}"
-    where = f"{name}: {' '.join(map(_shown, below))}" if below else name
+    where = f"{name}: {' '.join(map(one_line, below))}" if below else name
     if how == CHANGED:
         return f"{where} {_values(before)} -> {_values(after)}"
     is_named = isinstance(value, (dict, list)) or value == change["subject"][-1]
@@ -92,11 +92,5 @@ def text(change: dict[str, Any]) -> str:
 
 
 def _values(value: Any) -> str:
-    told = _shown(value if isinstance(value, str) else json.dumps(value))
+    told = one_line(value if isinstance(value, str) else json.dumps(value))
     return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
-
-
-def _shown(value: str) -> str:
-    """Return a text in one line; bytes that are not UTF-8 and control characters are escapes."""
-    value = value if value.isprintable() else value.encode("unicode_escape", "backslashreplace").decode("ascii")
-    return for_people(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.text import size, table
@@ -71,7 +71,7 @@ def _remainder(manifest: dict[str, Any]) -> list[str]:
     files, total = sum(one["files"] for one in remainder), sum(one["bytes"] for one in remainder)
     rows = [
         (
-            f"    {shortened(for_people(ascii_path(one['path'])))}",
+            f"    {shortened(one_line(one['path']))}",
             str(one["files"]),
             size(one["bytes"]),
             one["owner"],
@@ -97,7 +97,7 @@ def _reinstall(plan: reinstall.Reinstall) -> list[str]:
 
 def _deleted(one: dict[str, Any]) -> str:
     return (
-        f"  {one['program']} (process {one['process']}) writes to {for_people(ascii_path(one['path']))},"
+        f"  {one['program']} (process {one['process']}) writes to {one_line(one['path'])},"
         f" {size(one['bytes'])}, which is deleted: it ends with the process"
     )
 
@@ -105,8 +105,3 @@ def _deleted(one: dict[str, Any]) -> str:
 def shortened(path: str) -> str:
     """Return a path that fits into the table: its beginning and its end."""
     return path if len(path) <= WIDEST else f"{path[: WIDEST // 2]}...{path[3 - WIDEST // 2 :]}"
-
-
-def ascii_path(path: str) -> str:
-    """Return a path for people: bytes that are not UTF-8 and control characters as escapes."""
-    return path if path.isprintable() else path.encode("unicode_escape", "backslashreplace").decode("ascii")
