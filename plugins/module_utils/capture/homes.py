@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import holding, mounts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 NO_LOGIN = ("/nologin", "/false", "/sync")
@@ -54,13 +56,20 @@ class Account(NamedTuple):
     shell: str
 
 
+def lines(node: Node, path: str, least: int) -> Iterator[list[str]]:
+    """Yield the fields of each line of a file like passwd(5) that has at least so many."""
+    for line in node.text(path).splitlines():
+        fields = line.split(":")
+        if len(fields) >= least and fields[0]:
+            yield fields
+
+
 def accounts(node: Node) -> list[Account]:
     """Return the local accounts; lines that are not accounts, as those of NIS, are passed over."""
     found = []
-    for line in node.text(PASSWD).splitlines():
-        fields = line.split(":")
-        uid, gid = (number(field) for field in [*fields, "", "", "", ""][2:4])
-        if len(fields) == _FIELDS and fields[0] and uid is not None and gid is not None:
+    for fields in lines(node, PASSWD, _FIELDS):
+        uid, gid = map(number, fields[2:4])
+        if len(fields) == _FIELDS and uid is not None and gid is not None:
             found.append(Account(fields[0], fields[1], uid, gid, *fields[4:]))
     return found
 
@@ -89,8 +98,8 @@ def group(node: Node, gid: int) -> str:
 
 @cache
 def _names(node: Node, path: str) -> dict[int, str]:
-    lines = [line.split(":") for line in node.text(path).splitlines()]
-    return {int(fields[2]): fields[0] for fields in lines if len(fields) > 2 and fields[2].isdigit()}  # noqa: PLR2004
+    numbered = ((number(fields[2]), fields[0]) for fields in lines(node, path, 3))
+    return {known: name for known, name in numbered if known is not None}
 
 
 class Places:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import Account
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 
-LOGIN_DEFS, SHADOW, GROUP = "/etc/login.defs", "/etc/shadow", "/etc/group"
+LOGIN_DEFS, SHADOW = "/etc/login.defs", "/etc/shadow"
 SUBUID, SUBGID = "/etc/subuid", "/etc/subgid"
 NSSWITCH, SSSD, KERBEROS = "/etc/nsswitch.conf", "/etc/sssd/sssd.conf", "/etc/krb5.conf"
 SET, LOCKED, EMPTY, UNKNOWN = "set", "locked", "empty", "unknown"  # a password; empty lets anybody in
@@ -100,7 +100,7 @@ def _is_person(number: int, least: int) -> bool:
 
 def _users(node: Node, chosen: Iterable[Account], lines: list[tuple[str, int, list[str]]]) -> list[dict[str, Any]]:
     places = homes.Places(node)
-    shadow = {fields[0]: fields for fields in _lines(node, SHADOW, _EXPIRES + 1)}
+    shadow = {fields[0]: fields for fields in homes.lines(node, SHADOW, _EXPIRES + 1)}
     lingering = set(node.names(homes.LINGER))
     ranges = {path: list(_ranges(node, path)) for path in (SUBUID, SUBGID)}
     found = []
@@ -148,17 +148,9 @@ def _day(days: str) -> str | None:
         return None
 
 
-def _lines(node: Node, path: str, most: int) -> Iterator[list[str]]:
-    """Yield the fields of each line of a file like passwd(5) that has so many."""
-    for line in node.text(path).splitlines():
-        fields = line.split(":")
-        if len(fields) >= most and fields[0]:
-            yield fields
-
-
 def _groups(node: Node) -> Iterator[tuple[str, int, list[str]]]:
     """Yield the name, the number and the members of each group."""
-    for name, _password_of_group, field, members in (fields[:4] for fields in _lines(node, GROUP, 4)):
+    for name, _password_of_group, field, members in (fields[:4] for fields in homes.lines(node, homes.GROUP, 4)):
         gid = homes.number(field)
         if gid is not None:
             yield name, gid, [member.strip() for member in members.split(",") if member.strip()]
@@ -166,7 +158,7 @@ def _groups(node: Node) -> Iterator[tuple[str, int, list[str]]]:
 
 def _ranges(node: Node, path: str) -> Iterator[tuple[str, int, int]]:
     """Yield who has which numbers for containers: the name or number of a user, the first, how many."""
-    for fields in _lines(node, path, 3):
+    for fields in homes.lines(node, path, 3):
         first, count = map(homes.number, fields[1:3])
         if first is not None and count is not None:
             yield fields[0], first, count
