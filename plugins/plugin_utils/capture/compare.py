@@ -41,7 +41,7 @@ NAMES = {
 ANY = (("serial",), ("uuid",), ("mount",), ("path",), ("name",), ("id",), ("file",), ("source",))
 # Changes by themselves, or is said elsewhere: fill levels, ages, what runs at the moment, the proof's results.
 PASSING = frozenset(
-    {"active", "age_hours", "baseline", "facts", "links", "read_back", "rule", "snapshot", "status", "taken", "used"}
+    {"active", "age_hours", "baseline", "facts", "links", "read_back", "snapshot", "status", "taken", "used"}
 )
 PARTS = ("machine", "sections", "kept", "acknowledged", "receipts", "remainder", "files")
 CONTENT = "content"

@@ -36,10 +36,14 @@ _ENTRY = {
     "secret?": bool,
     "target?": str,
     "acl?": str,
+    "default_acl?": str,
     "capability?": str,
     "immutable?": bool,
+    "sparse?": bool,
     "links?": int,
-    "rule?": str,
+    "identity?": str,
+    "section?": str,
+    "package?": str,
 }
 _COUNT = {"files": int, "bytes": int}
 _SHAPE = {
