@@ -1,0 +1,1 @@
+"""Tests of the reinstall and rebuild of a node."""
