@@ -1,5 +1,5 @@
 #!/bin/sh -e
-# List the packages, holds, files and links of a node, to be compared with a list of before. What is generated anew from
+# List the packages, holds, files and links of a node, to be compared with a list of before. What is generated again from
 # the same content has another checksum and is only named: caches, indices of kernel modules, an initramfs. What belongs
 # to the simulated GPUs is left out, and accounts are: Debian keeps those of packages that are gone.
 dpkg-query --show --showformat='${Package} ${Version} ${db:Status-Abbrev}\n'

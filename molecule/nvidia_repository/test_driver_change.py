@@ -49,7 +49,7 @@ def look(host):
 
 
 def reloads(host):
-    """Return how often systemd has read its units anew, in lines of its log."""
+    """Return how often systemd has reloaded its units, in lines of its log."""
     return host.run("journalctl --quiet --no-pager _PID=1 | grep --count Reload").stdout
 
 

@@ -13,7 +13,7 @@ version_added: 0.3.0
 author: The gpulab founders (@gpulab)
 description:
   - Brings conda environments to the wanted state with micromamba, which it installs in the version named.
-  - An environment is solved anew only when something else is wanted of it, or when a package of it is gone, damaged or
+  - An environment is solved again only when something else is wanted of it, or when a package of it is gone, damaged or
     was added by hand, which names and sizes of its files tell without micromamba. Versions that are not pinned may then
     move; a lock keeps them.
   - A change makes a new build in a directory of its own, tries it with its own interpreter, and then moves a link. When

@@ -14,7 +14,7 @@ description:
   - Keeps one block in C(/etc/hosts), with a line for each node of a group. Every other line stays, but for those that
     give the node's own name to a loopback address (C(127.0.1.1) on Debian), which a job's processes would tell their
     peers. These become comments, and come back with O(nodes) empty.
-  - Where cloud-init writes C(/etc/hosts) anew at every boot, as the head of the file says, the same is done to the
+  - Where cloud-init rewrites C(/etc/hosts) at every boot, as the head of the file says, the same is done to the
     template that is named there.
   - A node whose address is not known in this run keeps the line that it has. One that has none is left out, with a
     warning.
@@ -103,7 +103,7 @@ def template(module: AnsibleModule, hosts: str | None, wanted: str | None) -> li
         return []
     path = Path(named)
     if not path.is_file():
-        module.warn(f"cloud-init writes {hosts_file.PATH} anew at every boot, from {path}, which is not there.")
+        module.warn(f"cloud-init rewrites {hosts_file.PATH} at every boot, from {path}, which does not exist.")
         return []
     before = files.read(path)
     after = hosts_file.into_template(before, wanted)

@@ -13,7 +13,7 @@ version_added: 0.1.0
 author: The gpulab founders (@gpulab)
 description:
   - "For each host: what is there, what would change, why, the size of the download, space on the disk, services that
-    would start anew, whether the node would reboot, and who is using its GPUs."
+    would start again, whether the node would reboot, and who is using its GPUs."
   - What would change is what the tasks of the roles said in check mode; run the roles so before this task, as
     C(playbooks/plan.yml) does. A host that was refused, failed or did not answer is shown with what is known of it.
   - Modules of gpulab say it in C(changes); the preview knows the same of Ansible's modules for files, units and kernel

@@ -16,7 +16,7 @@ description:
   - A disk with anything on it is never written to. A filesystem, or an array of RAID 0, is made only where the tier
     says O(tiers[].format=true), on devices that nothing holds, that carry no signature that blkid or wipefs knows, and
     that read as zeros at both ends and at places between. What cannot be read counts as not blank. There is no force.
-  - Arrays and logical volumes that are there are assembled or activated, and never made anew.
+  - Arrays and logical volumes that are there are assembled or activated, and never made again.
   - All tiers are judged before the first change; a refusal (GPULAB-H150 to H169) names the device, its serial number,
     what was found on it, and the remedy. After the last change the node is read again.
   - A tier that is no longer listed is unmounted when nothing uses it; what is on it stays.

@@ -37,7 +37,7 @@ def initramfs(*, nouveau=False, blacklist=False, nova=False, nova_blacklist=Fals
         (None, False, False),
     ],
 )
-def test_images_that_nouveau_makes_anew(image, rebuilt_for_present, rebuilt_for_absent):
+def test_images_that_nouveau_rebuilds(image, rebuilt_for_present, rebuilt_for_absent):
     facts = {"kernels": [{"initramfs": image}], "nouveau": {"blacklisted": False}}
     found = {
         state: len(value("nouveau", "__nouveau_images_open", facts, nouveau_state=state, __nouveau_files={}))

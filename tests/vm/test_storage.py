@@ -208,7 +208,7 @@ def test_absent_leaves_the_node_as_before(machine, storage):
     machine.run("cmp /etc/fstab /root/fstab-before && [ ! -e /scratch ] && [ ! -e /mnt/lab ] && [ ! -e /mnt/shared ]")
 
 
-def test_what_is_stopped_is_started_and_not_made_anew(machine, first, storage):
+def test_what_is_stopped_is_started_and_not_made_again(machine, first, storage):
     machine.run("mdadm --stop $(readlink -f /dev/disk/by-id/md-uuid-*) && vgchange --quiet --activate n lab")
     storage([{**tier, "format": False} for tier in TIERS])
     all_is_mounted(machine)

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Copies from each GPU to each other one: did the data arrive, and how fast.
 
-A child process copies pair after pair. Where one hangs, its GPUs are left alone; where one fails, the next begins anew.
+A child process copies pair after pair. Where one hangs, its GPUs are left alone; where one fails, another
+process takes the next.
 """
 
 from __future__ import annotations

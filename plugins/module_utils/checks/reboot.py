@@ -73,7 +73,7 @@ def _options(facts: dict[str, Any]) -> list[str]:
     if not options or not options["new"]:
         return []
     return [
-        f"{name} of the NVIDIA driver is {value}, and {options['wanted'][name]} when it is loaded anew"
+        f"{name} of the NVIDIA driver is {value}, and {options['wanted'][name]} when it is reloaded"
         for name, value in options["running"].items()
         if not modprobe.same_value(value, options["wanted"][name])
     ]

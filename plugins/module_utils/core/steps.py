@@ -192,7 +192,7 @@ class Step:
         return bool(self._read().get("argv") == argv)
 
     def acknowledge(self) -> None:
-        """Note that the end of a step that ever ran has been handed over: the same command may run anew."""
+        """Note that the end of a step that ever ran has been handed over: the same command may run again."""
         record = self._read()
         if record:
             self._remember({**record, "acknowledged": True})

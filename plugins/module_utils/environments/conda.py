@@ -76,7 +76,7 @@ class Wanted:
         """Return a digest of all that decides what a build holds.
 
         Servers do not count: of a channel the last part does, of a lock the files. Nor does the version of CUDA, so
-        that another driver builds nothing anew; that there is one does.
+        that another driver rebuilds nothing; that there is one does.
         """
         given = {
             **asdict(self),
@@ -245,7 +245,7 @@ def of_meta(names: list[str]) -> dict[str, str]:
 
 
 def reasons(build: venv.Build | None, wanted: Wanted) -> list[str]:
-    """Return why an environment must be built anew; nothing where it is as it is wanted, or as its lock has it.
+    """Return why an environment must be rebuilt; nothing where it is as it is wanted, or as its lock has it.
 
     This compares first, for micromamba links everything of an explicit lock again, and again.
     """

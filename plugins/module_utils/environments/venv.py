@@ -169,7 +169,7 @@ def check_lock(wanted: Wanted) -> None:
 
 
 def reasons(build: Build | None, wanted: Any) -> list[str]:
-    """Return why an environment must be built anew; nothing where it is as it is wanted."""
+    """Return why an environment must be rebuilt; nothing where it is as it is wanted."""
     if build is None:
         return ["it does not exist"]
     if not build.python:

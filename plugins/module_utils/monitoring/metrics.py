@@ -70,7 +70,7 @@ class Metrics:
         self._add(name, "gauge", text, value, labels)
 
     def counter(self, name: str, text: str, value: Any, **labels: Any) -> None:
-        """Add a sample of what only rises, until the driver is loaded anew."""
+        """Add a sample of what only rises, until the driver is reloaded."""
         self._add(name, "counter", text, value, labels)
 
     def _add(self, name: str, kind: str, text: str, value: Any, labels: Labels) -> None:

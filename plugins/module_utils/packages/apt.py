@@ -145,7 +145,7 @@ def install_command(  # noqa: PLR0913
     """Return the one apt-get call that fulfils the wishes.
 
     simulate is "--simulate" or "--print-uris"; the call then writes nothing at all, or APT's caches of its lists only:
-    without them, each call reads all lists anew.
+    without them, each call reads all lists again.
     """
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
     # Without the second, apt keeps a held package back although one that was asked for depends on its new version.

@@ -158,7 +158,7 @@ class FormerDebs(FormerPackages):
     def restore_script(self, installed: dict[str, set[str]]) -> str:
         """Return shell commands that bring the former packages back and take off what came with the change.
 
-        dpkg and not apt-get: it needs no package source, where apt-get would rather fetch a version that it knows anew.
+        dpkg and not apt-get: it needs no package source, where apt-get would download a version that it knows.
         """
         former = self.read()
         if former == Former():

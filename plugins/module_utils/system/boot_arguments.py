@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENTRIES = "/boot/loader/entries"
 DEFAULTS = "/etc/default/grub"  # what grub2-mkconfig makes the next one from
 CMDLINE = "/etc/kernel/cmdline"  # what kernel-install gives the entry of a later kernel
-TEMPLATES = (DEFAULTS, CMDLINE)  # in this order: kernel-install makes an older CMDLINE anew
+TEMPLATES = (DEFAULTS, CMDLINE)  # in this order: kernel-install rewrites an older CMDLINE
 MEMORY = "/var/lib/gpulab/boot-arguments.json"
 GRUBBY = "/usr/sbin/grubby"
 _OPTIONS = re.compile(r"^(options[ \t]+)(.*)$", re.MULTILINE)

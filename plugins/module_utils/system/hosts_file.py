@@ -7,7 +7,7 @@ Debian's installer gives a node's own name to 127.0.1.1. Of two addresses, glibc
 stand, and a job's processes would tell their peers to meet there. Such a line is set aside, as a comment, and comes
 back. Capital letters make no other name: glibc compares without regard to them.
 
-Where cloud-init writes the file anew at every boot, the block stands in its template, too.
+Where cloud-init rewrites the file at every boot, the block stands in its template, too.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
 
 
 def template(text: str) -> str | None:
-    """Return the file from which cloud-init writes this text anew at every boot; None where it says nothing of that."""
+    """Return the file from which cloud-init rewrites this text at every boot; None where it says nothing of that."""
     found = _TEMPLATE.search(text)
     return found[1] if found else None
 

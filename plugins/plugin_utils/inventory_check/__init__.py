@@ -99,7 +99,7 @@ def _of_variable(name: str, value: Any, hosts: list[str], options: Options) -> I
 
 
 def _of_unknown(name: str, options: Options) -> str:
-    """Return the remedy for a variable that there is not."""
+    """Return the remedy for an unknown variable."""
     near, role = options.nearest(name), options.role_of(name)
     if near:
         return f"Did you mean {near}?"

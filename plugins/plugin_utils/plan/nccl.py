@@ -69,7 +69,7 @@ def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tests(case: Case, planned: dict[str, Any]) -> dict[str, Any] | None:
-    """Return how nccl-tests are built: anew for another source, another toolkit, another NCCL or other GPUs."""
+    """Return how nccl-tests are built: again for another source, another toolkit, another NCCL or other GPUs."""
     url, sha256 = case.wishes["nccl_tests_url"], case.wishes["nccl_tests_sha256"]
     if not url:
         return None

@@ -74,7 +74,7 @@ class LiveRegion:
         sys.stdout, sys.stderr = _Above(self, self._stdout), _Above(self, self._stderr)
 
     def draw(self, rows: list[Row], at_rest: tuple[int, int], total: float) -> None:
-        """Draw the region anew."""
+        """Redraw the region."""
         size = shutil.get_terminal_size()
         lines = render(rows, at_rest, total, size.columns, size.lines)
         self._drawing.lines = lines

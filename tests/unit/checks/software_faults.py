@@ -187,7 +187,7 @@ GROUP = [
         says="10.1.2.3",
     ),
     Fault(
-        "cloud-init wrote /etc/hosts anew",
+        "cloud-init rewrote /etc/hosts",
         "t4",
         put("group.hosts", []),
         "group-names",

@@ -129,5 +129,5 @@ def test_an_option_of_the_module_that_does_not_hold_yet_waits_for_one_reboot(val
     node = facts(driver="nvidia", loaded="550.2", running="550.2", coming="550.2")
     options = {"wanted": {"nvidia_drm.modeset": "1"}, "running": {"nvidia_drm.modeset": value}}
     node["module_options"] = {**options, "new": new}
-    told = ["nvidia_drm.modeset of the NVIDIA driver is 0, and 1 when it is loaded anew"]
+    told = ["nvidia_drm.modeset of the NVIDIA driver is 0, and 1 when it is reloaded"]
     assert reboot(node)["reasons"] == told[:reasons]

@@ -1,4 +1,4 @@
-"""A CDI specification is made anew when it does not fit the driver that runs, and only then."""
+"""A CDI specification is made again when it does not fit the driver that runs, and only then."""
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.containers import cdi

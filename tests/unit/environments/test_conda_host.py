@@ -65,7 +65,7 @@ class Laboratory:
         return self.condas.finish(wish)
 
     def reasons(self, *packages, **more):
-        """Return why the environment would be made anew."""
+        """Return why the environment would be rebuilt."""
         return conda.reasons(self.condas.build("lab"), self.wish(*packages, **more))
 
     def python(self, code):

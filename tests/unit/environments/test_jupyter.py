@@ -23,7 +23,7 @@ def test_what_is_as_wanted_does_not_change():
     assert jupyter.plan("venv", [VISION], steps) == {}
 
 
-def test_an_environment_that_moved_is_written_anew():
+def test_an_environment_that_moved_is_rewritten():
     assert list(jupyter.plan("venv", ["/srv/vision"], jupyter.plan("venv", [VISION], {}))) == ["venv-vision"]
 
 

@@ -157,7 +157,7 @@ ARCHIVES = {
         "sources.list",
         f"deb [signed-by={RING.replace('keyring.', 'bookworm-stable.')}] http://mirror.example/debian bookworm main",
     ),
-    "a mirror that signs anew": (
+    "a mirror that signs again": (
         "sources.list.d/debian.sources",
         f"{MIRROR}Signed-By: /etc/apt/keyrings/mirror.asc\n",
     ),

@@ -190,7 +190,7 @@ def test_settings_are_kept_as_they_were_before_the_first_transaction(rpms):
     assert rpms.read() == Former(RPMS.going, ("driver-3:1-1.*",), ("lib.x86_64",), {"/stream": "595"})
 
 
-def test_settings_that_no_transaction_followed_are_kept_anew(tmp_path):
+def test_settings_that_no_transaction_followed_are_kept_again(tmp_path):
     kept = FormerRpms("driver", tmp_path)
     kept.add_files({"/stream": "595"})
     kept.add_files({"/stream": "615"})

@@ -85,7 +85,7 @@ def test_other_options_are_set_on_the_live_mount():
     assert step.argv == ("mount", "-o", "remount,ro,noatime", "/mnt/data")
 
 
-def test_a_mount_that_turned_read_only_is_mounted_anew():
+def test_a_mount_that_turned_read_only_is_mounted_again():
     machine = nodes.workstation(nodes.EXT4)
     text = written(machine.state(UNTOUCHED), tier())
     machine.mount("259:11", "/mnt/data", "/dev/nvme1n1", "ro,noatime")
