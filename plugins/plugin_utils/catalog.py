@@ -168,6 +168,11 @@ class Catalog:
         return {record["name"]: record for record in self.read("host_types")["host_types"]}
 
     @cached_property
+    def installers(self) -> dict[str, Record]:
+        """What an installer is made of, by the id of the platform that it installs."""
+        return {record["system"]: record for record in self.read("installers")["installers"]}
+
+    @cached_property
     def known_issues(self) -> list[Record]:
         """Pairs of driver and kernel that are known not to work."""
         return self.read("known_issues")["issues"]

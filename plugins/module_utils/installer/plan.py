@@ -1,0 +1,117 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan that the installer carries out: which machine, which disk, what stays as it is. No I/O happens here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = 1
+SERIAL, WWN = "serial", "wwn"
+UEFI, BIOS = "uefi", "bios"
+ROOT = "root"  # the user for whom no account is made
+# What a file system or a partition of the plan is for; each has a UUID that follows from the plan.
+DISK, ROOT_PARTITION, ROOT_FILESYSTEM, ESP_PARTITION, BIOS_PARTITION = "disk", "root", "root-fs", "esp", "bios"
+SHAPE = {
+    "schema": int,
+    "id": str,  # 16 hex digits: SHA-256 of the rest as sorted JSON
+    "host": str,
+    "capture": str,  # its name: the time
+    "made": str,
+    "machine": {"dmi_uuid": str},
+    # holds: the UUIDs of partitions and file systems that were on the disk at the capture
+    "disk": {"kind": str, "value": str, "size": int, "holds": [str]},
+    # kind and value are null for a disk that nothing but its size and what it holds tells from others
+    "kept": [{"kind": (str, None), "value": (str, None), "size": int, "holds": [str]}],
+    "firmware": str,
+    "hostname": str,
+    "user": {
+        "name": str,
+        "uid": int,
+        "gid": int,
+        "group": str,
+        "gecos": str,
+        "home": str,
+        "shell": str,
+        "password": (str, None),  # hash of shadow(5)
+    },
+    "kernel_arguments": [str],
+    "minutes": int,  # until the point of no return
+    "least": {"memory": int, "disk": int},  # bytes, of the image
+}
+_DISKS = uuid.UUID("6a1f8e6c-0f6e-4f0c-9d0b-3c7f5c5a8e21")  # name space of the UUIDs that follow from a plan
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\$?")
+_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
+_ARGUMENT = re.compile(r"[\w.,:=/@+%-]+")
+_FIELD = re.compile(r"[^:\n\0]*")
+_MOST_MINUTES = 24 * 60
+
+
+def identified(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan with the id that follows from all the rest of it."""
+    rest = {name: value for name, value in plan.items() if name != "id"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return {**rest, "id": digest[:16]}
+
+
+def guid(plan: dict[str, Any], what: str = DISK) -> str:
+    """Return the UUID that something on the disk gets by this plan; that of the disk itself is the plan's mark."""
+    return str(uuid.uuid5(_DISKS, f"{plan['id']} {what}"))
+
+
+def faults(plan: Any) -> Iterator[str]:
+    """Yield why this is no plan that an installer of this version may carry out."""
+    wrong = list(records.faults(plan, SHAPE, "the plan"))
+    yield from wrong
+    if wrong:
+        return
+    if plan["schema"] != SCHEMA:
+        yield f"the plan has schema {plan['schema']}, but this installer knows schema {SCHEMA}"
+    if plan["id"] != identified(plan)["id"]:
+        yield "the plan was changed: its id does not follow from it"
+    if not plan["machine"]["dmi_uuid"]:
+        yield "the plan names no machine"
+    yield from _faults_of_disks(plan)
+    if plan["firmware"] not in (UEFI, BIOS):
+        yield f"the plan has the firmware {plan['firmware']!r}"
+    if not 0 < plan["minutes"] <= _MOST_MINUTES:
+        yield f"the plan gives {plan['minutes']} minutes"
+    if not _HOSTNAME.fullmatch(plan["hostname"]):
+        yield f"the plan has the hostname {plan['hostname']!r}"
+    for argument in plan["kernel_arguments"]:
+        if not _ARGUMENT.fullmatch(argument):
+            yield f"the plan has the kernel argument {argument!r}"
+    yield from _faults_of_user(plan["user"])
+
+
+def _faults_of_disks(plan: dict[str, Any]) -> Iterator[str]:
+    if plan["disk"]["kind"] not in (SERIAL, WWN) or not plan["disk"]["value"].strip():
+        yield "the plan does not name its disk by serial number or WWN"
+    if not plan["disk"]["holds"]:
+        yield "the plan does not say what its disk holds"
+    for one in plan["kept"]:
+        named = one["kind"] in (SERIAL, WWN) and bool(one["value"])
+        if not named and (one["kind"], one["value"]) != (None, None):
+            yield f"the plan names a disk by {one['kind']!r}"
+        if named and (one["kind"], one["value"]) == (plan["disk"]["kind"], plan["disk"]["value"]):
+            yield "the plan keeps the disk that it wipes"
+
+
+def _faults_of_user(user: dict[str, Any]) -> Iterator[str]:
+    if not _NAME.fullmatch(user["name"]) or not _NAME.fullmatch(user["group"]):
+        yield f"the plan has the user {user['name']!r} of the group {user['group']!r}"
+    texts = (user["gecos"], user["home"], user["shell"], user["password"] or "")
+    if not all(_FIELD.fullmatch(text) for text in texts):
+        yield f"the plan has fields of the user {user['name']} that do not fit into passwd(5)"
+    if not user["home"].startswith("/") or not user["shell"].startswith("/"):
+        yield f"the user {user['name']} has no home or no shell in the plan"
