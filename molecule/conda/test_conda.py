@@ -104,7 +104,7 @@ def test_it_is_listed_and_its_builds_are_not(host):
 def test_channels_are_those_of_the_lab_for_everybody(host, address):
     settings = host.file("/etc/conda/condarc.d/gpulab.yml").content_string
     assert 'channels: ["lab"]' in settings
-    assert f"channel_alias: {address}" in settings
+    assert f'channel_alias: "{address}"' in settings
     assert "defaults" not in settings
 
 
