@@ -1180,6 +1180,13 @@ CODES = {
             " or name them in capture_acknowledged. Then capture again."
         ),
     ),
+    "R003": (
+        "{host} is not certain to be the machine that was captured: {detail}",
+        (
+            "Check ansible_host and the capture. Reinstall a machine without a UUID of its own by hand, with the disks"
+            " of its data unplugged; then use the playbook gpulab.node.rebuild. Nothing was changed."
+        ),
+    ),
     "R004": (
         "the disk on which {host} would be reinstalled is not certain: {detail}",
         (
@@ -1203,6 +1210,21 @@ CODES = {
         (
             "Run with --ask-vault-pass or --vault-password-file. Or install age on this machine, and set"
             " capture_age_recipients to public keys of age. Nothing was changed."
+        ),
+    ),
+    "R008": (
+        "{host} is not reinstalled: {detail}",
+        "If the lines WIPE and KEEP are right, run again with {way}. Nothing was changed.",
+    ),
+    "R009": (
+        "{host} is in use ({who}), so it is not reinstalled",
+        "Wait until it is idle, or ask these people to stop. Then run again. Nothing was changed.",
+    ),
+    "R010": (
+        "no installer is known for {host}, {system}",
+        (
+            "Set reinstall_system to one of these: {known}. Or install the system by hand, then run"
+            " the playbook gpulab.node.rebuild. Nothing was changed."
         ),
     ),
     "R014": (
@@ -1241,6 +1263,33 @@ CODES = {
         ),
     ),
     "R022": ("the comparison cannot be written to {path}: {detail}", "Use another directory, or free space there."),
+    # R023 to R029 and R070 to R079: what stands against a reinstall, and how it went
+    "R023": (
+        "the new system of {host} could not be reached: {detail}",
+        (
+            "Write files of systemd-networkd that make this network on the new system, and name them in"
+            " reinstall_network_files. Nothing was changed."
+        ),
+    ),
+    "R024": (
+        "the boot loader of {host} cannot start the installer exactly once: {detail}",
+        "Correct that, or start the installer from a medium: the playbook gpulab.node.media. Nothing was changed.",
+    ),
+    "R025": (
+        "{host} cannot take the installer: {detail}",
+        "Free space there, or start the installer from a medium: the playbook gpulab.node.media. Nothing was changed.",
+    ),
+    "R026": (
+        "other machines have {path} of {host} mounted over NFS, and would wait for it: {users}",
+        "Unmount it there, or reinstall these machines first. Then run again. Nothing was changed.",
+    ),
+    "R027": (
+        "the new system of {host} would not let Ansible in: {detail}",
+        (
+            "Connect as root or as an account of the node's own /etc/passwd (ansible_user), with a key in its"
+            " authorized_keys, and capture the node again. Nothing was changed."
+        ),
+    ),
 }
 
 
