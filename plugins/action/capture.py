@@ -16,12 +16,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
-from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
@@ -38,15 +37,7 @@ MIB = 1 << 20
 AT_ONCE = 8 * MIB  # bytes of contents in one answer, but for the last file in it
 
 
-class _FailedError(Exception):
-    """The module failed on the node; the exception has its result."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        super().__init__(result.get("msg"))
-        self.result = result
-
-
-class ActionModule(ActionBase):
+class ActionModule(Asking):
     """Read a node, and write its capture on the controller."""
 
     _supports_check_mode = True
@@ -54,12 +45,12 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what was captured and what is left over, or the refusal."""
         super().run(tmp, task_vars)
-        self._variables = task_vars or {}
+        self.variables = task_vars or {}
         wrong = list(wrong_settings(self._task.args))
         if wrong:
             return failure(wrong)
         _validated, args = self.validate_argument_spec(ARGUMENTS)
-        host = self._variables["inventory_hostname"]
+        host = self.variables["inventory_hostname"]
         try:
             cipher = cipher_for(host, args["age_recipients"])
             if self._task.check_mode:
@@ -70,7 +61,7 @@ class ActionModule(ActionBase):
                 written = store.finish(manifest, secrets, cipher)
         except Refusal as refusal:
             return failure([refusal])
-        except _FailedError as failed:
+        except FailedError as failed:
             return failed.result
         return summary.result(manifest, written.path, store.damage)
 
@@ -88,8 +79,8 @@ class ActionModule(ActionBase):
         }
         found: dict[str, Any] = self._ask("look", json.loads(json.dumps(wishes, default=str)))
         sections = found["sections"]
-        sections["gpulab"]["facts"] = self._variables["ansible_facts"].get("gpulab")
-        sections["gpulab"]["settings"] = as_written(self._variables)
+        sections["gpulab"]["facts"] = self.variables["ansible_facts"].get("gpulab")
+        sections["gpulab"]["settings"] = as_written(self.variables)
         sections["baseline"] = _baseline(args["report"], host)
         manifest = {
             **found,
@@ -159,25 +150,9 @@ class ActionModule(ActionBase):
             yield from zip((entry for entry, _start in batch), answers)
 
     def _ask(self, work: str, asked: Any) -> Any:
-        """Return the module's answer. Raises _FailedError."""
-        args = {"directory": self._task.args["directory"], "work": work, "asked": packed(asked)}
-        with self._unlogged():
-            result = self._execute_module(
-                module_name="gpulab.node.capture", module_args=args, task_vars=self._variables
-            )
-        if "answer" not in result:
-            raise _FailedError({"failed": True, **result})
-        return unpacked(result["answer"])
-
-    @contextlib.contextmanager
-    def _unlogged(self) -> Iterator[None]:
-        """Keep contents out of what -vvv shows and of the node's journal, but not the result of the task."""
-        before = self._play_context.no_log, self._task.no_log
-        self._play_context.no_log = self._task.no_log = True
-        try:
-            yield
-        finally:
-            self._play_context.no_log, self._task.no_log = before
+        """Return the module's answer. Raises FailedError."""
+        args = {"directory": self._task.args["directory"], "work": work}
+        return self.ask("gpulab.node.capture", args, asked)
 
 
 def wrong_settings(args: dict[str, Any]) -> Iterator[Refusal]:

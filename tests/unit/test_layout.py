@@ -14,6 +14,7 @@ LEVELS = (
     {"facts"},
     {"checks", "monitoring", "receipts"},
     {"active", "capture"},
+    {"rebuild"},
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 

@@ -72,7 +72,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     walk = Walk(node, packages, rules, environments.at)
     found = walk.run(storage["walked"], places)
     return {
-        "machine": _machine(node),
+        "machine": machine(node),
         "sections": {
             **system.read(node),
             **people.read(node, found.owners, found.groups),
@@ -92,7 +92,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _machine(node: Node) -> dict[str, Any]:
+def machine(node: Node) -> dict[str, Any]:
     """Return what tells this machine from others: {dmi_uuid, dmi_serial, product, system}; empty where it is silent."""
     return {
         "dmi_uuid": node.text(f"{DMI}/product_uuid"),

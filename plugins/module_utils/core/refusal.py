@@ -1184,7 +1184,8 @@ CODES = {
         "{host} is not certain to be the machine that was captured: {detail}",
         (
             "Check ansible_host and the capture. Reinstall a machine without a UUID of its own by hand, with the disks"
-            " of its data unplugged; then use the playbook gpulab.node.rebuild. Nothing was changed."
+            " of its data unplugged; then use the playbook gpulab.node.rebuild, with hardware in rebuild_allow. Nothing"
+            " was changed."
         ),
     ),
     "R004": (
@@ -1225,6 +1226,20 @@ CODES = {
         (
             "Set reinstall_system to one of these: {known}. Or install the system by hand, then run"
             " the playbook gpulab.node.rebuild. Nothing was changed."
+        ),
+    ),
+    "R011": (
+        "{host} was not installed by the plan of its capture {capture}: {detail}",
+        (
+            "Reinstall it from this capture. If another installation is meant, add disks to rebuild_allow."
+            " Nothing was changed."
+        ),
+    ),
+    "R012": (
+        "{disk} of {host} has to be kept, but it is not as the capture found it: {detail}",
+        (
+            "Check its cables and its contents before anything writes to it. If the change is meant, add disks to"
+            " rebuild_allow. Nothing was changed."
         ),
     ),
     "R014": (
@@ -1289,6 +1304,18 @@ CODES = {
             "Connect as root or as an account of the node's own /etc/passwd (ansible_user), with a key in its"
             " authorized_keys, and capture the node again. Nothing was changed."
         ),
+    ),
+    "R040": (
+        "{host} now runs {found}, but its capture {capture} was taken with {captured}",
+        "Add release to rebuild_allow. Captured files then come back, and what they replace is kept beside them.",
+    ),
+    "R041": (
+        "the accounts of {host} cannot get their numbers again: {detail}",
+        "Remove accounts of the new system that nobody needs, then run again. Nothing was changed.",
+    ),
+    "R042": (
+        "the content of {path} did not arrive whole on {host}",
+        "Free space in /var/lib/gpulab there, then run again.",
     ),
 }
 

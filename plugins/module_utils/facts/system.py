@@ -49,6 +49,11 @@ def os_release(text: str) -> dict[str, str]:
     return {key.strip(): value.strip().strip("\"'") for key, equals, value in pairs if equals}
 
 
+def read_release(node: Node) -> dict[str, Any]:
+    """Return which distribution this is, and which release."""
+    return distribution(os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release")))
+
+
 def distribution(release: dict[str, str]) -> dict[str, Any]:
     """Name the distribution; ``family`` is None for one that gpulab does not know."""
     names = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
@@ -166,7 +171,7 @@ def signing_key(node: Node, state: str, distribution: str) -> dict[str, bool | N
 def read(node: Node) -> dict[str, Any]:
     """Return the facts ``system``."""
     inside = node.container()
-    named = distribution(os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release")))
+    named = read_release(node)
     boot = secure_boot(node)
     status = node.text("/var/lib/dpkg/status")
     unfinished = unfinished_packages(status)

@@ -1,0 +1,80 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.restore: give a node back what its capture on the controller holds, one kind at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import same_release
+from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import gates, source, state
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.source import Source
+
+MODULE = "gpulab.node.restore"
+
+
+class ActionModule(Asking):
+    """Read the capture, and let the node take over what is its own."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what changed and what did not come back, or the refusals."""
+        super().run(tmp, task_vars)
+        self.variables = task_vars or {}
+        _validated, self._args = self.validate_argument_spec(ARGUMENTS)
+        host = self.variables["inventory_hostname"]
+        of_host = captures.place(Path(self._args["directory"]), host)
+        try:
+            capture = source.chosen(of_host, host, self._args["capture"])
+            of_capture = source.Source(capture, cipher_of(host, capture.archive.name, self._args["age_identity"]))
+            result = self._gates(of_host, of_capture) if self._args["work"] == "gates" else self._work(of_capture)
+        except Refusal as refusal:
+            return failure([refusal])
+        except FailedError as failed:
+            return failed.result
+        result.setdefault("capture", capture.path.name)
+        return {"changed": False, **encodable(result)}
+
+    def _gates(self, of_host: Path, of_capture: Source) -> dict[str, Any]:
+        of_capture.capture.verify()
+        of_capture.secrets  # noqa: B018 - it decrypts the archive, or says why that cannot be done
+        manifest, written = of_capture.capture.manifest, state.read(of_host)
+        name = of_capture.capture.path.name
+        plan = written.plan if written and written.capture == name else None
+        found = self._ask_work({})
+        verdict = gates.judge(manifest, name, found, plan, self._args["allow"])
+        if verdict.refusals:
+            return failure(verdict.refusals)
+        return {
+            "changes": [],
+            "missing": verdict.said,
+            "packages": gates.packages(manifest),
+            "same_release": same_release(manifest["machine"], found["machine"]),
+        }
+
+    def _work(self, of_capture: Source) -> dict[str, Any]:
+        result: dict[str, Any] = self._ask_work(of_capture.asked(self._args["work"]))
+        if result.pop("reconnect", False):
+            self._connection.reset()  # who is logged in has another number now
+        return result
+
+    def _ask_work(self, asked: dict[str, Any]) -> Any:
+        args = {"directory": self._args["directory"], "work": self._args["work"]}
+        return self.ask(MODULE, args, {"user": self._user(), **asked})
+
+    def _user(self) -> str:
+        """Return who Ansible connects as."""
+        named = self._connection.get_option("remote_user") if self._connection.has_option("remote_user") else None
+        return str(named or self._play_context.remote_user or "root")

@@ -1,0 +1,149 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of accounts whose numbers change: one walk gives them to the new numbers, and a second run ends it.
+
+A number that is new to one account and old to another goes by way of a number that nobody has, so that a walk that was
+cut off can begin again: while it runs, a record says how far it came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Numbers = dict[int, int]
+AWAY = 1 << 30  # added to a number that waits for its account
+ACLS = ("system.posix_acl_access", "system.posix_acl_default")
+CAPABILITY = "security.capability"
+_HEAD, _ENTRY = struct.Struct("<I"), struct.Struct("<HHI")  # of linux/posix_acl_xattr.h
+_NAMED = {0x02: 0, 0x08: 1}  # entries for a user, for a group
+_SPECIAL = stat.S_ISUID | stat.S_ISGID
+_SHAPE = {"uids": {str: int}, "gids": {str: int}, "back": bool, "done": [str]}
+_LOST = "Without it, files may still have the numbers that accounts had before."
+
+
+class Renumbering:
+    """A walk that is to be done, or was begun; its record is at place."""
+
+    def __init__(self, place: Path) -> None:
+        """Read what was begun. Raises Refusal H220."""
+        self._place = place
+        begun: dict[str, Any] = records.read(place, _SHAPE, {}, _LOST)
+        self.uids = {int(old): new for old, new in begun.get("uids", {}).items()}
+        self.gids = {int(old): new for old, new in begun.get("gids", {}).items()}
+        self._back = bool(begun.get("back"))
+        self._done = set(begun.get("done", ()))
+
+    @property
+    def begun(self) -> bool:
+        """Whether an earlier run did not end its walk."""
+        return bool(self.uids or self.gids)
+
+    def begin(self, uids: Numbers, gids: Numbers) -> None:
+        """Note what is to be done, before anything is."""
+        self.uids, self.gids, self._back, self._done = uids, gids, False, set()
+        self._note()
+
+    def first(self, path: Path) -> None:
+        """Give one tree its numbers at once: the home of who has to log in meanwhile. A link leads nowhere."""
+        for each in _tree(str(path), set()):
+            _chown(each, self.uids, self.gids)
+        self._done.add(str(path))
+        self._note()
+
+    def finish(self, tops: list[str]) -> None:
+        """Walk over these file systems, and forget the record."""
+        away = [_by_way(numbers) for numbers in (self.uids, self.gids)]
+        if not self._back:
+            self._walk(tops, away[0][0], away[1][0])
+            self._back = True
+            self._note()
+        self._walk(tops, away[0][1], away[1][1])
+        records.remove(self._place)
+
+    def _walk(self, tops: list[str], uids: Numbers, gids: Numbers) -> None:
+        if uids or gids:
+            for top in tops:
+                for path in _tree(top, self._done):
+                    _chown(path, uids, gids)
+
+    def _note(self) -> None:
+        numbers = {
+            name: {str(old): new for old, new in one.items()}
+            for name, one in (("uids", self.uids), ("gids", self.gids))
+        }
+        records.write(self._place, {**numbers, "back": self._back, "done": sorted(self._done)}, 0o600)
+
+
+def _by_way(numbers: Numbers) -> tuple[Numbers, Numbers]:
+    """Return what happens first, and what then: only numbers that are new to another account wait."""
+    waiting = {old: new for old, new in numbers.items() if new in numbers}
+    first = {old: new + AWAY if old in waiting else new for old, new in numbers.items()}
+    return first, {new + AWAY: new for new in waiting.values()}
+
+
+def _tree(top: str, skip: set[str]) -> Iterator[str]:
+    """Yield all paths of one file system below a directory, and itself; no other file system is entered."""
+    try:
+        device = os.lstat(top).st_dev
+    except OSError:
+        return
+    left = [top]
+    while left:
+        path = left.pop()
+        if path in skip:
+            continue
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            if status.st_dev != device:
+                continue
+            yield path
+            if stat.S_ISDIR(status.st_mode):
+                with os.scandir(path) as entries:
+                    left += [entry.path for entry in entries]
+
+
+def _chown(path: str, uids: Numbers, gids: Numbers) -> None:
+    """Give a path to the new numbers. The kernel drops special bits and capabilities with that, so they come again."""
+    with contextlib.suppress(FileNotFoundError):
+        status = os.lstat(path)
+        uid, gid = uids.get(status.st_uid, -1), gids.get(status.st_gid, -1)
+        kept = None
+        if uid != -1 or gid != -1:
+            with contextlib.suppress(OSError):
+                kept = os.getxattr(path, CAPABILITY, follow_symlinks=False)
+            os.lchown(path, uid, gid)
+            if not stat.S_ISLNK(status.st_mode) and status.st_mode & _SPECIAL:
+                os.chmod(path, stat.S_IMODE(status.st_mode))  # noqa: PTH101 - a path that may be no text
+            if kept is not None:
+                os.setxattr(path, CAPABILITY, kept, follow_symlinks=False)
+        if not stat.S_ISLNK(status.st_mode):
+            _renumber_acls(path, uids, gids)
+
+
+def _renumber_acls(path: str, uids: Numbers, gids: Numbers) -> None:
+    for name in ACLS:
+        with contextlib.suppress(OSError):
+            before = os.getxattr(path, name, follow_symlinks=False)
+            after = renumbered_acl(before, uids, gids)
+            if after != before:
+                os.setxattr(path, name, after, follow_symlinks=False)
+
+
+def renumbered_acl(acl: bytes, uids: Numbers, gids: Numbers) -> bytes:
+    """Return an access control list, as the kernel writes it, with new numbers."""
+    entries = []
+    for tag, permissions, number in _ENTRY.iter_unpack(acl[_HEAD.size :]):
+        maps = (uids, gids)[_NAMED[tag]] if tag in _NAMED else {}
+        entries.append((tag, permissions, maps.get(number, number)))
+    return acl[: _HEAD.size] + b"".join(_ENTRY.pack(*one) for one in entries)
