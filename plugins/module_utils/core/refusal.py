@@ -1305,6 +1305,38 @@ CODES = {
             " authorized_keys, and capture the node again. Nothing was changed."
         ),
     ),
+    # R030 to R036: the image of an installer, made on the controller
+    "R030": (
+        "the image of an installer needs {program}, which is not on this machine",
+        "Install the package {package} on this machine. Debian and Ubuntu have it.",
+    ),
+    "R031": (
+        "{user} cannot make the image of an installer on this machine: {detail}",
+        (
+            "Run as root, or let this user have namespaces: the package uidmap, a range in /etc/subuid and"
+            " /etc/subgid, and no setting of the kernel against it."
+        ),
+    ),
+    "R032": (
+        "there is no keyring {path} on this machine, which verifies the packages of {system}",
+        "Install the keyring of that distribution here, or name another file in the option keyring.",
+    ),
+    "R033": (
+        "the mirror does not answer for the image of an installer: {address}: {detail}",
+        "Check the option mirror, or security_mirror, and the network of this machine. Nothing was changed.",
+    ),
+    "R034": (
+        "the image of an installer cannot be made: {detail}",
+        "Correct what the message names, such as a package that the mirror does not have, then run again.",
+    ),
+    "R035": (
+        "the image of an installer in {path} is damaged: {detail}",
+        "Remove this directory, and the next run makes the image again. Look at the disk that it is on.",
+    ),
+    "R036": (
+        "the image of an installer cannot be written to {path}: {detail}",
+        "Free space there, or set another directory. TMPDIR says where the tree is made.",
+    ),
     "R040": (
         "{host} now runs {found}, but its capture {capture} was taken with {captured}",
         "Add release to rebuild_allow. Captured files then come back, and what they replace is kept beside them.",

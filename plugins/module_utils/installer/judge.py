@@ -90,7 +90,9 @@ def _about_disk(plan: dict[str, Any], disks: list[Disk]) -> Iterator[str]:
     if disk.size < plan["least"]["disk"]:
         least = plan["least"]["disk"]
         yield f"The disk with the {name} is too small: it has {disk.size} bytes, and this needs {least}."
-    if not is_marked(plan, disk) and not _same(wanted, disk):
+    if disk.table == plans.guid(plan, plans.DONE):
+        yield f"The disk with the {name} was installed by this plan already."
+    elif not is_marked(plan, disk) and not _same(wanted, disk):
         yield f"The disk with the {name} holds nothing of what it held at the capture."
     if any(_same(one, disk) for one in plan["kept"]):
         yield f"The disk with the {name} holds what a disk that is kept held at the capture."

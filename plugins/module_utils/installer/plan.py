@@ -21,7 +21,8 @@ SERIAL, WWN = "serial", "wwn"
 UEFI, BIOS = "uefi", "bios"
 ROOT = "root"  # the user for whom no account is made
 # What a file system or a partition of the plan is for; each has a UUID that follows from the plan.
-DISK, ROOT_PARTITION, ROOT_FILESYSTEM, ESP_PARTITION, BIOS_PARTITION = "disk", "root", "root-fs", "esp", "bios"
+DISK, DONE = "disk", "done"  # the mark of a disk on which this plan is being carried out, and was carried out
+ROOT_PARTITION, ROOT_FILESYSTEM, ESP_PARTITION, BIOS_PARTITION = "root", "root-fs", "esp", "bios"
 SHAPE = {
     "schema": int,
     "id": str,  # 16 hex digits: SHA-256 of the rest as sorted JSON
@@ -65,7 +66,7 @@ def identified(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def guid(plan: dict[str, Any], what: str = DISK) -> str:
-    """Return the UUID that something on the disk gets by this plan; that of the disk itself is the plan's mark."""
+    """Return the UUID that something on the disk gets by this plan; those of the disk itself are the plan's marks."""
     return str(uuid.uuid5(_DISKS, f"{plan['id']} {what}"))
 
 

@@ -1,0 +1,245 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the image of an installer on the controller, once per recipe: a kernel, and a tree for its memory.
+
+An image is a directory named by its recipe. It appears as a whole or not at all, and its checksums are verified
+whenever it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.installer.recipe import Recipe
+
+KERNEL, TREE, RECIPE, SUMS = "vmlinuz", "tree.cpio.zst", "recipe.json", "SHA256SUMS"
+SECONDS = 3600  # for the whole tree, from a slow mirror too
+ANSWER_SECONDS = 30
+LEAST_FREE = 1 << 30  # bytes where the image is kept
+_LOCK, _NEW = ".lock", ".new"
+_KERNELS = re.compile(r"(?:\./)?boot/vmlinuz-[\w.+~-]+")
+_PROGRAMS = {"mmdebstrap": "mmdebstrap", "zstd": "zstd"}
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that is whole: its directory, its files, and their SHA-256 by name."""
+
+    path: Path
+    kernel: Path
+    tree: Path
+    sums: dict[str, str]
+
+
+def find(directory: Path, recipe: Recipe) -> Image | None:
+    """Return the image of a recipe where it was made before. Raises Refusal R035 where it is damaged."""
+    path = directory / recipe.name()
+    return read(path) if path.is_dir() else None
+
+
+def read(path: Path) -> Image:
+    """Return the image in a directory, after all of it was verified. Raises Refusal R035."""
+    try:
+        lines = (path / SUMS).read_text(encoding="ascii").splitlines()
+        sums = {name: digest for digest, _space, name in (line.partition("  ") for line in lines)}
+        if not {KERNEL, TREE, RECIPE} <= sums.keys():
+            raise refuse("R035", path=path, detail=f"{SUMS} does not name all files")
+        for name, digest in sums.items():
+            if _sha256(path / name) != digest:
+                raise refuse("R035", path=path, detail=f"{name} has another checksum")
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse("R035", path=path, detail=str(error)) from error
+    return Image(path, path / KERNEL, path / TREE, sums)
+
+
+def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
+    """Return the image of a recipe, and whether it was made now; space is what its making takes in bytes.
+
+    Another run that makes one in the same directory is waited for. Raises Refusal R030 to R036.
+    """
+    with _writing(directory), _locked(directory):
+        for left in directory.glob(f"{_NEW}*"):  # of a run that was killed
+            shutil.rmtree(left)
+        found = find(directory, recipe)
+        if found:
+            return found, False
+        mode = check(recipe)
+        _check_space(directory, LEAST_FREE)
+        _check_space(Path(tempfile.gettempdir()), space)
+        draft = Path(tempfile.mkdtemp(prefix=_NEW, dir=directory))
+        try:
+            _fill(draft, recipe, mode)
+            draft.chmod(0o755)
+            draft.rename(directory / recipe.name())
+            _sync(directory)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return read(directory / recipe.name()), True
+
+
+def check(recipe: Recipe) -> str:
+    """Return the mode in which mmdebstrap can work here. Raises Refusal R030 to R033."""
+    for program, package in _PROGRAMS.items():
+        if not shutil.which(program):
+            raise refuse("R030", program=program, package=package)
+    mode = _mode()
+    if not Path(recipe.keyring).is_file():
+        raise refuse("R032", path=recipe.keyring, system=recipe.system)
+    for source in recipe.sources:
+        _deb, address, suite = source.split()[:3]
+        _ask(f"{address}/dists/{suite}/InRelease")
+    return mode
+
+
+def _mode() -> str:
+    if os.geteuid() == 0:
+        return "root"
+    try:
+        tried = subprocess.run(
+            ["unshare", "--user", "--map-auto", "--map-root-user", "true"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ANSWER_SECONDS,
+        )
+        detail = "" if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
+    except OSError as error:
+        detail = f"unshare: {error.strerror}"
+    if detail:
+        raise refuse("R031", user=getpass.getuser(), detail=detail)
+    return "unshare"
+
+
+def _ask(address: str) -> None:
+    """Look whether a mirror has a suite. Raises Refusal R033."""
+    try:
+        with urllib.request.urlopen(address, timeout=ANSWER_SECONDS):  # noqa: S310 - the mirror is the operator's
+            pass
+    except (OSError, ValueError) as error:  # URLError is an OSError
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise refuse("R033", address=address, detail=reason) from error
+
+
+def _check_space(path: Path, least: int) -> None:
+    free = shutil.disk_usage(path).free
+    if free < least:
+        raise refuse("R036", path=path, detail=f"{free >> 20} MiB are free, and {least >> 20} MiB are needed")
+
+
+def _fill(draft: Path, recipe: Recipe, mode: str) -> None:
+    """Make the files of an image, and bring them to the disk."""
+    archive = draft / "tree.tar"
+    _run(recipe.command(mode, str(archive)))
+    (draft / RECIPE).write_text(recipe.text(), encoding="ascii")
+    with tarfile.open(archive, errors="surrogateescape", encoding="utf-8") as tar:
+        kernels = [member for member in tar if member.isreg() and _KERNELS.fullmatch(member.name)]
+        if len(kernels) != 1:
+            raise refuse("R034", detail=f"the tree has {len(kernels)} kernels")
+        kernel = tar.extractfile(kernels[0])
+        with (draft / KERNEL).open("wb") as out:
+            shutil.copyfileobj(kernel, out)  # type: ignore[arg-type]
+        _compress(tar, draft / TREE)
+    archive.unlink()
+    names = (KERNEL, TREE, RECIPE)
+    text = "".join(f"{_sha256(draft / name)}  {name}\n" for name in names)
+    (draft / SUMS).write_text(text, encoding="ascii")
+    for name in (*names, SUMS):
+        _sync(draft / name)
+    _sync(draft)
+
+
+def _run(command: list[str]) -> None:
+    # What the controller's settings say of its own packages must not reach the tree.
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    passed = {
+        name: os.environ[name] for name in ("http_proxy", "https_proxy", "no_proxy", "TMPDIR") if name in os.environ
+    }
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=SECONDS,
+            env={**environment, **passed},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise refuse("R034", detail=f"mmdebstrap did not end within {SECONDS} s") from error
+    if done.returncode:
+        said = [line for line in done.stdout.splitlines() if line.startswith(("E:", "W:"))] or done.stdout.splitlines()
+        raise refuse("R034", detail="; ".join(said[:3]) or f"mmdebstrap ended with {done.returncode}")
+
+
+def _compress(tar: tarfile.TarFile, path: Path) -> None:
+    """Write the tree of a tar archive as cpio, in one frame of zstd, which is what a kernel unpacks."""
+    with subprocess.Popen(
+        ["zstd", "--quiet", "-9", "--threads=0", "--force", "-o", path], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin  # noqa: S101 - it is a pipe
+        with contextlib.suppress(BrokenPipeError):
+            tree_of(tar, process.stdin.write)
+            process.stdin.close()
+        error = process.stderr.read().decode("utf-8", "replace").strip() if process.stderr else ""
+    if process.returncode:
+        raise refuse("R036", path=path.parent, detail=error or f"zstd ended with {process.returncode}")
+
+
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise refuse("R036", path=directory, detail=error.strerror or error) from error
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the directory's lock; what holds it longer is waited for."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while part := stream.read(_CHUNK):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,78 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an installer's tree is made of. No I/O happens here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FORM = 1  # of the image; another form is another image
+# Keys that all machines of this image would share; each gets its own.
+_NO_KEYS = 'rm -f "$1"/etc/ssh/ssh_host_*'
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The tree of a system for one kind of firmware ("bios" or "uefi").
+
+    sources are the lines of APT's sources.list; keyring is the file on this machine that verifies them.
+    """
+
+    system: str
+    codename: str
+    firmware: str
+    packages: tuple[str, ...]
+    sources: tuple[str, ...]
+    keyring: str
+    form: int = FORM
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+    def name(self) -> str:
+        """Return the name of the image's directory, which follows from all of the recipe."""
+        return f"{self.system}-{self.firmware}-{hashlib.sha256(self.text().encode()).hexdigest()[:12]}"
+
+    def command(self, mode: str, target: str) -> list[str]:
+        """Return the command that makes the tree as a tar archive at target; mode is mmdebstrap's."""
+        return [
+            "mmdebstrap",
+            f"--mode={mode}",
+            "--variant=minbase",
+            "--architectures=amd64",
+            "--format=tar",
+            f"--keyring={self.keyring}",
+            f"--include={','.join(self.packages)}",
+            f"--customize-hook={_NO_KEYS}",
+            self.codename,
+            target,
+            *self.sources,
+        ]
+
+
+def of(
+    record: dict[str, Any], firmware: str, mirrors: tuple[str, str], packages: list[str], keyring: str | None
+) -> Recipe:
+    """Return the recipe by a record of catalog/installers.yml.
+
+    mirrors are the addresses of the archive and of its security updates; packages come beside the record's; keyring
+    replaces the record's.
+    """
+    given = record["packages"]
+    components = " ".join(record["components"])
+    suites = [
+        (mirror, suite) for mirror, kind in zip(mirrors, ("base", "security")) for suite in record["suites"][kind]
+    ]
+    return Recipe(
+        record["system"],
+        record["codename"],
+        firmware,
+        tuple(dict.fromkeys([*given["all"], *given[firmware], *sorted(packages)])),
+        tuple(f"deb {address.rstrip('/')} {suite} {components}" for address, suite in suites),
+        keyring or record["keyring"],
+    )

@@ -1,0 +1,141 @@
+"""A machine without a system in QEMU, for installers: it boots a kernel with archives for its memory, or its disks."""
+
+import contextlib
+import re
+import shlex
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+MEMORY_MIB = 3072  # GRUB has to load the installer, and the kernel to unpack it
+FIRMWARE = Path("/usr/share/OVMF")
+SECONDS = 900
+NO_ANSWER = 255  # exit status of ssh itself
+
+
+class Bare:
+    """A machine with raw disks by serial number, in the order in which its kernel finds them.
+
+    It ends where the guest powers off, and, while it boots a kernel that is given, where the guest reboots.
+    """
+
+    def __init__(self, directory, disks, uuid, firmware="bios", cpus=2):
+        """Nothing is started yet; UEFI gets variables of its own."""
+        self._directory = directory
+        self._cpus = cpus
+        self._disks = disks
+        self._uuid = uuid
+        self._firmware = firmware
+        self._process = None
+        self._starts = 0
+        self._variables = directory / "variables.fd"
+        if firmware == "uefi":
+            self._variables.write_bytes((FIRMWARE / "OVMF_VARS_4M.fd").read_bytes())
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
+
+    def boot_kernel(self, kernel, initrds, arguments):
+        """Boot a kernel; the archives follow each other in memory, as a boot loader lays them."""
+        whole = self._directory / "initrd"
+        with whole.open("wb") as out:
+            for path in initrds:
+                data = path.read_bytes()
+                out.write(data + b"\0" * (-len(data) % 4))
+        self._start("-kernel", kernel, "-initrd", whole, "-append", arguments, "-no-reboot")
+
+    def boot_disk(self, serial):
+        """Boot a disk, as the firmware does; reboots go on."""
+        self._start(first=serial)
+
+    def _start(self, *arguments, first=None):
+        self._starts += 1
+        disks = [word for name, path in self._disks for word in _disk(name, path, name == first)]
+        self._process = subprocess.Popen(
+            [
+                "qemu-system-x86_64",
+                *("-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max"),
+                *("-smp", str(self._cpus), "-m", str(MEMORY_MIB), "-uuid", self._uuid),
+                *("-nographic", "-nodefaults", "-serial", f"file:{self._console}"),
+                *self._pflash(),
+                *disks,
+                *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
+                *("-device", "virtio-net-pci,netdev=net,romfile="),
+                *arguments,
+            ],
+            stdin=subprocess.DEVNULL,
+        )
+
+    def _pflash(self):
+        if self._firmware != "uefi":
+            return ()
+        code = f"if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}/OVMF_CODE_4M.fd"
+        return ("-machine", "q35", "-drive", code, "-drive", f"if=pflash,format=raw,unit=1,file={self._variables}")
+
+    @property
+    def _console(self):
+        return self._directory / f"console-{self._starts}.log"
+
+    def console(self):
+        """Return what the machine wrote on its console since it was started last."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._console.read_text(errors="replace")
+        return ""
+
+    def wait_for(self, pattern, seconds=SECONDS):
+        """Wait until the console has a line; fail where the machine ends before."""
+        deadline = time.monotonic() + seconds
+        while not re.search(pattern, self.console()):
+            ended = self._process.poll() is not None and not re.search(pattern, self.console())
+            if ended or time.monotonic() > deadline:
+                message = f"no {pattern!r} on the console:\n{self.console()[-3000:]}"
+                raise AssertionError(message)
+            time.sleep(0.5)
+
+    def wait_for_end(self, seconds=SECONDS):
+        """Wait until it powers off or, with a kernel that was given, reboots; return its console."""
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            message = f"the machine did not end:\n{self.console()[-3000:]}"
+            raise AssertionError(message) from error
+        return self.console()
+
+    def kill(self):
+        """Pull the plug."""
+        if self._process:
+            self._process.kill()
+            self._process.wait(timeout=30)
+
+    def run(self, script, options, timeout=120):
+        """Run a shell script on it over SSH as root; return what it printed. None where it does not answer."""
+        argv = ["ssh", *options, "-p", str(self.port), "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]
+        argv += ["-o", "StrictHostKeyChecking=yes", "127.0.0.1", f"sudo sh -ec {shlex.quote(script)} 2>&1"]
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        if done.returncode == NO_ANSWER:
+            return None
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout.rstrip("\n")
+
+    def wait_for_ssh(self, options, seconds=SECONDS):
+        """Wait until one can log in."""
+        deadline = time.monotonic() + seconds
+        while self.run("true", options, 30) is None:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                message = f"the machine does not answer; its console:\n{self.console()[-3000:]}"
+                raise AssertionError(message)
+            time.sleep(2)
+
+
+def _disk(serial, path, first):
+    """Return the arguments of a disk; several may have one serial number."""
+    name = f"d{abs(hash(str(path)))}"
+    boot = ",bootindex=1" if first else ""
+    return (
+        *("-drive", f"file={path},if=none,id={name},format=raw,cache=unsafe"),
+        *("-device", f"virtio-blk-pci,drive={name},serial={serial}{boot}"),
+    )
