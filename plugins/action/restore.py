@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import same_release
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
@@ -65,7 +65,16 @@ class ActionModule(Asking):
         }
 
     def _work(self, of_capture: Source) -> dict[str, Any]:
-        result: dict[str, Any] = self._ask_work(of_capture.asked(self._args["work"]))
+        asked = of_capture.asked(self._args["work"])
+        result: dict[str, Any] = self._ask_work(asked)
+        wanted = result.pop("wanted", [])
+        while wanted and not self._task.check_mode:
+            for parts in of_capture.parts(wanted, asked["entries"]):
+                self._ask_work({"host": asked["host"], "parts": parts})
+            result = self._ask_work(asked)
+            before, wanted = wanted, result.pop("wanted")
+            if wanted == before:
+                raise refuse("R042", path=asked["entries"][0]["path"], host=asked["host"])
         if result.pop("reconnect", False):
             self._connection.reset()  # who is logged in has another number now
         return result

@@ -112,10 +112,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import pa
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts_host, present
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts_host, files_host, present
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
 
-SECONDS = 60.0  # what one command may take
+SECONDS = 300.0  # what one command may take: an initramfs on a slow machine
 
 
 def restore(module: AnsibleModule) -> dict[str, Any]:
@@ -124,6 +124,9 @@ def restore(module: AnsibleModule) -> dict[str, Any]:
         raise refuse("H011", user=os.geteuid())
     node, asked = Node(start=partial(Job, seconds=SECONDS)), unpacked(module.params["asked"])
     work = module.params["work"]
+    if "parts" in asked:
+        files_host.stage(asked)
+        return {"answer": packed(None)}
     answer = present.read(node, _call) if work == "gates" else WORKS[work](node, asked, check=module.check_mode)
     return {"answer": packed(answer)}
 
@@ -134,6 +137,7 @@ def _call(argv: list[str]) -> tuple[int, str, str]:
 
 WORKS = {
     "accounts": accounts_host.restore,
+    "files": files_host.restore,
 }
 
 

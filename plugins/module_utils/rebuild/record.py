@@ -6,18 +6,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 DIRECTORY = Path("/var/lib/gpulab/restore")  # for root alone
 PLACE = DIRECTORY / "restored.json"
-_SHAPE = {"accounts": [str], "groups": [str], "files": [str]}
+_SHAPE = {"accounts": [str], "groups": [str], "files": [str], "pending": [str]}
 _LOST = "Without it, a rebuild does not know what it has brought back already."
 
 
 def read(place: Path = PLACE) -> dict[str, set[str]]:
-    """Return names of accounts and groups, and paths of files. Raises Refusal H220 where it is damaged."""
+    """Return names of accounts and groups, and paths of files: those that came back, and pending ones.
+
+    After pending ones came back, something still has to run. Raises Refusal H220 where the record is damaged.
+    """
     found: dict[str, Any] = records.read(place, _SHAPE, {}, _LOST)
     return {name: set(found.get(name, ())) for name in _SHAPE}
 
@@ -25,6 +31,15 @@ def read(place: Path = PLACE) -> dict[str, set[str]]:
 def add(place: Path = PLACE, **things: Any) -> None:
     """Add names or paths."""
     known = read(place)
-    merged = {name: sorted(known[name] | set(things.get(name, ()))) for name in _SHAPE}
-    if merged != {name: sorted(known[name]) for name in _SHAPE}:
-        records.write(place, merged, 0o600)
+    _write(place, {name: known[name] | set(things.get(name, ())) for name in _SHAPE})
+
+
+def set_pending(paths: Iterable[str], place: Path = PLACE) -> None:
+    """Note after which paths something has to run, beside those that are noted already; none ends that."""
+    known, new = read(place), set(paths)
+    _write(place, {**known, "pending": known["pending"] | new if new else set()})
+
+
+def _write(place: Path, things: dict[str, set[str]]) -> None:
+    if any(things.values()) or place.exists():
+        records.write(place, {name: sorted(found) for name, found in things.items()}, 0o600)

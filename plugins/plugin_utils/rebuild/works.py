@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import LINK
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.software_files import is_of_software
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
 # The first work whose pattern fits counts; what is left is of the work files.
 PATTERNS = {
@@ -43,7 +45,34 @@ PATTERNS = {
         "/etc/resolv.conf",
     ),
 }
-FILES = "files"
+FILES, SOFTWARE, NOTHING = "files", "software", ""
+# What the new system has of its own, what names the former disk, and what programs write again.
+OWN = (
+    "/etc/*-release",
+    "/etc/debian_version",
+    "/etc/gpulab-installed-by",
+    "/etc/passwd-",
+    "/etc/group-",
+    "/etc/shadow-",
+    "/etc/gshadow-",
+    "/etc/subuid-",
+    "/etc/subgid-",
+    "/etc/rc[0-9S].d/**",
+    "/etc/lvm/archive/**",
+    "/etc/lvm/backup/**",
+    "/etc/lvm/devices/**",
+    "/etc/zfs/zpool.cache",
+    "/etc/initramfs-tools/conf.d/resume",
+    "/etc/blkid.tab",
+    "/boot/grub*/device.map",
+    "/boot/grub*/grubenv",
+)
+# What somebody has to repeat by hand, and why.
+BY_HAND = {
+    "/var/lib/dpkg/diversions": "dpkg keeps it; repeat local ones with dpkg-divert",
+    "/var/lib/dpkg/statoverride": "dpkg keeps it; repeat local ones with dpkg-statoverride",
+}
+CERTIFICATES = "/etc/ssl/certs/"
 
 
 class Works:
@@ -54,10 +83,17 @@ class Works:
         keys = [line["key"] for line in manifest["sections"].get("disks", {}).get("crypttab", ()) if line["key"]]
         self._rules = Rules([*((key, "storage") for key in keys), *_pairs()])
 
-    def of(self, path: str) -> str:
-        """Return the work of a path."""
-        return self._rules.find(path) or FILES
+    def of(self, entry: dict[str, Any]) -> str:
+        """Return the work of an entry; NOTHING where the new system has its own, SOFTWARE as software_files says."""
+        path: str = entry["path"]
+        if is_of_software(path):
+            return SOFTWARE
+        if path.startswith(CERTIFICATES) and entry["kind"] == LINK:  # update-ca-certificates makes them
+            return NOTHING
+        found = self._rules.find(path)
+        return FILES if found is None else found
 
 
-def _pairs() -> Iterable[tuple[str, str]]:
-    return ((pattern, work) for work, patterns in PATTERNS.items() for pattern in patterns)
+def _pairs() -> Iterator[tuple[str, str]]:
+    yield from ((pattern, NOTHING) for pattern in OWN)
+    yield from ((pattern, work) for work, patterns in PATTERNS.items() for pattern in patterns)

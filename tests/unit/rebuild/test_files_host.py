@@ -1,0 +1,249 @@
+"""Captured files come back below a directory, whole, with their rights, and only once."""
+
+import base64
+import hashlib
+import json
+import os
+import stat
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files_host, record
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+ODD = os.fsdecode(b"/etc/\xff\xfe\nname")
+CONTENTS = {
+    "/etc/motd": b"welcome\n",
+    "/etc/secret": b"canary-7f3a\n",
+    "/srv/a": b"one file",
+    "/srv/b": b"one file",
+    "/srv/hole": b"\0" * (1 << 17) + b"end",
+    "/home/wei/.bashrc": b"alias ll=ls\n",
+    ODD: b"odd\n",
+}
+NOBODY = "ffffffff"
+ACL = base64.b64encode(
+    bytes.fromhex(f"02000000 01000600{NOBODY} 0200040005000000 04000400{NOBODY} 10000400{NOBODY} 20000000{NOBODY}")
+).decode()
+
+
+class Done:
+    """A command that ended."""
+
+    def __init__(self, answer):
+        """Keep the answer."""
+        self.answer = answer
+
+    def result(self):
+        """Return it; an exception is raised."""
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def output(self):
+        """Return what was printed."""
+        return self.answer[1] if self.answer else None
+
+
+@pytest.fixture
+def node(tree):
+    """Return a node with Debian and a user; ran notes commands, answers are theirs."""
+    tree.file("/etc/os-release", 'ID=debian\nVERSION_ID="12"\n').file(
+        "/proc/self/mountinfo", "22 1 8:1 / / rw - ext4 a rw\n"
+    )
+    tree.file("/etc/passwd", "root:x:0:0::/root:/bin/sh\nwei:x:1500:1500::/home/wei:/bin/bash\n")
+    tree.file("/etc/group", "root:x:0:\nwei:x:1500:\n").directory("/home/wei").directory("/srv")
+    found = tree.node()
+    found.ran, found.answers = [], {}
+
+    def start(argv):
+        found.ran.append(argv[0])
+        return Done(found.answers.get(argv[0]))
+
+    found.start = start
+    return found
+
+
+def entries():
+    found = []
+    for path, data in CONTENTS.items():
+        entry = {"path": path, "kind": "file", "mode": "0640", "owner": "root", "uid": 0, "group": "root", "gid": 0}
+        entry.update(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+        if path.startswith("/home"):
+            entry.update(owner="wei", uid=1000, group="wei", gid=1000)
+        if path in ("/srv/a", "/srv/b"):
+            entry.update(links=2, identity="801:77", mode="4750")
+        if path == "/srv/hole":
+            entry.update(sparse=True, acl=ACL)
+        found.append(entry)
+    common = {"owner": "root", "uid": 0, "group": "root", "gid": 0, "size": 0}
+    found.append({"path": "/etc/empty", "kind": "directory", "mode": "1770", **common})
+    found.append({"path": "/etc/link", "kind": "link", "mode": "0777", "target": "/no/where", **common})
+    return found
+
+
+def asked(listed=None):
+    machine = {"system": {"id": "debian", "version": "12"}}
+    return {"host": "node07", "user": "root", "machine": machine, "entries": entries() if listed is None else listed}
+
+
+def part(data, *, path="/etc/motd", start=0, last=True, digest=None):
+    return {
+        "sha256": digest or hashlib.sha256(data).hexdigest(),
+        "path": path,
+        "start": start,
+        "data": base64.b64encode(data).decode(),
+        "last": last,
+    }
+
+
+@pytest.fixture
+def restored(node, tmp_path):
+    """Return a function that brings files back as the action plugin does."""
+    state = tmp_path / "state"
+
+    def restored(listed=None, *, check=False):
+        found = files_host.restore(node, asked(listed), check=check, state=state)
+        if found["wanted"] and not check:
+            by_digest = {hashlib.sha256(data).hexdigest(): data for data in CONTENTS.values()}
+            files_host.stage({"host": "x", "parts": [part(by_digest[one]) for one in found["wanted"]]}, state)
+            found = files_host.restore(node, asked(listed), check=False, state=state)
+        return found
+
+    restored.state = state
+    return restored
+
+
+def test_files_come_back_as_they_were(node, restored):
+    found = restored()
+    assert (found["changed"], found["missing"], found["wanted"]) == (True, [], [])
+    for path, data in CONTENTS.items():
+        assert node.data(path) == data
+    status = node.path("/home/wei/.bashrc").stat()
+    assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (1500, 0o640)
+    assert node.path("/srv/a").stat().st_ino == node.path("/srv/b").stat().st_ino
+    assert stat.S_IMODE(node.path("/srv/a").stat().st_mode) == 0o4750
+    hole = node.path("/srv/hole")
+    assert hole.stat().st_blocks * 512 < hole.stat().st_size
+    assert os.getxattr(hole, "system.posix_acl_access") == base64.b64decode(ACL)
+    assert node.link("/etc/link") == "/no/where"
+    assert stat.S_IMODE(node.path("/etc/empty").stat().st_mode) == 0o1770
+    assert not (restored.state / "content").exists()
+    assert [name for name in node.names("/etc") if name.startswith(".gpulab")] == []
+
+
+def test_a_second_run_changes_nothing_and_leaves_what_people_did(node, restored):
+    restored()
+    node.path("/etc/motd").write_text("by hand\n")
+    node.path("/srv/hole").unlink()
+    again = restored()
+    assert (again["changed"], again["missing"], again["diff"]) == (False, [], [])
+    assert node.text("/etc/motd") == "by hand"
+
+
+def test_check_mode_tells_the_same_and_changes_nothing(node, restored):
+    told = restored(check=True)
+    assert node.data("/etc/motd") is None
+    assert not restored.state.exists()
+    found = restored()
+    assert (told["changes"], told["diff"]) == (found["changes"], found["diff"])
+
+
+def test_no_content_is_shown(restored):
+    assert "canary" not in json.dumps(restored())
+
+
+def test_what_somebody_wrote_meanwhile_stays_and_is_named(node, restored):
+    node.path("/home/wei/.bashrc").write_text("mine\n")
+    found = restored()
+    assert [one["name"] for one in found["missing"]] == ["/home/wei/.bashrc"]
+    assert node.text("/home/wei/.bashrc") == "mine"
+    assert not restored()["changed"]
+
+
+def test_a_copy_of_the_skeleton_gives_way(node, tree, restored):
+    tree.file("/etc/skel/.bashrc", "stock\n").file("/home/wei/.bashrc", "stock\n")
+    assert restored()["missing"] == []
+    assert node.data("/home/wei/.bashrc") == CONTENTS["/home/wei/.bashrc"]
+
+
+def test_a_link_of_somebody_leads_nothing_elsewhere(node, tree, restored, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    node.path("/srv").rmdir()
+    tree.link("/srv", outside)
+    found = restored()
+    assert {one["name"] for one in found["missing"]} == {"/srv/a", "/srv/b", "/srv/hole"}
+    assert list(outside.iterdir()) == []
+
+
+def test_what_a_kept_disk_covers_stays(tree, restored):
+    tree.file("/proc/self/mountinfo", "22 1 8:1 / / rw - ext4 a rw\n23 22 8:17 / /srv rw - ext4 b rw\n")
+    assert {one["name"] for one in restored()["missing"]} == {"/srv/a", "/srv/b", "/srv/hole"}
+
+
+def test_another_release_keeps_its_own_beside(node, tree, restored):
+    tree.file("/etc/os-release", 'ID=debian\nVERSION_ID="13"\n').file("/etc/motd", "new\n")
+    tree.file("/var/lib/dpkg/info/base-files.list", "/.\n/etc\n/etc/motd\n")
+    digest = hashlib.md5(b"new\n").hexdigest()  # noqa: S324 - as dpkg has it
+    tree.file("/var/lib/dpkg/status", f"Package: base-files\nConffiles:\n /etc/motd {digest}\n")
+    found = restored()
+    assert node.data("/etc/motd") == CONTENTS["/etc/motd"]
+    assert node.text("/etc/motd.dpkg-dist") == "new"
+    assert [one["name"] for one in found["missing"]] == ["/etc/motd"]
+
+
+def test_contents_arrive_in_parts_and_damage_is_refused(tmp_path):
+    state, data = tmp_path / "state", b"0123456789"
+    digest = hashlib.sha256(data).hexdigest()
+    parts = [part(data[:4], last=False, digest=digest), part(data[4:], start=4, digest=digest)]
+    files_host.stage({"host": "x", "parts": parts[:1]}, state)
+    assert not (state / "content" / digest).exists()
+    files_host.stage({"host": "x", "parts": parts[1:]}, state)
+    assert (state / "content" / digest).read_bytes() == data
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    with pytest.raises(Refusal, match="R042"):
+        files_host.stage({"host": "x", "parts": [part(b"other", digest="0" * 64)]}, state)
+
+
+def listed(path, **more):
+    data = CONTENTS["/etc/motd"]
+    entry = {"path": path, "kind": "file", "mode": "0440", "owner": "root", "uid": 0, "group": "root", "gid": 0}
+    return [{**entry, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), **more}]
+
+
+def test_faulty_sudoers_do_not_count(node, restored):
+    node.answers["visudo"] = (1, "", "syntax error")
+    assert [one["why"] for one in restored(listed("/etc/sudoers"))["missing"]] == ["visudo finds it faulty"]
+    assert node.data("/etc/sudoers") is None
+
+
+def test_a_file_of_pam_without_its_module_stays_away(node, tree, restored):
+    captured = listed("/etc/pam.d/sshd", modules=["pam_slurm_adopt.so"])
+    assert "pam_slurm_adopt.so" in restored(captured)["missing"][0]["why"]
+    assert node.data("/etc/pam.d/sshd") is None
+    tree.file("/usr/lib/x86_64-linux-gnu/security/pam_slurm_adopt.so")
+    assert restored(captured)["missing"] == []
+    assert node.data("/etc/pam.d/sshd") == CONTENTS["/etc/motd"]
+
+
+def test_what_has_to_run_afterwards_runs_even_after_a_cut(node, restored):
+    captured = listed("/etc/sysctl.d/90-lab.conf")
+    node.answers["sysctl"] = TimeoutError()
+    with pytest.raises(TimeoutError):
+        restored(captured)
+    node.answers["sysctl"] = (0, "", "")
+    assert node.data("/etc/sysctl.d/90-lab.conf")
+    assert record.read(restored.state / record.PLACE.name)["pending"]
+    assert restored(captured)["changes"] == [{"action": "run", "what": "sysctl --quiet --system"}]
+    assert "sysctl" in node.ran
+    assert not restored(captured)["changed"]
+
+
+def test_a_choice_of_alternatives_is_made_where_it_is_offered(node, tree, restored):
+    captured = [{**listed("/etc/alternatives/editor")[0], "kind": "link", "target": "/usr/bin/vim", "mode": "0777"}]
+    node.answers["update-alternatives"] = (0, "", "")
+    assert "offers" in restored(captured)["missing"][0]["why"]
+    tree.file("/var/lib/dpkg/alternatives/editor").file("/usr/bin/vim")
+    assert restored(captured)["missing"] == []
+    assert "update-alternatives" in node.ran
