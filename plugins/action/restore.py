@@ -81,9 +81,13 @@ class ActionModule(Asking):
 
     def _ask_work(self, asked: dict[str, Any]) -> Any:
         args = {"directory": self._args["directory"], "work": self._args["work"]}
-        return self.ask(MODULE, args, {"user": self._user(), **asked})
+        return self.ask(MODULE, args, {"user": self._user(), "port": self._port(), **asked})
 
     def _user(self) -> str:
         """Return who Ansible connects as."""
         named = self._connection.get_option("remote_user") if self._connection.has_option("remote_user") else None
         return str(named or self._play_context.remote_user or "root")
+
+    def _port(self) -> int:
+        """Return the port of SSH that Ansible uses."""
+        return int((self._connection.get_option("port") if self._connection.has_option("port") else None) or 22)

@@ -112,7 +112,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import pa
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts_host, files_host, present
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
+    accounts_host,
+    files_host,
+    identity_host,
+    present,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
 
 SECONDS = 300.0  # what one command may take: an initramfs on a slow machine
@@ -138,6 +143,7 @@ def _call(argv: list[str]) -> tuple[int, str, str]:
 WORKS = {
     "accounts": accounts_host.restore,
     "files": files_host.restore,
+    "identity": identity_host.restore,
 }
 
 

@@ -29,6 +29,8 @@ BY_UUID = ("/dev/disk/by-uuid", "/dev/disk/by-partuuid")
 SECURITY = ("/usr/lib/x86_64-linux-gnu/security", "/usr/lib/aarch64-linux-gnu/security", "/usr/lib64/security",
             "/usr/lib/security", "/lib/security")  # fmt: skip
 SUDOERS = "/etc/sudoers"
+FOR_THE_INSTALLATION = f"{SUDOERS}.d/gpulab-reinstall"  # what let Ansible use sudo until now
+STAYS = "it stays: without it, Ansible cannot use sudo"
 CHOICES = "/var/lib/dpkg/alternatives", "/var/lib/alternatives"
 CHANGING = (files.PUT, files.MERGE, files.RIGHTS, files.CHOOSE)
 SHOWN = 200  # lines of a diff
@@ -163,6 +165,10 @@ class _Work:
                 outcome.change("change", f"{path} to one file with {other}")
         for programs in self._commands():
             outcome.change("run", " ".join(programs[0]))
+        if self._is_leftover() and FOR_THE_INSTALLATION in self._known["files"]:
+            outcome.lack(files.SECTION, FOR_THE_INSTALLATION, STAYS)
+        elif self._is_leftover():
+            outcome.change("delete", FOR_THE_INSTALLATION)
         for step in self.plan.of(files.LEAVE):
             outcome.lack(files.SECTION, step.entry["path"], step.why)
         for step in self.plan.of(files.PUT):
@@ -201,6 +207,8 @@ class _Work:
                 self._one_file(path, other)
         finally:
             record.add(place, files=done)
+        if self._is_leftover() and FOR_THE_INSTALLATION not in self._known["files"]:
+            self._remove_leftover(outcome, place)
         for programs in commands:
             self._run(programs, outcome)
         record.set_pending([], place)
@@ -250,6 +258,22 @@ class _Work:
             outcome.lack(files.SECTION, entry["path"], f"{self._asked['user']} could not use sudo any more")
             return False
         return True
+
+    def _is_leftover(self) -> bool:
+        captured = any(entry["path"] == FOR_THE_INSTALLATION for entry in self._asked["entries"])
+        return self._node.exists(FOR_THE_INSTALLATION) and not captured
+
+    def _remove_leftover(self, outcome: Outcome, noted: Path) -> None:
+        """Remove what the installer let Ansible use sudo by, if it can use sudo without it. This is tried once."""
+        place = self._node.path(FOR_THE_INSTALLATION)
+        draft = place.with_name(f".{place.name}")  # sudo reads no file with a dot in its name
+        place.replace(draft)
+        if self._asked["user"] == "root" or self._may_use_sudo():
+            draft.unlink()
+        else:
+            draft.replace(place)
+            record.add(noted, files=[FOR_THE_INSTALLATION])
+            outcome.lack(files.SECTION, FOR_THE_INSTALLATION, STAYS)
 
     def _may_use_sudo(self) -> bool:
         user = self._asked["user"]

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import struct
 import tempfile
@@ -119,9 +120,9 @@ def put(place: Path, entry: dict[str, Any], content: Path | bytes | None, ids: I
         draft = _link(place, entry) if entry["kind"] == LINK else _file(place, entry, content)
         try:
             rights(draft, entry, ids)
-            draft.replace(place)
+            _replace(draft, place)
         except BaseException:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
             raise
         if entry.get("immutable"):
             _seal(place)
@@ -135,6 +136,19 @@ def above(place: Path) -> None:
         if not one.exists():
             one.mkdir(0o755)
             one.chmod(0o755)
+
+
+def _replace(draft: Path, place: Path) -> None:
+    """Put a draft in a place; a file that is a mount of its own, as a container's /etc/hosts, is written in place."""
+    try:
+        draft.replace(place)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        with draft.open("rb") as source, place.open("wb") as stream:
+            shutil.copyfileobj(source, stream)
+        shutil.copystat(draft, place)
+        draft.unlink()
 
 
 def _link(place: Path, entry: dict[str, Any]) -> Path:

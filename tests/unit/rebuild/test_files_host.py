@@ -82,9 +82,9 @@ def entries():
     return found
 
 
-def asked(listed=None):
+def asked(listed=None, user="root"):
     machine = {"system": {"id": "debian", "version": "12"}}
-    return {"host": "node07", "user": "root", "machine": machine, "entries": entries() if listed is None else listed}
+    return {"host": "node07", "user": user, "machine": machine, "entries": entries() if listed is None else listed}
 
 
 def part(data, *, path="/etc/motd", start=0, last=True, digest=None):
@@ -102,12 +102,12 @@ def restored(node, tmp_path):
     """Return a function that brings files back as the action plugin does."""
     state = tmp_path / "state"
 
-    def restored(listed=None, *, check=False):
-        found = files_host.restore(node, asked(listed), check=check, state=state)
+    def restored(listed=None, *, check=False, user="root"):
+        found = files_host.restore(node, asked(listed, user), check=check, state=state)
         if found["wanted"] and not check:
             by_digest = {hashlib.sha256(data).hexdigest(): data for data in CONTENTS.values()}
             files_host.stage({"host": "x", "parts": [part(by_digest[one]) for one in found["wanted"]]}, state)
-            found = files_host.restore(node, asked(listed), check=False, state=state)
+            found = files_host.restore(node, asked(listed, user), check=False, state=state)
         return found
 
     restored.state = state
@@ -247,3 +247,34 @@ def test_a_choice_of_alternatives_is_made_where_it_is_offered(node, tree, restor
     tree.file("/var/lib/dpkg/alternatives/editor").file("/usr/bin/vim")
     assert restored(captured)["missing"] == []
     assert "update-alternatives" in node.ran
+
+
+MAY = "User wei may run the following commands on node07:\n    (ALL) ALL\n"
+
+
+@pytest.mark.parametrize(("answer", "goes"), [(MAY, True), ("", False)])
+def test_what_let_ansible_use_sudo_goes_if_sudo_works_without_it(node, tree, restored, answer, goes):
+    node.answers["sudo"] = (0, answer, "")
+    tree.file("/etc/sudoers.d/gpulab-reinstall", "wei ALL=(ALL) NOPASSWD: ALL\n")
+    found = restored([], user="wei")
+    assert node.exists("/etc/sudoers.d/gpulab-reinstall") is not goes
+    assert [one["name"] for one in found["missing"]] == ([] if goes else ["/etc/sudoers.d/gpulab-reinstall"])
+    again = restored([], user="wei")
+    assert (again["changed"], again["missing"]) == (False, found["missing"])
+
+
+def test_sudoers_that_shut_ansible_out_do_not_count(node, tree, restored):
+    tree.file("/etc/sudoers", "before\n")
+    node.answers["visudo"] = (0, "", "")
+
+    plain = node.start
+
+    def start(argv):
+        if argv[0] == "sudo":
+            return Done((0, MAY if node.text("/etc/sudoers") == "before" else "not allowed", ""))
+        return plain(argv)
+
+    node.start = start
+    found = restored(listed("/etc/sudoers"), user="wei")
+    assert [one["why"] for one in found["missing"]] == ["wei could not use sudo any more"]
+    assert node.text("/etc/sudoers") == "before"

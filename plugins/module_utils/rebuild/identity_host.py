@@ -1,0 +1,190 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The identity of a node: its files, and those of sshd, which count only if sshd takes them and lets Ansible in."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture import homes, look
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, identity, record, tree
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
+from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import PATH as HOSTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.files import Step
+
+SSH = "/etc/ssh/"
+KEYS, PRIVATE = f"{SSH}ssh_host_", "_key"
+FOR_THE_INSTALLATION = f"{SSH}sshd_config.d/00-gpulab-reinstall.conf"  # what let Ansible in until now
+MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+HOSTNAME, KERNELS = "/etc/hostname", "/proc/sys/kernel/hostname"
+UNITS = ("ssh.service", "sshd.service")
+RUNTIME = "/run/sshd"
+
+
+def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
+    """Give a node its name, its id and its keys again."""
+    return _Work(node, asked, state).run(check=check)
+
+
+class _Work:
+    def __init__(self, node: Node, asked: dict[str, Any], state: Path) -> None:
+        self._node = node
+        self._asked = asked
+        self._record = state / record.PLACE.name
+        self._ids = tree.Ids(node)
+        self._outcome = Outcome()
+        self._contents = {path: base64.b64decode(data) for path, data in asked["contents"].items()}
+        known = record.read(self._record)["files"]
+        if HOSTS in self._contents and HOSTS not in known:
+            self._contents[HOSTS] = self._hosts(self._contents[HOSTS])
+        entries = [self._entry(one) for one in asked["entries"] if self._is_ours(one["path"])]
+        context = files.Node(same_release=True, restored=known)
+        self._plan = files.plan(entries, self._now, lambda _path: "", context, self._ids)
+        self._known = known
+
+    def _hosts(self, captured: bytes) -> bytes:
+        texts = [one.decode("utf-8", "surrogateescape") for one in (captured, self._node.data(HOSTS) or b"")]
+        return identity.merged_hosts(*texts).encode("utf-8", "surrogateescape")
+
+    def _is_ours(self, path: str) -> bool:
+        """Tell whether a file belongs to this machine; the id of another one would be the same twice in a network."""
+        if path not in MACHINE_IDS:
+            return True
+        before, now = self._asked["machine"]["dmi_uuid"], look.machine(self._node)["dmi_uuid"]
+        if before.lower() == now.lower() and (now or self._node.container()):
+            return True
+        self._outcome.lack(identity.SECTION, path, "this is another machine, which has an id of its own")
+        return False
+
+    def _entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        content = self._contents.get(entry["path"])
+        return entry if content is None else {**entry, "sha256": tree.sha256(content), "size": len(content)}
+
+    def _now(self, entry: dict[str, Any]) -> tree.Now:
+        return tree.now(self._node.path(entry["path"]), entry)
+
+    def run(self, *, check: bool) -> dict[str, Any]:
+        changing = self._plan.of(files.PUT, files.RIGHTS)
+        before = "".join(f"{step.entry['path']} {self._now(step.entry).mode or 'absent'}\n" for step in changing)
+        after = "".join(f"{step.entry['path']} {step.entry['mode']}\n" for step in changing)
+        self._outcome.show("identity", before, after)
+        for step in changing:
+            self._outcome.change("write", step.entry["path"])
+        name = self._new_name()
+        if name:
+            self._outcome.change("set", f"the host name {name}")
+        captured = {one["path"] for one in self._asked["entries"]}
+        ours = [FOR_THE_INSTALLATION] if self._node.exists(FOR_THE_INSTALLATION) else []
+        removed = [path for path in [*self._leftover_keys(), *ours] if path not in captured]
+        for path in removed:
+            self._outcome.change("delete", path)
+        for step in self._plan.of(files.LEAVE):
+            self._outcome.lack(identity.SECTION, step.entry["path"], step.why)
+        if not check:
+            self._apply(changing, removed, name)
+        return self._outcome.result()
+
+    def _leftover_keys(self) -> list[str]:
+        """Return keys that the new system made for itself, as long as those of before have not come back."""
+        private = {one["path"] for one in self._asked["entries"] if one["path"].startswith(KEYS)}
+        if not any(path.endswith(PRIVATE) for path in private) or private & set(self._known):
+            return []
+        there = [f"{SSH}{name}" for name in self._node.names(SSH)]
+        return [path for path in there if path.startswith(KEYS) and path not in private]
+
+    def _new_name(self) -> str:
+        wanted = self._contents.get(HOSTNAME, b"").decode("utf-8", "replace").strip()
+        return wanted if wanted and HOSTNAME not in self._known and wanted != self._node.text(KERNELS) else ""
+
+    def _apply(self, changing: list[Step], removed: list[str], name: str) -> None:
+        done = {step.entry["path"] for step in self._plan.of(files.SAME)}
+        for step in changing:
+            if not step.entry["path"].startswith(SSH):
+                self._put(step)
+                done.add(step.entry["path"])
+        if name:
+            self._node.start(["hostname", name]).result()
+        of_ssh = [step for step in changing if step.entry["path"].startswith(SSH)]
+        if (of_ssh or removed) and self._apply_ssh(of_ssh, removed):
+            done |= {step.entry["path"] for step in of_ssh}
+        record.add(self._record, files=done)
+
+    def _put(self, step: Step) -> None:
+        place = self._node.path(step.entry["path"])
+        if step.kind == files.RIGHTS:
+            tree.rights(place, step.entry, self._ids)
+        else:
+            tree.put(place, step.entry, self._contents.get(step.entry["path"]), self._ids)
+
+    def _apply_ssh(self, steps: list[Step], removed: list[str]) -> bool:
+        """Change what sshd reads, all at once; where sshd would not take it, all is as before."""
+        paths = [*(step.entry["path"] for step in steps), *removed]
+        before = {path: _Before(self._node.path(path)) for path in paths}
+        for step in steps:
+            self._put(step)
+        for path in removed:
+            self._node.path(path).unlink()
+        why = self._fault()
+        if why:
+            for path in paths:
+                before[path].back()
+            self._outcome.lack(identity.SECTION, "sshd", f"its settings and keys stay those of the new system: {why}")
+            return False
+        for unit in UNITS:  # a reload lets sessions be
+            self._node.start(["systemctl", "try-reload-or-restart", unit]).result()
+        return True
+
+    def _fault(self) -> str:
+        self._node.path(RUNTIME).mkdir(mode=0o755, parents=True, exist_ok=True)
+        tested = self._node.start(["sshd", "-t"]).result()
+        if tested is None:  # there is no sshd
+            return ""
+        if tested[0]:
+            return (tested[2].strip().splitlines() or ["sshd -t failed"])[-1]
+        user = self._asked["user"]
+        shown = self._node.start(["sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"]).output() or ""
+        return identity.shuts_out(identity.settings(shown), user, self._groups(user), self._asked["port"])
+
+    def _groups(self, user: str) -> list[str]:
+        own = {one.gid for one in homes.accounts(self._node) if one.name == user}
+        lines = [fields for fields in homes.lines(self._node, homes.GROUP, 4) if homes.number(fields[2]) is not None]
+        return [fields[0] for fields in lines if int(fields[2]) in own or user in fields[3].split(",")]
+
+
+class _Before:
+    """A file as it was, and the way back to it."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._content = place.read_bytes() if place.is_file() else None
+        status = place.lstat() if self._content is not None else None
+        names = {"owner": "", "group": "", "kind": tree.FILE}
+        self._entry = (
+            {**names, "uid": status.st_uid, "gid": status.st_gid, "mode": f"{status.st_mode & 0o7777:04o}"}
+            if status
+            else {}
+        )
+
+    def back(self) -> None:
+        if self._content is None:
+            self._place.unlink()
+        else:
+            tree.put(self._place, self._entry, self._content, _AsWritten())
+
+
+class _AsWritten(tree.Ids):
+    """The numbers of an entry, whatever its names."""
+
+    def __init__(self) -> None:
+        """Read nothing."""
+
+    def of(self, entry: dict[str, Any]) -> tuple[int, int]:
+        """Return them."""
+        return entry["uid"], entry["gid"]
