@@ -49,7 +49,9 @@ def main() -> None:
     started = texts.start("")
     passed: list[bool] = []
     try:
-        started = _begin()
+        _mount()
+        started = _started()
+        _begin()
         _install(started, passed)
     except BaseException as error:  # noqa: BLE001 - whatever happens, people see it and the machine goes on
         if passed:
@@ -62,13 +64,20 @@ def main() -> None:
     _reboot("reboot")
 
 
-def _begin() -> texts.Start:
-    """Make a bare kernel usable: its file systems, its devices; return how it was started."""
+def _mount() -> None:
+    """Mount the kernel's file systems."""
     os.environ.update({"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"})
     for kind, source, place, options in _MOUNTS:
         Path(place).mkdir(exist_ok=True)
         install.run(["mount", "-t", kind, *(["-o", options] if options else []), source, place])
-    started = texts.start(Path("/proc/cmdline").read_text(encoding="utf-8"))
+
+
+def _started() -> texts.Start:
+    return texts.start(Path("/proc/cmdline").read_text(encoding="utf-8"))
+
+
+def _begin() -> None:
+    """Let the devices appear, and nothing be assembled of them."""
     if Path(_EFIVARS).is_dir():
         install.run(["mount", "-t", "efivarfs", "efivarfs", _EFIVARS])
     _RULES_OFF.mkdir(parents=True, exist_ok=True)
@@ -80,7 +89,6 @@ def _begin() -> texts.Start:
         install.run(["udevadm", "trigger", f"--type={kind}", "--action=add"])
     subprocess.run(["udevadm", "settle", "--timeout=120"], check=False, timeout=180)
     subprocess.run(["modprobe", "softdog"], check=False, timeout=60)
-    return started
 
 
 def _install(started: texts.Start, passed: list[bool]) -> None:

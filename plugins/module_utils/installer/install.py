@@ -158,10 +158,11 @@ class Installation:
         if not self._uefi:
             run(["grub-install", *common, self._disk])
             return
-        common += [f"--efi-directory={MOUNT}/boot/efi", "--uefi-secure-boot", "--force-extra-removable"]
+        common += [f"--efi-directory={MOUNT}/boot/efi", "--uefi-secure-boot"]
+        run(["grub-install", *common, "--removable", "--no-nvram"])
         try:
             run(["grub-install", *common])
-        except FailedError as error:  # firmware that takes no entry boots the removable path
+        except FailedError as error:  # it boots the removable path
             self._say(f"the firmware takes no boot entry: {error}")
             run(["grub-install", *common, "--no-nvram"])
 

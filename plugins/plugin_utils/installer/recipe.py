@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 FORM = 1  # of the image; another form is another image
-# Keys that all machines of this image would share; each gets its own.
-_NO_KEYS = 'rm -f "$1"/etc/ssh/ssh_host_*'
+# Keys that all machines of this image would share, and a copy of the controller's resolv.conf.
+_CLEAR = 'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/.resolv.conf.systemd-resolved.bak'
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Recipe:
             "--format=tar",
             f"--keyring={self.keyring}",
             f"--include={','.join(self.packages)}",
-            f"--customize-hook={_NO_KEYS}",
+            f"--customize-hook={_CLEAR}",
             self.codename,
             target,
             *self.sources,
