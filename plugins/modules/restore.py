@@ -117,6 +117,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
     files_host,
     identity_host,
     present,
+    storage_host,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
 
@@ -144,6 +145,7 @@ WORKS = {
     "accounts": accounts_host.restore,
     "files": files_host.restore,
     "identity": identity_host.restore,
+    "storage": storage_host.restore,
 }
 
 

@@ -1,0 +1,245 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a rebuilt node mounts: the lines of its new root disk, and those of before for all other disks and servers.
+
+Nothing is made, formatted or repaired. No I/O happens here.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import unescaped
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import KERNEL_NAME
+from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import OWNER
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+SECTION = "storage"
+SWAP, NOFAIL, NOAUTO = "swap", "nofail", "noauto"
+ROOTS_OWN = ("/", "/boot", "/boot/efi", "/efi")
+TAGS = {"UUID": "uuid", "LABEL": "label", "PARTUUID": "part_uuid"}
+_BY = re.compile(r"/dev/disk/by-(uuid|label|partuuid|id)/(.+)")
+_BY_TAG = {"uuid": "uuid", "label": "label", "partuuid": "part_uuid"}
+_LEAST = 2  # fields of a line
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of fstab(5); fields are as they are written."""
+
+    fields: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """What is mounted."""
+        return unescaped(self.fields[0])
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether it is swap, which has no place."""
+        return self.fields[2:3] == (SWAP,)
+
+    @property
+    def place(self) -> str:
+        """Where it is mounted; for swap, what it is."""
+        if self.is_swap:
+            return self.source
+        place = unescaped(self.fields[1])
+        return posixpath.normpath(place) if place.startswith("/") else place
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Its options."""
+        return tuple(self.fields[3].split(",")) if len(self.fields) > 3 else ()  # noqa: PLR2004
+
+    def with_(self, source: str | None = None, options: Collection[str] | None = None) -> Line:
+        """Return the line with another source, or with other options."""
+        fields = [*self.fields, "none", "defaults"][: max(4, len(self.fields))]
+        if source is not None:
+            fields[0] = source
+        if options is not None:
+            fields[3] = ",".join(options) or "defaults"
+        return Line(tuple(fields))
+
+    def __str__(self) -> str:
+        """Return it as the file has it."""
+        return " ".join(self.fields)
+
+
+@dataclass
+class Fstab:
+    """The lines that come back, those of gpulab's tiers among them, and what does not."""
+
+    lines: list[Line] = field(default_factory=list)
+    tiers: list[Line] = field(default_factory=list)
+    lacking: list[tuple[str, str]] = field(default_factory=list)
+
+
+def parse(text: str) -> list[Line]:
+    """Return the lines of an fstab(5)."""
+    found = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return [Line(tuple(fields)) for fields in found if len(fields) >= _LEAST]
+
+
+def wanted(captured: str, section: dict[str, Any], now: str) -> Fstab:
+    """Return which captured lines come back, by a manifest's section disks and the text that is there now."""
+    made = Fstab(tiers=parse(owned_block.inside(captured, OWNER)))
+    taken = {line.place: line for line in parse(owned_block.outside(now, OWNER))}
+    has_swap = any(line.is_swap for line in taken.values())
+    for line in parse(owned_block.outside(captured, OWNER)):
+        device = device_of(line, section)
+        new = _lasting(line, device)
+        if line.place in ROOTS_OWN:
+            continue
+        if line.is_swap and (device["root"] if device else not _is_device(line.source)):
+            made.lacking += [] if has_swap else [(line.place, "swap on the system disk is not made again")]
+        elif device is not None and device["root"]:
+            if line.place not in taken:
+                made.lacking.append((line.place, "it was on the system disk, and is a directory of the new system now"))
+        elif new is None:
+            made.lacking.append((line.place, f"the capture does not know what {line.source} was"))
+        elif new.place in taken and taken[new.place].source != new.source:
+            made.lacking.append((line.place, f"the new system has {taken[new.place].source} there"))
+        else:
+            made.lines.append(new)
+    return made
+
+
+def _lasting(line: Line, device: dict[str, Any] | None) -> Line | None:
+    """Return a line with a name that lasts; None where it has a kernel's name for what the capture did not see."""
+    if not KERNEL_NAME.fullmatch(line.source):
+        return line
+    if device is None or not device["uuid"]:
+        return line if line.source.startswith("/dev/md") else None  # mdadm.conf names it
+    return line.with_(source=f"UUID={device['uuid']}")
+
+
+def _is_device(source: str) -> bool:
+    """Tell whether a name is a device's, not that of a directory, a file or a server."""
+    return source.startswith("/dev/") or re.match(r"[A-Z]+=", source) is not None
+
+
+def device_of(line: Line, section: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a line stands for in the section, with root as that of its disk; None where it is no device there."""
+    if not _is_device(line.source):
+        return None
+    for disk in section["disks"]:
+        for device in _whole(disk):
+            if _means(line.source, device) or (line.place.startswith("/") and line.place in device["places"]):
+                return {**device, "root": disk["root"]}
+    mounted = (one for one in section["filesystems"] if one["mount"] == line.place and one["disks"])
+    return next(({"root": one["on_root_disk"], "uuid": one["uuid"]} for one in mounted), None)
+
+
+def _whole(device: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield device
+    for each in device["below"]:
+        yield from _whole(each)
+
+
+def _means(source: str, device: dict[str, Any]) -> bool:
+    """Tell whether a name of fstab or crypttab is a device's."""
+    if source == device["path"]:
+        return True
+    tag, _equals, value = source.replace('"', "").partition("=")
+    if tag in TAGS:
+        return bool(value) and str(device[TAGS[tag]]).lower() == value.lower()
+    link = _BY.fullmatch(source)
+    if link:
+        return link[2] in device["names"] if link[1] == "id" else device[_BY_TAG[link[1]]] == link[2]
+    if source.startswith("/dev/mapper/"):
+        return f"dm-name-{source[len('/dev/mapper/') :]}" in device["names"]
+    parts = source.split("/")
+    if len(parts) == 4 and parts[1] == "dev":  # noqa: PLR2004 - /dev/GROUP/VOLUME
+        mapped = "-".join(part.replace("-", "--") for part in parts[2:])
+        return f"dm-name-{mapped}" in device["names"]
+    return False
+
+
+def merged(now: str, fstab: Fstab, failing: Collection[str], settled: Collection[str]) -> str:
+    """Return the text of /etc/fstab with all that comes back.
+
+    failing are places that cannot be mounted now: their lines get nofail, so that no boot waits for them. settled are
+    places that came back before: what somebody made of their lines since stays.
+    """
+    block = owned_block.inside(now, OWNER)
+    lines = owned_block.outside(now, OWNER).splitlines()
+    for line in fstab.lines:
+        if line.place in settled:
+            continue
+        options = line.options or ("defaults",)
+        if line.place in failing and NOFAIL not in options:
+            options = (*options, NOFAIL)
+        new = line.with_(options=options)
+        number = next((number for number, text in enumerate(lines) if _is_line(text, line)), None)
+        if number is None:
+            lines.append(str(new))
+        elif _without_nofail(parse(lines[number])[0]) == _without_nofail(line):
+            lines[number] = lines[number] if parse(lines[number])[0].options == new.options else str(new)
+    text = "".join(f"{line}\n" for line in lines)
+    came = [line for line in fstab.tiers if line.place not in settled]
+    tiers = block or "\n".join(map(str, came))
+    return owned_block.merged(text, tiers, OWNER) or ""
+
+
+def _is_line(text: str, line: Line) -> bool:
+    found = parse(text)
+    return bool(found) and (found[0].source, found[0].place) == (line.source, line.place)
+
+
+def _without_nofail(line: Line) -> list[str]:
+    return [one for one in line.options if one not in (NOFAIL, "defaults")]
+
+
+def crypttab(text: str, section: dict[str, Any]) -> tuple[str, list[list[str]], list[tuple[str, str]]]:
+    """Return the captured file without what was on the system disk: its text, its lines, and what lacks."""
+    kept, lines, lacking = [], [], []
+    for line in text.splitlines():
+        fields = line.split()
+        if not fields or fields[0].startswith("#") or len(fields) < _LEAST:
+            kept.append(line)
+            continue
+        device = device_of(Line((fields[1], "none", "")), section)
+        if device is not None and device["root"]:
+            lacking.append((fields[0], "it was on the system disk"))
+            continue
+        if KERNEL_NAME.fullmatch(fields[1]):
+            if device is None or not device["uuid"]:
+                lacking.append((fields[0], f"the capture does not know what {fields[1]} was"))
+                continue
+            fields[1] = f"UUID={device['uuid']}"
+            line = " ".join(fields)  # noqa: PLW2901
+        kept.append(line)
+        lines.append(fields)
+    return "".join(f"{line}\n" for line in kept), lines, lacking
+
+
+def arrays(text: str, section: dict[str, Any]) -> str:
+    """Return the captured mdadm.conf(5) without arrays that no kept disk is a member of."""
+    kept = {
+        device["uuid"].replace("-", "").replace(":", "").lower()
+        for disk in section["disks"]
+        if not disk["root"]
+        for device in _whole(disk)
+        if device["type"] == "linux_raid_member"
+    }
+
+    def is_kept(line: str) -> bool:
+        uuid = re.search(r"\bUUID=([0-9a-fA-F:-]+)", line)
+        return not line.startswith("ARRAY") or bool(uuid and uuid[1].replace(":", "").replace("-", "").lower() in kept)
+
+    return "".join(f"{line}\n" for line in text.splitlines() if is_kept(line))
+
+
+def members(section: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+    """Yield what is on disks that are not the root's and has this type."""
+    for disk in section["disks"]:
+        if not disk["root"]:
+            yield from (device for device in _whole(disk) if device["type"] == kind)
