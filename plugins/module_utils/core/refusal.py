@@ -1305,7 +1305,20 @@ CODES = {
             " authorized_keys, and capture the node again. Nothing was changed."
         ),
     ),
-    # R030 to R036: the image of an installer, made on the controller
+    "R028": (
+        "{host} came back with its old system: {detail}",
+        (
+            "Nothing was wiped. Read what the installer said on the console, correct it, and run again; or start it"
+            " from a medium: the playbook gpulab.node.media."
+        ),
+    ),
+    "R029": (
+        "{host} has not answered for {minutes} minutes since it was sent into the installer: {detail}",
+        (
+            "Look at its console. If it installs, wait and run again: gpulab continues there. If it does not start,"
+            " use a medium: the playbook gpulab.node.media."
+        ),
+    ),
     "R030": (
         "the image of an installer needs {program}, which is not on this machine",
         "Install the package {package} on this machine. Debian and Ubuntu have it.",
@@ -1348,6 +1361,33 @@ CODES = {
     "R042": (
         "the content of {path} did not arrive whole on {host}",
         "Free space in /var/lib/gpulab there, then run again.",
+    ),
+    "R070": (
+        "the installer's files are not whole on {host}: {detail}",
+        "Check its memory and its disk (dmesg), then run again. They are removed, and nothing else was changed.",
+    ),
+    "R071": (
+        "{host} can be neither locked nor rebooted: {detail}",
+        "Check that systemd is its init and works (systemctl is-system-running). Then run again.",
+    ),
+    "R072": (
+        "while nobody can log in to {host}, Ansible cannot either: it connects as {user}, not as root: {detail}",
+        (
+            "Connect as root, or let ssh keep its connections (ssh_args: -o ControlMaster=auto -o ControlPersist=60s)."
+            " The lock opens by itself within {minutes} minutes."
+        ),
+    ),
+    "R073": (
+        "the capture of {host} is {minutes} minutes old, and what changed since would be lost",
+        "Run again. The installer's image is made already, so it takes less time.",
+    ),
+    "R074": (
+        "the installer would refuse {host}: {detail}",
+        "Check its disks and its firmware's settings, and run again, which captures it again. Nothing was changed.",
+    ),
+    "R075": (
+        "this run is on {host} itself, and the reinstall would wipe it with the captures",
+        "Run gpulab on another machine that reaches it. Nothing was changed.",
     ),
 }
 
