@@ -9,15 +9,16 @@ serial number or WWN and by UUIDs on it, the interfaces by their hardware addres
 
 from __future__ import annotations
 
-import hashlib
 import json
 import posixpath
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, first, one_line
+from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import bootstrap_network
 
@@ -34,7 +35,7 @@ CONSOLE = "tty0"
 ARCHITECTURE = "x86_64"  # of the installers
 SECURITY = "-security"  # what the suite with updates for security is called
 _MIB = 1 << 20
-USUAL_PORT = "22"
+USUAL_PORT, USUAL_KEYS = "22", ".ssh/authorized_keys .ssh/authorized_keys2"
 # What firmware says where nobody gave the board a UUID; boards of several makers share the last one.
 NO_UUIDS = ("0" * 32, "f" * 32, "03000200040005000006000700080009")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -73,48 +74,50 @@ class Installation:
     blockers: tuple[Refusal, ...]
 
 
-class _Captured:
-    """The contents of a capture, as far as they can be read here."""
+@dataclass(frozen=True)
+class Captured:
+    """A manifest, and the way to the contents of its files.
 
-    def __init__(self, manifest: dict[str, Any], content: Callable[[str], bytes | None]) -> None:
-        self._entries = {one["path"]: one for one in manifest["files"]}
-        self._content = content
+    content returns that of a path, None where this run cannot read it (secrets in check mode). name is that of the
+    capture, None for one that is not on the disk.
+    """
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._entries
+    manifest: dict[str, Any]
+    content: Callable[[str], bytes | None]
+    name: str | None = None
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """The paths of all files."""
+        return frozenset(one["path"] for one in self.manifest["files"])
 
     def data(self, path: str) -> bytes:
-        """Return the content of a file; empty where it is secret and this run cannot read secrets."""
-        return self._content(path) or b""
+        """Return the content of a file; empty where this run cannot read it."""
+        return self.content(path) or b""
 
 
-def plan(
-    manifest: dict[str, Any],
-    content: Callable[[str], bytes | None],
-    found: dict[str, Any],
-    wishes: Wishes,
-    installers: list[dict[str, Any]],
-) -> Installation:
+def plan(captured: Captured, found: dict[str, Any], wishes: Wishes, installers: list[dict[str, Any]]) -> Installation:
     """Plan the installation of a captured node.
 
-    content returns the content of a captured file, None where this run cannot read it (secrets in check mode). found is
-    what the node says now: {dmi_uuid, memory (bytes), user (who Ansible connects as), authorized_keys (text), server,
-    client (ends of its connection)}; see modules/installer_boot.py.
+    found is what the node says now: {dmi_uuid, memory (bytes, None where nobody knows it), user (who Ansible connects
+    as), authorized_keys (text), server, client (ends of its connection)}; see modules/installer_boot.py. installers are
+    the records of catalog/installers.yml.
     """
-    host, captured = manifest["host"], _Captured(manifest, content)
+    manifest, host = captured.manifest, captured.manifest["host"]
     sections, base = manifest["sections"], reinstall.plan(manifest)
     system, no_system = _system(manifest, wishes, installers)
-    user, no_user = _user(manifest, captured, found)
+    user, no_user = _user(captured, found)
     blockers = [
         *base.blockers,
         *_other_machine(manifest, found),
         *_clones(manifest),
         *no_system,
         *_too_small(manifest, found, system),
+        *_secure_boot(manifest, system),
         *_exports(manifest),
         *_network(manifest, found, wishes),
         *no_user,
-        *_no_way_in(manifest, captured, found, user),
+        *_no_way_in(captured, found, user),
     ]
     lost = tuple(_lost(manifest, system))
     if not base.disk or not system or not user:
@@ -123,7 +126,7 @@ def plan(
     rest = {
         "schema": SCHEMA,
         "host": host,
-        "capture": re.sub(r"[-:]", "", manifest["made"]),
+        "capture": captured.name or re.sub(r"[-:]", "", manifest["made"]),
         "made": manifest["made"],
         "machine": {"dmi_uuid": manifest["machine"]["dmi_uuid"].lower()},
         "disk": next(_disk(one, disks) for one in disks if one["root"]),
@@ -141,15 +144,8 @@ def plan(
         "mirror": wishes.mirror or _mirror(manifest, system),
         "security": None if wishes.mirror else _mirror(manifest, system, SECURITY),
     }
-    files = _files(manifest, captured, found, wishes, user)
-    whole = {"id": identifier(rest), **rest}
-    return Installation(whole, files, image, tuple(base.lines()), lost, tuple(blockers))
-
-
-def identifier(rest: dict[str, Any]) -> str:
-    """Return the id of a plan: 16 hexadecimal digits of the SHA-256 of all that is in it beside the id."""
-    text = json.dumps({name: one for name, one in rest.items() if name != "id"}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    files = _files(captured, found, wishes, user)
+    return Installation(plans.identified(rest), files, image, tuple(base.lines()), lost, tuple(blockers))
 
 
 def unconfirmed(host: str, confirmed: object, hosts: list[str]) -> list[Refusal]:
@@ -190,6 +186,16 @@ def _other_machine(manifest: dict[str, Any], found: dict[str, Any]) -> Iterator[
     elif captured != now:
         detail = f"the capture is of the machine {captured}, and this is {now or 'one without a UUID'}"
         yield refuse("R003", host=manifest["host"], detail=detail)
+
+
+def authorized_keys(manifest: dict[str, Any], name: str) -> list[str]:
+    """Return the files with the keys of an account, as sshd reads them; none for an account that is not known."""
+    user = next((one for one in manifest["sections"]["users"] if one["name"] == name), None)
+    named = manifest["sections"]["ssh"]["options"].get("AuthorizedKeysFile") or [USUAL_KEYS]
+    found = [] if user is None else [word for words in named for word in words.split() if word != "none"]
+    tokens = {"%%": "%", "%h": user["home"], "%u": name} if user else {}
+    filled = [re.sub(r"%[%hu]", lambda match: tokens[match[0]], word) for word in found]
+    return [posixpath.join(user["home"], path) for path in dict.fromkeys(filled)] if user else []
 
 
 def _clones(manifest: dict[str, Any]) -> Iterator[Refusal]:
@@ -261,9 +267,21 @@ def _too_small(manifest: dict[str, Any], found: dict[str, Any], system: dict[str
     sizes = [("memory", found["memory"], system["least_memory_mib"])]
     sizes += [("root disk", size, system["least_disk_mib"]) for size in disks]
     for what, size, least in sizes:
-        if size < least * _MIB:
+        if size is not None and size < least * _MIB:
             detail = f"its {what} has {size // _MIB} MiB, and {system['system']} needs {least} MiB"
             yield refuse("R025", host=manifest["host"], detail=detail)
+
+
+def _secure_boot(manifest: dict[str, Any], system: dict[str, Any] | None) -> Iterator[Refusal]:
+    """Yield R024 for a kernel of another distribution: with Secure Boot, this node's boot loader does not start it."""
+    now = manifest["machine"]["system"]["id"]
+    if (
+        system
+        and manifest["sections"]["boot"]["secure_boot"] == "enabled"
+        and system["system"].partition("-")[0] != now
+    ):
+        detail = f"Secure Boot is on, and the boot loader of {now} does not start the kernel of {system['system']}"
+        yield refuse("R024", host=manifest["host"], detail=detail)
 
 
 def _exports(manifest: dict[str, Any]) -> Iterator[Refusal]:
@@ -282,10 +300,9 @@ def _network(manifest: dict[str, Any], found: dict[str, Any], wishes: Wishes) ->
         yield refuse("R023", host=manifest["host"], detail=detail)
 
 
-def _user(
-    manifest: dict[str, Any], captured: _Captured, found: dict[str, Any]
-) -> tuple[dict[str, Any] | None, list[Refusal]]:
+def _user(captured: Captured, found: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Refusal]]:
     """Return the plan's user, and R027 where the node's own files do not have the account."""
+    manifest = captured.manifest
     name, groups = found["user"], {one["gid"]: one["name"] for one in manifest["sections"]["groups"]}
     known = next((one for one in manifest["sections"]["users"] if one["name"] == name), None)
     if known is None or known["gid"] not in groups:
@@ -306,12 +323,11 @@ def _user(
     }, []
 
 
-def _no_way_in(
-    manifest: dict[str, Any], captured: _Captured, found: dict[str, Any], user: dict[str, Any] | None
-) -> Iterator[Refusal]:
+def _no_way_in(captured: Captured, found: dict[str, Any], user: dict[str, Any] | None) -> Iterator[Refusal]:
     """Yield R027 where the new system would not answer as the old one did, or would let nobody in."""
+    manifest = captured.manifest
     host, ssh = manifest["host"], manifest["sections"]["ssh"]
-    lost = [one["path"] for one in ssh["host_keys"] if one["path"] not in captured]
+    lost = [one["path"] for one in ssh["host_keys"] if one["path"] not in captured.paths]
     if not ssh["host_keys"]:
         yield refuse("R027", host=host, detail="it has no host key of SSH")
     elif lost:
@@ -327,9 +343,9 @@ def _no_way_in(
 
 
 def _files(
-    manifest: dict[str, Any], captured: _Captured, found: dict[str, Any], wishes: Wishes, user: dict[str, Any]
+    captured: Captured, found: dict[str, Any], wishes: Wishes, user: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    sections = manifest["sections"]
+    sections = captured.manifest["sections"]
     identity, network = sections["identity"], sections["network"]
     wanted = bootstrap_network.needed(network, found["server"], found["client"])
     texts = {f"{bootstrap_network.DIRECTORY}/{name}": text for name, text in (wishes.network or {}).items()}
@@ -343,7 +359,7 @@ def _files(
         files["/etc/machine-id"] = _file(f"{identity['machine_id']}\n".encode(), 0o444)
     for key in sections["ssh"]["host_keys"]:
         for path, mode in ((key["path"], 0o600), (f"{key['path']}.pub", 0o644)):
-            if path in captured:
+            if path in captured.paths:
                 files[path] = _file(captured.data(path), mode)
     sshd = "".join(_sshd(sections["ssh"]))
     if sshd:

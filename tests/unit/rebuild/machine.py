@@ -102,7 +102,11 @@ class Machine:
                 "options": {},
             },
             "network": self.network,
-            "boot": {"firmware": "uefi", "command_line": "BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=ttyS0,115200n8"},
+            "boot": {
+                "firmware": "uefi",
+                "secure_boot": "disabled",
+                "command_line": "BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=ttyS0,115200n8",
+            },
             "users": [account("root", 0), account("admin", 1000)],
             "groups": [{"name": "root", "gid": 0, "members": []}, {"name": "admin", "gid": 1000, "members": []}],
             "sources": [
@@ -126,4 +130,5 @@ class Machine:
     def plan(self, **wishes: Any) -> installation.Installation:
         """Plan its installation."""
         wanted = installation.Wishes(**wishes)
-        return installation.plan(self.manifest(), self.contents.get, self.found, wanted, self.installers)
+        captured_node = installation.Captured(self.manifest(), self.contents.get)
+        return installation.plan(captured_node, self.found, wanted, self.installers)

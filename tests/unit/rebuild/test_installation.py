@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation
 
 from unit.capture import hardware
@@ -48,7 +49,7 @@ def test_the_installer_is_told_machine_disk_and_what_must_stay(machine):
 
 def test_the_id_is_that_of_the_content(machine):
     plan = machine.plan().plan
-    assert plan["id"] == installation.identifier(plan)
+    assert list(plans.faults(plan)) == []
     assert plan["id"] == machine.plan().plan["id"]
     assert plan["id"] != machine.plan(minutes=20).plan["id"]
     assert len(plan["id"]) == 16
@@ -154,7 +155,8 @@ def test_sshd_answers_where_it_did_and_with_keys_that_lie_elsewhere(machine):
 
 def test_in_check_mode_secrets_are_not_read_and_the_rest_is_planned(machine):
     known = {path: data for path, data in machine.contents.items() if path not in (SHADOW, HOST_KEY)}
-    found = installation.plan(machine.manifest(), known.get, machine.found, installation.Wishes(), machines.INSTALLERS)
+    captured = installation.Captured(machine.manifest(), known.get)
+    found = installation.plan(captured, machine.found, installation.Wishes(), machines.INSTALLERS)
     assert found.blockers == ()
     assert found.plan["user"]["password"] is None
 
@@ -312,6 +314,31 @@ def test_host_keys_that_are_not_captured_are_refused(machine):
     assert HOST_KEY in cause(found)
     machine.sections["ssh"]["host_keys"] = []
     assert codes(machine.plan()) == ["R027"]
+
+
+def test_secure_boot_starts_only_the_kernel_of_the_distribution_that_is_there(machine):
+    machine.sections["boot"]["secure_boot"] = "enabled"
+    assert codes(machine.plan(system="debian-13")) == []
+    machine.machine["system"].update(id="ubuntu", version="24.04", codename="noble")
+    found = machine.plan(system="debian-12")
+    assert codes(found) == ["R024"]
+    assert "Secure Boot" in cause(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["/home/admin/.ssh/authorized_keys", "/home/admin/.ssh/authorized_keys2"]),
+        ({"AuthorizedKeysFile": ["/etc/ssh/keys/%u .ssh/authorized_keys"]},
+         ["/etc/ssh/keys/admin", "/home/admin/.ssh/authorized_keys"]),
+        ({"AuthorizedKeysFile": ["%h/keys%%"]}, ["/home/admin/keys%"]),
+        ({"AuthorizedKeysFile": ["none"]}, []),
+    ],
+)  # fmt: skip
+def test_keys_are_looked_for_where_sshd_does(machine, options, expected):
+    machine.sections["ssh"]["options"] = options
+    assert installation.authorized_keys(machine.manifest(), "admin") == expected
+    assert installation.authorized_keys(machine.manifest(), "nobody") == []
 
 
 # Confirmation
