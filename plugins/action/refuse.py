@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 
 
 class ActionModule(ActionBase):
@@ -22,9 +23,16 @@ class ActionModule(ActionBase):
         """Return the failed result."""
         super().run(tmp, task_vars)
         _validated, args = self.validate_argument_spec(
-            {"code": {"type": "str"}, "values": {"type": "dict", "default": {}}, "refusal": {"type": "dict"}},
-            mutually_exclusive=[("code", "refusal")],
-            required_one_of=[("code", "refusal")],
+            {
+                "code": {"type": "str"},
+                "values": {"type": "dict", "default": {}},
+                "refusal": {"type": "dict"},
+                "refusals": {"type": "list", "elements": "dict"},
+            },
+            mutually_exclusive=[("code", "refusal", "refusals")],
+            required_one_of=[("code", "refusal", "refusals")],
         )
+        if args["refusals"]:
+            return failure([Refusal(**one) for one in args["refusals"]])
         refusal = refuse(args["code"], **args["values"]) if args["code"] else Refusal(**args["refusal"])
         return {"failed": True, "changed": False, "msg": str(refusal), "refusal": asdict(refusal)}

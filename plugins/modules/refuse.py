@@ -29,6 +29,10 @@ options:
   refusal:
     description: The refusal of an earlier task, to fail with once more; code, cause and remedy.
     type: dict
+  refusals:
+    description: Several of them at once.
+    type: list
+    elements: dict
 """
 
 EXAMPLES = r"""

@@ -1389,6 +1389,10 @@ CODES = {
         "this run is on {host} itself, and the reinstall would wipe it with the captures",
         "Run gpulab on another machine that reaches it. Nothing was changed.",
     ),
+    "R076": (
+        "no mirror of {system} is known for {host}: its package sources name none that this machine could use",
+        "Set reinstall_mirror, and reinstall_security_mirror, to addresses that this machine reaches.",
+    ),
 }
 
 

@@ -33,6 +33,21 @@ SHELL = "/bin/bash"
 SHELLS = (SHELL, "/bin/sh", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")  # which the new system has from the start
 CONSOLE = "tty0"
 ARCHITECTURE = "x86_64"  # of the installers
+# Firmware of network cards, without which the new system would not be reached; these packages have the same names in
+# all releases that have an installer.
+FIRMWARE = {
+    "debian": {
+        "firmware-bnx2",
+        "firmware-bnx2x",
+        "firmware-misc-nonfree",
+        "firmware-myricom",
+        "firmware-netronome",
+        "firmware-netxen",
+        "firmware-qlogic",
+        "firmware-realtek",
+    },
+    "ubuntu": {"linux-firmware"},
+}
 SECURITY = "-security"  # what the suite with updates for security is called
 _MIB = 1 << 20
 USUAL_PORT, USUAL_KEYS = "22", ".ssh/authorized_keys .ssh/authorized_keys2"
@@ -47,11 +62,14 @@ class Wishes:
     """What the inventory says of a reinstall.
 
     system is one of catalog/installers.yml, None for the one that the node has; mirror an address, None for that of the
-    captured sources. network are files of systemd-networkd by name, instead of those made of the captured addresses.
+    captured sources, and security_mirror that of updates for security. packages come with the new system. network are
+    files of systemd-networkd by name, instead of those made of the captured addresses.
     """
 
     system: str | None = None
     mirror: str | None = None
+    security_mirror: str | None = None
+    packages: tuple[str, ...] = ()
     minutes: int = 15
     network: Mapping[str, str] | None = None
 
@@ -61,9 +79,9 @@ class Installation:
     """How a node would be installed.
 
     plan is the installer's (/gpulab/plan.json), None where a blocker leaves it without an answer; files are those of
-    the new system, {path: {content (bytes), mode, uid, gid}}. image is {system, firmware, mirror, security}, what the
-    image is made of; mirror and security are None where the node has none that another machine can use. lines say KEEP
-    and WIPE, lost what does not come back.
+    the new system, {path: {content (bytes), mode, uid, gid}}. image has the options of gpulab.node.installer_image;
+    the mirrors are None where the node has none that another machine can use. lines say KEEP and WIPE, lost what does
+    not come back.
     """
 
     plan: dict[str, Any] | None
@@ -114,6 +132,7 @@ def plan(captured: Captured, found: dict[str, Any], wishes: Wishes, installers: 
         *no_system,
         *_too_small(manifest, found, system),
         *_secure_boot(manifest, system),
+        *_no_mirror(manifest, wishes, system),
         *_exports(manifest),
         *_network(manifest, found, wishes),
         *no_user,
@@ -142,7 +161,8 @@ def plan(captured: Captured, found: dict[str, Any], wishes: Wishes, installers: 
         "system": system["system"],
         "firmware": rest["firmware"],
         "mirror": wishes.mirror or _mirror(manifest, system),
-        "security": None if wishes.mirror else _mirror(manifest, system, SECURITY),
+        "security_mirror": wishes.security_mirror or (None if wishes.mirror else _mirror(manifest, system, SECURITY)),
+        "packages": sorted({*wishes.packages, *_firmware(manifest, system)}),
     }
     files = _files(captured, found, wishes, user)
     return Installation(plans.identified(rest), files, image, tuple(base.lines()), lost, tuple(blockers))
@@ -243,6 +263,14 @@ def _name(manifest: dict[str, Any]) -> str:
     return f"{now['id']}-{now['version']}"
 
 
+def _firmware(manifest: dict[str, Any], system: dict[str, Any]) -> set[str]:
+    """Return the node's packages with firmware of network cards, as far as the new system has them."""
+    distribution = system["system"].partition("-")[0]
+    if manifest["machine"]["system"]["id"] != distribution:
+        return set()
+    return FIRMWARE[distribution] & {one["name"] for one in manifest["sections"].get("packages") or ()}
+
+
 def _mirror(manifest: dict[str, Any], system: dict[str, Any], kind: str = "") -> str | None:
     """Return the mirror that the node's own packages come from, where it has those of the new system, too."""
     now = manifest["machine"]["system"]
@@ -282,6 +310,12 @@ def _secure_boot(manifest: dict[str, Any], system: dict[str, Any] | None) -> Ite
     ):
         detail = f"Secure Boot is on, and the boot loader of {now} does not start the kernel of {system['system']}"
         yield refuse("R024", host=manifest["host"], detail=detail)
+
+
+def _no_mirror(manifest: dict[str, Any], wishes: Wishes, system: dict[str, Any] | None) -> Iterator[Refusal]:
+    """Yield R076 where nobody says from where the new system's packages come."""
+    if system and not wishes.mirror and not _mirror(manifest, system):
+        yield refuse("R076", host=manifest["host"], system=system["system"])
 
 
 def _exports(manifest: dict[str, Any]) -> Iterator[Refusal]:

@@ -101,19 +101,29 @@ def test_a_shell_that_comes_later_is_replaced_until_then(machine):
 def test_the_image_is_of_the_nodes_system_and_mirror_unless_set(machine, wishes, system, mirror):
     image = machine.plan(**wishes).image
     assert (image["system"], image["firmware"]) == (system, "uefi")
-    assert (image["mirror"], image["security"]) == mirror
+    assert (image["mirror"], image["security_mirror"]) == mirror
 
 
 @pytest.mark.parametrize("uri", ["mirror+file:/etc/apt/mirrors/debian.list", "https://***@mirror.lab/debian"])
 def test_a_mirror_that_nobody_else_can_use_is_not_taken(machine, uri):
     machine.sections["sources"][0]["uris"] = [uri]
-    assert machine.plan().image["mirror"] is None
+    found = machine.plan()
+    assert (found.image["mirror"], codes(found)) == (None, ["R076"])
+    assert codes(machine.plan(mirror="http://own/debian")) == []
 
 
 def test_the_mirror_of_another_distribution_is_not_taken(machine):
     machine.machine["system"].update(id="ubuntu", version="24.04", codename="noble")
     machine.sections["sources"][0]["suite"] = "noble"
     assert machine.plan(system="debian-12").image["mirror"] is None
+
+
+def test_firmware_of_network_cards_comes_with_the_new_system(machine):
+    names = ["firmware-bnx2x", "firmware-amd-graphics", "bash"]
+    machine.sections["packages"] = [{"name": name, "version": "1", "architecture": "all"} for name in names]
+    assert machine.plan(packages=("tmux",)).image["packages"] == ["firmware-bnx2x", "tmux"]
+    machine.sections["packages"] = None
+    assert machine.plan().image["packages"] == []
 
 
 # The files of the new system
@@ -232,7 +242,7 @@ def test_a_system_without_an_installer_is_refused_and_the_known_ones_are_named(m
 def test_a_node_of_a_system_without_an_installer_is_refused(machine):
     machine.machine["system"].update(id="rocky", version="9.4")
     assert codes(machine.plan()) == ["R010"]
-    assert codes(machine.plan(system="debian-12")) == []
+    assert codes(machine.plan(system="debian-12", mirror="http://own/debian")) == []
 
 
 def test_another_architecture_is_refused(machine):
@@ -320,7 +330,7 @@ def test_secure_boot_starts_only_the_kernel_of_the_distribution_that_is_there(ma
     machine.sections["boot"]["secure_boot"] = "enabled"
     assert codes(machine.plan(system="debian-13")) == []
     machine.machine["system"].update(id="ubuntu", version="24.04", codename="noble")
-    found = machine.plan(system="debian-12")
+    found = machine.plan(system="debian-12", mirror="http://own/debian")
     assert codes(found) == ["R024"]
     assert "Secure Boot" in cause(found)
 
