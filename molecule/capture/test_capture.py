@@ -182,6 +182,19 @@ def test_check_mode_writes_nothing_and_says_the_same(name):
     assert sorted(CAPTURES.rglob("*")) == before
 
 
+@pytest.mark.parametrize("arguments", [("--check",), ("-e", "reinstall_confirm={name}")])
+def test_a_container_is_not_reinstalled_and_nothing_is_changed(host, name, arguments):
+    """Its disk is another machine's: the plan is shown, and refused before the node or the controller is changed."""
+    before = host.check_output(TREE).splitlines()
+    run = playbook("playbooks/reinstall.yml", f"--limit={name}", *(one.format(name=name) for one in arguments))
+    assert run.status == 2, run.output
+    assert "GPULAB-R004" in run.output
+    assert "GPULAB-R008" not in run.output
+    assert run.changed[name] == 0
+    assert sorted(set(before) ^ set(host.check_output(TREE).splitlines())) == []
+    assert not (CAPTURES / name / "rebuild.json").exists()
+
+
 def test_without_a_secret_to_encrypt_with_nothing_is_read(name, monkeypatch):
     monkeypatch.delenv("ANSIBLE_VAULT_PASSWORD_FILE", raising=False)
     before = latest(name)

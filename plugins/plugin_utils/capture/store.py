@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, own_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,7 +139,7 @@ class Store:
             own_files.sync(self._place)  # the capture is there for good before the link leads to it
             link.replace(self._place / captures.LATEST)
             own_files.sync(self._place)
-        with contextlib.suppress(OSError):  # the next run tries again
+        with contextlib.suppress(OSError, Refusal):  # the next run tries again
             self._prune(final.name)
         return captures.read(final)
 
@@ -149,8 +150,11 @@ class Store:
         return f"{time:{captures.TIME}}"
 
     def _prune(self, newest: str) -> None:
-        others = [name for name in captures.names(self._place) if name != newest]
-        for name in others[: max(0, len(others) + 1 - max(1, self._keep))]:
+        rebuild, needed = states.read(self._place), {newest}
+        if rebuild and not rebuild.reached(states.STATES[-1]):
+            needed.add(rebuild.capture)  # the node comes back from it
+        others = [name for name in captures.names(self._place) if name not in needed]
+        for name in others[: max(0, len(others) + len(needed) - max(1, self._keep))]:
             old = self._place / f"{_OLD}.{name}"
             (self._place / name).rename(old)  # half of it is never taken for a capture
             shutil.rmtree(old)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, secrets, store
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
 from .captured import CANARY, FILES, MADE, SECRETS, capture, contents, manifest
 
@@ -265,6 +266,25 @@ def test_the_newest_capture_is_kept_even_when_the_clock_went_back(directory, pla
         capture(directory, vault, made=f"2026-11-0{day}T00:00:00Z", keep=1)
     assert captures.names(place) == ["20261101T000000Z"]
     captures.latest(place).verify()
+
+
+def test_the_capture_that_a_node_comes_back_from_is_kept_until_it_is_proven(directory, place, vault):
+    """A capture of the half-rebuilt node must not be all that is left."""
+    capture(directory, vault, made="2026-11-01T00:00:00Z", keep=1)
+    states.advance(place, states.State("node07", "20261101T000000Z", "0" * 16, "software"))
+    for day in (2, 3):
+        capture(directory, vault, made=f"2026-11-0{day}T00:00:00Z", keep=1)
+    assert captures.names(place) == ["20261101T000000Z", "20261103T000000Z"]
+    states.advance(place, states.State("node07", "20261101T000000Z", "0" * 16, "proven"))
+    capture(directory, vault, made="2026-11-04T00:00:00Z", keep=1)
+    assert captures.names(place) == ["20261104T000000Z"]
+
+
+def test_a_record_of_the_rebuild_that_cannot_be_read_lets_all_captures_stay(directory, place, vault):
+    capture(directory, vault, made="2026-11-01T00:00:00Z", keep=1)
+    (place / states.FILE).write_text("{")
+    capture(directory, vault, made="2026-11-02T00:00:00Z", keep=1)
+    assert captures.names(place) == ["20261101T000000Z", "20261102T000000Z"]
 
 
 def test_what_is_no_capture_is_left_alone(directory, place, vault):
