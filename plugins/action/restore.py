@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import network
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import same_release
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.source import Source
 
 MODULE = "gpulab.node.restore"
+PAUSE, UNDOING = 5, 90  # seconds between tries to reach a node, and for it to go back to former settings
 
 
 class ActionModule(Asking):
@@ -75,13 +80,45 @@ class ActionModule(Asking):
             before, wanted = wanted, result.pop("wanted")
             if wanted == before:
                 raise refuse("R042", path=asked["entries"][0]["path"], host=asked["host"])
+        if result.pop("trying", False):
+            self._confirm(result)
+        result.pop("paths", None)
         if result.pop("reconnect", False):
             self._connection.reset()  # who is logged in has another number now
         return result
 
+    def _confirm(self, result: dict[str, Any]) -> None:
+        """Reach the node with its new settings, and let them stay; else it undoes them by itself."""
+        end = time.monotonic() + self._args["minutes"] * 60 + UNDOING
+        standing = "silent"
+        while standing not in ("confirmed", "undone") and time.monotonic() < end:
+            time.sleep(PAUSE)
+            try:
+                self._connection.reset()
+                standing = self._ask_work({"phase": "confirm", "paths": result["paths"]})["standing"]
+            except (AnsibleConnectionFailure, FailedError):
+                standing = "silent"
+        if standing != "confirmed":
+            why = "the node was not reached with them, so it went back to those of its installation"
+            result.update(changed=False, changes=[], missing=[*result["missing"], network.lacking(why)])
+            if standing == "silent":
+                raise refuse("R043", host=self.variables["inventory_hostname"], minutes=self._args["minutes"])
+
     def _ask_work(self, asked: dict[str, Any]) -> Any:
         args = {"directory": self._args["directory"], "work": self._args["work"]}
-        return self.ask(MODULE, args, {"user": self._user(), "port": self._port(), **asked})
+        return self.ask(MODULE, args, {**self._way(), **asked})
+
+    def _way(self) -> dict[str, Any]:
+        """Return how Ansible reaches the node."""
+        host = str(
+            (self._connection.get_option("host") if self._connection.has_option("host") else None) or "localhost"
+        )
+        return {
+            "user": self._user(),
+            "port": self._port(),
+            "addresses": addresses(host),
+            "minutes": self._args["minutes"],
+        }
 
     def _user(self) -> str:
         """Return who Ansible connects as."""
@@ -91,3 +128,11 @@ class ActionModule(Asking):
     def _port(self) -> int:
         """Return the port of SSH that Ansible uses."""
         return int((self._connection.get_option("port") if self._connection.has_option("port") else None) or 22)
+
+
+def addresses(host: str) -> list[str]:
+    """Return the addresses of a host by its name; the name itself where nobody knows it."""
+    try:
+        return sorted({str(one[4][0]).partition("%")[0] for one in socket.getaddrinfo(host, None)})
+    except OSError:
+        return [host]

@@ -116,6 +116,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
     accounts_host,
     files_host,
     identity_host,
+    network_host,
     present,
     storage_host,
 )
@@ -146,6 +147,7 @@ WORKS = {
     "files": files_host.restore,
     "identity": identity_host.restore,
     "storage": storage_host.restore,
+    "network": network_host.restore,
 }
 
 

@@ -1362,6 +1362,10 @@ CODES = {
         "the content of {path} did not arrive whole on {host}",
         "Free space in /var/lib/gpulab there, then run again.",
     ),
+    "R043": (
+        "{host} does not answer after its captured network settings were tried, and not {minutes} minutes later either",
+        "Look at its console: /var/lib/gpulab/restore/network/back brings back the settings of its installation.",
+    ),
     "R070": (
         "the installer's files are not whole on {host}: {detail}",
         "Check its memory and its disk (dmesg), then run again. They are removed, and nothing else was changed.",

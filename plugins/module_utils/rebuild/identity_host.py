@@ -176,15 +176,4 @@ class _Before:
         if self._content is None:
             self._place.unlink()
         else:
-            tree.put(self._place, self._entry, self._content, _AsWritten())
-
-
-class _AsWritten(tree.Ids):
-    """The numbers of an entry, whatever its names."""
-
-    def __init__(self) -> None:
-        """Read nothing."""
-
-    def of(self, entry: dict[str, Any]) -> tuple[int, int]:
-        """Return them."""
-        return entry["uid"], entry["gid"]
+            tree.put(self._place, self._entry, self._content, tree.AsWritten())

@@ -61,6 +61,17 @@ class Ids:
         return self._users.get(entry["owner"], entry["uid"]), self._groups.get(entry["group"], entry["gid"])
 
 
+class AsWritten(Ids):
+    """The numbers that an entry has, whatever its names."""
+
+    def __init__(self) -> None:
+        """Read nothing."""
+
+    def of(self, entry: dict[str, Any]) -> tuple[int, int]:
+        """Return them."""
+        return entry["uid"], entry["gid"]
+
+
 def now(place: Path, entry: dict[str, Any]) -> Now:
     """Return what is at a place; the content is read only where it can be the captured one."""
     try:
