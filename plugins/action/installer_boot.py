@@ -9,8 +9,10 @@ secret is in a result, a fact or a log, and what is put is never planned from an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
+import shlex
 import tempfile
 import time
 from dataclasses import asdict, replace
@@ -22,6 +24,7 @@ from ansible import constants
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.action import capture as capturing
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS as OF_CAPTURE
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import FailedError
@@ -31,6 +34,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import archive, image
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,9 +135,8 @@ class ActionModule(capturing.ActionModule):
     def _planned(self, captured: installation.Captured) -> tuple[installation.Installation, dict[str, Any]]:
         """Return the plan, with what the boot loader stands against it, and what the node said."""
         user, server, client = self._who()
-        known = {one["name"]: one["uid"] for one in captured.manifest["sections"]["users"]}
-        paths = installation.authorized_keys(captured.manifest, user)
-        look = self._on_node("look", uid=known.get(user, 0), paths=paths)
+        look = self._on_node("look")
+        keys = self._keys(installation.authorized_keys(captured.manifest, user))
         wishes = installation.Wishes(
             self._args["system"],
             self._args["mirror"],
@@ -142,7 +145,7 @@ class ActionModule(capturing.ActionModule):
             self._args["minutes"],
             planned.network_files(self._host, self._args["network_files"]),
         )
-        found = {**look, "user": user, "server": server, "client": client}
+        found = {**look, "user": user, "authorized_keys": keys, "server": server, "client": client}
         made = installation.plan(captured, found, wishes, planned.installers())
         if look["obstacle"] and not captured.manifest["sections"]["disks"]["container"]:
             more = refuse("R024", host=self._host, detail=look["obstacle"])
@@ -162,6 +165,12 @@ class ActionModule(capturing.ActionModule):
         if len(fields) != _SSH_CONNECTION_FIELDS:
             return user.strip(), "", ""
         return user.strip(), fields[2], fields[0]
+
+    def _keys(self, paths: list[str]) -> str:
+        """Return the keys in files, as sshd sees them: as the user, for root may not read a home on a server."""
+        words = " ".join(map(shlex.quote, paths))
+        text = self._low_level_execute_command(f"cat {words} 2>/dev/null", sudoable=False)["stdout"] if paths else ""
+        return "".join(f"{line}\n" for line in text.splitlines() if line.strip())
 
     # The installer on the node
 
@@ -235,8 +244,13 @@ class ActionModule(capturing.ActionModule):
         return {"changed": self._on_node("reboot")["changed"]}
 
     def disarm(self) -> dict[str, Any]:
-        """Take everything back."""
-        return {"changed": self._on_node("disarm")["changed"]}
+        """Take everything back, and the note that the node went into the installer."""
+        place = captures.place(Path(self._args["directory"]), self._host)
+        noted = states.read(place)
+        changed = self._on_node("disarm")["changed"]
+        if noted and not noted.reached("reachable") and not self._task.check_mode:
+            records.remove(place / states.FILE)
+        return {"changed": changed}
 
     # What comes back
 
@@ -262,12 +276,12 @@ class ActionModule(capturing.ActionModule):
 
     def why(self) -> str:
         """Say why the installer did not install, as far as its guards find it on the old system."""
-        captured, _told = self._captured()
-        made, _look = self._planned(captured)
-        reasons = [*made.blockers, *(self._judged(made.plan) if made.plan else [])]
-        if reasons:
-            return " ".join(one.cause for one in reasons)
-        return "its guards find nothing against it now; it refused, failed or hung before it wrote anything"
+        reasons: list[Refusal] = []
+        with contextlib.suppress(Refusal, FailedError, AnsibleConnectionFailure):
+            captured, _told = self._captured()
+            made, _look = self._planned(captured)
+            reasons += [*made.blockers, *(self._judged(made.plan) if made.plan else [])]
+        return " ".join(one.cause for one in reasons) or "the installer refused, failed or hung before it wrote"
 
     def _answer(self) -> tuple[str, str | None]:
         """Return the boot that answers, and the plan that installed it; None where no installer did."""

@@ -49,8 +49,6 @@ answer:
 """
 
 import os
-import re
-import stat
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -70,28 +68,10 @@ def call(argv: list[str]) -> tuple[int, str, str]:
     return Job(argv, SECONDS).result() or (127, "", f"{argv[0]} is not there, or does not answer")
 
 
-def text_of(path: str, uid: int) -> str:
-    """Return the text of a file with keys that sshd would read for this account; empty where it would not."""
-    try:
-        status = NODE.path(path).stat()
-    except OSError:
-        return ""
-    if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, uid):
-        return ""
-    data = NODE.data(path) or b""
-    return data.decode("utf-8", "surrogateescape")
-
-
-def look(boot: BootOnce, asked: dict[str, Any]) -> dict[str, Any]:
+def look(boot: BootOnce) -> dict[str, Any]:
     """Say what the planning needs to know of the node now."""
     found = machine.machine(NODE)
-    keys = [text_of(path, asked["uid"]) for path in asked["paths"]]
-    return {
-        **boot.look(),
-        "dmi_uuid": found.dmi_uuid,
-        "memory": found.memory,
-        "authorized_keys": "".join(re.sub(r"([^\n])\Z", r"\1\n", text) for text in keys),
-    }
+    return {**boot.look(), "dmi_uuid": found.dmi_uuid, "memory": found.memory}
 
 
 def answer(module: AnsibleModule) -> dict[str, Any]:
@@ -102,7 +82,7 @@ def answer(module: AnsibleModule) -> dict[str, Any]:
     boot, work, changed = BootOnce(NODE, call, asked["host"]), module.params["work"], False
     told: dict[str, Any] = {}
     if work == "look":
-        told = look(boot, asked)
+        told = look(boot)
     elif work == "judge":
         told = {"reasons": judge.judge(asked["plan"], machine.machine(NODE), machine.disks())}
     elif module.check_mode:

@@ -10,6 +10,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.action import installer_boot
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
 from unit.capture import hardware
 from unit.rebuild import machine as machines
@@ -34,8 +35,8 @@ class Action(installer_boot.ActionModule):
             "here": {},
             "dmi_uuid": UUID,
             "memory": 64 << 30,
-            "authorized_keys": KEY,
         }
+        self.keys, self.keys_read = f"\n{KEY.strip()}", []
         self.reasons, self.asked, self.transferred, self.answers = [], [], {}, []
         shell = SimpleNamespace(tmpdir="/remote/tmp", join_path=lambda *parts: "/".join(parts))
         self._connection = SimpleNamespace(_shell=shell, reset=lambda: None)
@@ -53,6 +54,9 @@ class Action(installer_boot.ActionModule):
     def _low_level_execute_command(self, cmd, **_more):
         if cmd == installer_boot.WHO:
             return {"stdout": f"{self.machine.found['user']}\n10.0.0.2 50000 10.0.0.7 22\n"}
+        if cmd.startswith("cat /home"):
+            self.keys_read.append(cmd)
+            return {"stdout": self.keys}
         answer = self.answers.pop(0) if self.answers else ""
         if isinstance(answer, Exception):
             raise answer
@@ -103,7 +107,17 @@ def test_a_plan_says_what_is_wiped_and_what_the_image_is_made_of(machine):
     assert (result["capture"], result["made"]) == ("20261126T132501Z", "2026-11-26T13:25:00Z")
     assert result["image"]["system"] == "debian-12"
     assert action.works() == ["look", "judge"]
-    assert action.asked[0][1]["paths"] == ["/home/admin/.ssh/authorized_keys", "/home/admin/.ssh/authorized_keys2"]
+
+
+def test_keys_are_read_as_the_user_whose_home_may_be_closed_to_root(machine):
+    action = Action(machine)
+    assert codes(action.plan()) == []
+    files = "/home/admin/.ssh/authorized_keys /home/admin/.ssh/authorized_keys2"
+    assert action.keys_read == [f"cat {files} 2>/dev/null"]
+    machine.sections["users"][1]["password"] = "locked"  # noqa: S105
+    assert codes(action.plan()) == []
+    action.keys = ""
+    assert codes(action.plan()) == ["R027"]
 
 
 @pytest.mark.parametrize(("check", "expected"), [(False, ["R008"]), (True, [])])
@@ -270,6 +284,21 @@ def waiting(machine, monkeypatch):
     return wait
 
 
+@pytest.mark.parametrize(("state", "stays"), [("installing", False), ("reachable", True), ("proven", True)])
+def test_what_is_taken_back_is_no_rebuild_any_more(machine, tmp_path, state, stays):
+    """A later rebuild must not come back from the capture of a reinstall that never was."""
+    states.advance(tmp_path / "captures/node07", states.State("node07", "20261126T132500Z", PLAN, state))
+    action = Action(machine, directory=str(tmp_path / "captures"))
+    assert action.disarm() == {"changed": True}
+    assert (states.read(tmp_path / "captures/node07") is not None) is stays
+
+
+def test_in_check_mode_the_note_stays(machine, tmp_path):
+    states.advance(tmp_path / "captures/node07", states.State("node07", "20261126T132500Z", PLAN, "installing"))
+    Action(machine, check=True, directory=str(tmp_path / "captures")).disarm()
+    assert states.read(tmp_path / "captures/node07") is not None
+
+
 def marker(plan):
     return f'new-boot\n{{"plan": "{plan}", "capture": "20261126T132500Z"}}\n'
 
@@ -281,7 +310,7 @@ def test_the_system_of_this_plan_is_waited_for(waiting):
 def test_the_old_system_is_known_by_its_new_boot_without_the_mark(waiting):
     found = waiting([f"{BOOT}\n", None, "new-boot\n"])
     assert found["outcome"] == "old"
-    assert "guards find nothing" in found["detail"]
+    assert "before it wrote" in found["detail"]
 
 
 def test_the_mark_of_an_earlier_reinstall_is_the_old_systems(waiting):
@@ -296,6 +325,11 @@ def test_an_earlier_runs_node_that_answers_without_the_mark_has_its_old_system(w
 def test_no_answer_is_a_refusal_in_the_end(waiting, answers, words):
     with pytest.raises(installer_boot.Refusal, match=f"GPULAB-R029.*{words}"):
         waiting(answers)
+
+
+def test_where_nobody_can_look_the_reason_is_open(machine):
+    action = Action(machine, network_files=["/nowhere/x.network"])
+    assert "before it wrote" in action.why()
 
 
 def test_why_the_old_system_is_back_is_said_where_the_guards_know(machine):
