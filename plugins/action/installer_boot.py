@@ -48,6 +48,8 @@ BETWEEN = 10  # seconds between two looks at a node that is away
 MARKER = "/etc/gpulab-installed-by"
 # One command without root: the boot, and what the installer wrote.
 ANSWERS = f"cat /proc/sys/kernel/random/boot_id && {{ cat {MARKER} 2>/dev/null || true; }}"
+# Ansible found the old system's interpreter, which may have another version in its name; each system has this one.
+FOUND_AGAIN = {"discovered_interpreter_python": "/usr/bin/python3"}
 WHO = 'id -un; echo "$SSH_CONNECTION"'
 _SSH_CONNECTION_FIELDS = 4
 ARGUMENTS: dict[str, Any] = {
@@ -267,7 +269,7 @@ class ActionModule(capturing.ActionModule):
                 detail = one_line(str(error)) or "no connection"
             else:
                 if plan and plan == self._args["plan_id"]:
-                    return {"outcome": "installed"}
+                    return {"outcome": "installed", "ansible_facts": dict(FOUND_AGAIN)}
                 if boot and boot != self._args["boot_id"]:
                     return {"outcome": "old", **({"detail": self.why()} if self._args["boot_id"] else {})}
             if time.monotonic() - began > self._args["timeout"]:

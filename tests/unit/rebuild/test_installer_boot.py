@@ -304,7 +304,11 @@ def marker(plan):
 
 
 def test_the_system_of_this_plan_is_waited_for(waiting):
-    assert waiting([f"{BOOT}\n", None, None, marker(PLAN)]) == {"outcome": "installed"}
+    found = waiting([f"{BOOT}\n", None, None, marker(PLAN)])
+    assert found["outcome"] == "installed"
+    assert found["ansible_facts"] == {"discovered_interpreter_python": "/usr/bin/python3"}, (
+        "not the old one's python3.11"
+    )
 
 
 def test_the_old_system_is_known_by_its_new_boot_without_the_mark(waiting):
