@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,33 +105,9 @@ class ActionModule(Asking):
 
     def _ask_work(self, asked: dict[str, Any]) -> Any:
         args = {"directory": self._args["directory"], "work": self._args["work"]}
-        return self.ask(MODULE, args, {**self._way(), **asked})
-
-    def _way(self) -> dict[str, Any]:
-        """Return how Ansible reaches the node."""
-        host = str(
-            (self._connection.get_option("host") if self._connection.has_option("host") else None) or "localhost"
-        )
-        return {
-            "user": self._user(),
-            "port": self._port(),
-            "addresses": addresses(host),
-            "minutes": self._args["minutes"],
-        }
+        return self.ask(MODULE, args, {"user": self._user(), "minutes": self._args["minutes"], **asked})
 
     def _user(self) -> str:
         """Return who Ansible connects as."""
         named = self._connection.get_option("remote_user") if self._connection.has_option("remote_user") else None
         return str(named or self._play_context.remote_user or "root")
-
-    def _port(self) -> int:
-        """Return the port of SSH that Ansible uses."""
-        return int((self._connection.get_option("port") if self._connection.has_option("port") else None) or 22)
-
-
-def addresses(host: str) -> list[str]:
-    """Return the addresses of a host by its name; the name itself where nobody knows it."""
-    try:
-        return sorted({str(one[4][0]).partition("%")[0] for one in socket.getaddrinfo(host, None)})
-    except OSError:
-        return [host]

@@ -43,12 +43,15 @@ def settings(printed: str) -> dict[str, list[str]]:
 _LISTS = ("allowusers", "allowgroups", "denyusers", "denygroups")
 
 
-def shuts_out(sshd: dict[str, list[str]], user: str, groups: Collection[str], port: int) -> str:
-    """Say why sshd with these settings would not let a user in by a key; nothing where it would."""
+def shuts_out(sshd: dict[str, list[str]], user: str, groups: Collection[str], port: int | None) -> str:
+    """Say why sshd with these settings would not let a user in by a key; nothing where it would.
+
+    port is the one that the connection of now came to, None where that is unknown.
+    """
     users = {name: [one.partition("@")[0] for one in sshd.get(name, ())] for name in ("allowusers", "denyusers")}
     root = sshd.get("permitrootlogin", ["yes"])[0]
     reasons = {
-        f"it would not listen on port {port}": str(port) not in sshd.get("port", [str(port)]),
+        f"it would not listen on port {port}": port is not None and str(port) not in sshd.get("port", [str(port)]),
         "it would take no keys": sshd.get("pubkeyauthentication") == ["no"],
         "it would not let root in": user == "root" and root in ("no", "forced-commands-only"),
         f"its DenyUsers names {user}": _matches([user], users["denyusers"]),

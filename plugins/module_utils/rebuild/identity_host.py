@@ -9,7 +9,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes, look
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, identity, record, tree
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, files, identity, record, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import PATH as HOSTS
 
@@ -148,9 +148,17 @@ class _Work:
             return ""
         if tested[0]:
             return (tested[2].strip().splitlines() or ["sshd -t failed"])[-1]
-        user = self._asked["user"]
-        shown = self._node.start(["sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"]).output() or ""
-        return identity.shuts_out(identity.settings(shown), user, self._groups(user), self._asked["port"])
+        user, way = self._asked["user"], connection.read(self._node)
+        client = way.client if way else "127.0.0.1"
+        shown = self._node.start(["sshd", "-T", "-C", f"user={user},host={client},addr={client}"]).output() or ""
+        groups = [*self._groups(user), *self._former_groups(user)]
+        return identity.shuts_out(identity.settings(shown), user, groups, way.port if way else None)
+
+    def _former_groups(self, user: str) -> list[str]:
+        """Return the groups that a user has again as soon as the accounts have come back."""
+        found = next((one for one in self._asked["sections"]["users"] if one["name"] == user), None)
+        primary = [one["name"] for one in self._asked["sections"]["groups"] if found and one["gid"] == found["gid"]]
+        return [*found["groups"], *primary] if found else []
 
     def _groups(self, user: str) -> list[str]:
         own = {one.gid for one in homes.accounts(self._node) if one.name == user}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 SECTION = "network"
 # Of each tool: its unit, where its program may be, and how settings take effect.
@@ -69,10 +69,9 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
     return re.sub(rf"(?<![\w-])(?:{words})(?![\w-])", lambda match: names[match[0]], text)
 
 
-def answers(before: Iterable[Mapping[str, Any]], addresses: Collection[str]) -> bool:
-    """Tell whether a node with these interfaces has an address by which the controller reaches it."""
-    own = {str(one["address"]).partition("/")[0] for interface in before for one in interface["addresses"]}
-    return not own.isdisjoint(addresses)
+def answers(before: Iterable[Mapping[str, Any]], address: str) -> bool:
+    """Tell whether a node with these interfaces has an address."""
+    return address in {str(one["address"]).partition("/")[0] for interface in before for one in interface["addresses"]}
 
 
 def change(before: Mapping[str, Any], now: Mapping[str, Any], names: Mapping[str, str]) -> Change:

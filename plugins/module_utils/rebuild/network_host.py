@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import system
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, network, record, tree
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, files, network, record, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -155,8 +155,9 @@ class _Work:
         for tool in network.needed(self._before):
             if not any(self._node.exists(program) for program in network.PROGRAMS[tool]):
                 return f"{tool}, which set up the network, is not installed"
-        if not network.answers(self._before["interfaces"], self._asked["addresses"]):
-            return f"with them, the node would not have the address {', '.join(self._asked['addresses'])}"
+        way = connection.read(self._node)
+        if way and not network.answers(self._before["interfaces"], way.address):
+            return f"with them, the node would not have the address {way.address}, by which it is reached"
         return ""
 
     def _apply(self, steps: list[files.Step], others: list[str], change: network.Change) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,4 +43,5 @@ def set_pending(paths: Iterable[str], place: Path = PLACE) -> None:
 
 def _write(place: Path, things: dict[str, set[str]]) -> None:
     if any(things.values()) or place.exists():
+        os.sync()  # what is said to be there has to be on the disk
         records.write(place, {name: sorted(found) for name, found in things.items()}, 0o600)

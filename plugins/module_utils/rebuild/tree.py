@@ -184,8 +184,6 @@ def _file(place: Path, entry: dict[str, Any], content: Path | bytes | None) -> P
             stream.truncate()
         else:
             stream.write(content or b"")
-        stream.flush()
-        os.fsync(handle)
     return Path(draft)
 
 

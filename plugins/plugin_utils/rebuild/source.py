@@ -29,7 +29,7 @@ SHORTEST = 9  # characters of a UUID: that of a FAT
 # The sections of the manifest that a work needs beside its files.
 SECTIONS = {
     "accounts": ("users", "groups", "unnamed", "directory"),
-    "identity": ("identity", "ssh"),
+    "identity": ("users", "groups"),
     "storage": ("disks",),
     "network": ("network",),
     "files": (),

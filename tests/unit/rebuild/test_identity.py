@@ -5,7 +5,7 @@ import os
 import stat
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import identity, identity_host
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, identity, identity_host
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 UUID = "4c4c4544-0031"
@@ -94,7 +94,7 @@ def node(tree):
     return found
 
 
-def asked(uuid=UUID):
+def asked(uuid=UUID, user="root"):
     names = {"owner": "root", "uid": 0, "group": "root", "gid": 0}
     entries = [
         {"path": path, "kind": "file", "mode": "0600" if path == KEY else "0644", "size": len(data), **names}
@@ -102,8 +102,11 @@ def asked(uuid=UUID):
     ]
     link = {"path": "/etc/localtime", "kind": "link", "target": "/usr/share/zoneinfo/Asia/Shanghai", "mode": "0777"}
     return {
-        "user": "root",
-        "port": 22,
+        "user": user,
+        "sections": {
+            "users": [{"name": "wei", "gid": 1500, "groups": ["lab"]}],
+            "groups": [{"name": "wei", "gid": 1500}],
+        },
         "machine": {"dmi_uuid": uuid},
         "entries": [*entries, {**link, "size": 33, **names}],
         "contents": {path: base64.b64encode(data).decode() for path, data in CONTENTS.items()},
@@ -187,3 +190,33 @@ def test_what_let_ansible_in_after_the_installation_goes(node, tree, restored):
     tree.file(identity_host.FOR_THE_INSTALLATION, "Port 22\n")
     restored()
     assert not node.exists(identity_host.FOR_THE_INSTALLATION)
+
+
+@root_only
+@pytest.mark.parametrize("group", ["lab", "wei"])
+def test_groups_that_come_back_with_the_accounts_count(node, restored, group):
+    node.answers["sshd -T"] = (0, f"allowgroups {group}\n", "")
+    assert restored(user="wei")["missing"] == []
+
+
+@root_only
+@pytest.mark.parametrize(("port", "missing"), [(22, []), (2222, ["sshd"])])
+def test_sshd_has_to_listen_where_the_connection_came_to(node, restored, monkeypatch, port, missing):
+    way = connection.Connection("10.0.0.1", "10.0.0.7", port)
+    monkeypatch.setattr(identity_host.connection, "read", lambda _node: way)
+    assert [one["name"] for one in restored()["missing"]] == missing
+    assert "sshd -T -C user=root,host=10.0.0.1,addr=10.0.0.1" in node.ran
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        (b"HOME=/\0SSH_CONNECTION=10.0.0.1 50000 10.0.2.15 22\0", connection.Connection("10.0.0.1", "10.0.2.15", 22)),
+        (b"SSH_CONNECTION=fe80::1%eth0 50000 fe80::2%eth0 22", connection.Connection("fe80::1", "fe80::2", 22)),
+        (b"XSSH_CONNECTION=10.0.0.1 50000 10.0.2.15 22\0", None),
+    ],
+)
+def test_the_way_of_a_connection_is_found_above_sudo(tree, environ, found):
+    tree.file("/proc/300/environ", b"SUDO_USER=wei\0").file("/proc/300/stat", "300 (py (x) y) S 200 1 1\n")
+    tree.file("/proc/200/environ", environ).file("/proc/200/stat", "200 (sh) S 1 1 1\n")
+    assert connection.read(tree.node(), 300) == found

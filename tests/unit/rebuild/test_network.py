@@ -7,7 +7,7 @@ import subprocess
 import tarfile
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import network, network_host, record
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, network, network_host, record
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 INTERFACES = "/etc/network/interfaces"
@@ -48,8 +48,8 @@ def test_names_change_as_whole_words_and_all_at_once():
 
 
 def test_only_a_node_that_will_answer_is_changed():
-    assert network.answers([interface()], ["10.0.0.7"])
-    assert not network.answers([interface()], ["10.0.0.70"])
+    assert network.answers([interface()], "10.0.0.7")
+    assert not network.answers([interface()], "10.0.0.70")
 
 
 def test_units_follow_what_was_active():
@@ -96,6 +96,10 @@ def node(tree, monkeypatch):
     monkeypatch.setattr(network_host.system, "read", lambda _node: {"network": now})
     monkeypatch.setattr(found, "container", lambda: None)
     found.now = now
+    found.ssh = {"address": "10.0.0.7"}
+    monkeypatch.setattr(
+        network_host.connection, "read", lambda _node: connection.Connection("10.0.0.1", found.ssh["address"], 22)
+    )
     return found
 
 
@@ -103,13 +107,12 @@ def node(tree, monkeypatch):
 def restored(node, tmp_path):
     names = {"owner": "root", "uid": 0, "group": "root", "gid": 0, "kind": "file", "mode": "0644", "size": 0}
 
-    def restored(*, check=False, addresses=("10.0.0.7",), contents=None, **more):
+    def restored(*, check=False, contents=None, **more):
         contents = {INTERFACES: CAPTURED} if contents is None else contents
         asked = {
             "sections": {"network": section()},
             "entries": [{"path": path, **names} for path in contents],
             "contents": {path: base64.b64encode(text.encode()).decode() for path, text in contents.items()},
-            "addresses": list(addresses),
             "minutes": 5,
             **more,
         }
@@ -198,15 +201,16 @@ def test_nothing_is_confirmed_while_the_settings_are_taking_effect(node, restore
 @pytest.mark.parametrize(
     ("hinder", "why"),
     [
-        (lambda _node: {"addresses": ["10.0.0.99"]}, "would not have the address 10.0.0.99"),
+        (lambda node: node.ssh.update(address="10.0.0.99"), "would not have the address 10.0.0.99"),
         (
-            lambda node: node.path("/usr/sbin/ifup").unlink() or {},
+            lambda node: node.path("/usr/sbin/ifup").unlink(),
             "ifupdown, which set up the network, is not installed",
         ),
     ],
 )
 def test_what_would_cut_the_connection_is_not_tried(node, restored, hinder, why):
-    found = restored(**hinder(node))
+    hinder(node)
+    found = restored()
     assert why in found["missing"][0]["why"]
     assert (found["changed"], node.text(INTERFACES), node.exists(BOOTSTRAP)) == (False, "auto lo", True)
     assert node.ran == []
