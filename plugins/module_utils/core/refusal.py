@@ -1366,6 +1366,31 @@ CODES = {
         "{host} does not answer after its captured network settings were tried, and not {minutes} minutes later either",
         "Look at its console: /var/lib/gpulab/restore/network/back brings back the settings of its installation.",
     ),
+    # R050 to R059: installation media
+    "R050": (
+        "Debian's installer has the kernel {kernel}, and {mirror} has modules for {found} only (suite {suite})",
+        (
+            "Use the installer of the mirror's point release (update the package that reinstall_media_netboot is of),"
+            " another mirror, or reinstall_media_installer: image. Nothing was written."
+        ),
+    ),
+    "R051": (
+        "{mirror} does not have {count} of the {all} packages that Debian's installer needs: {names}",
+        (
+            "Use a mirror that has the installer's packages (udebs), or reinstall_media_installer: image. Nothing was"
+            " written."
+        ),
+    ),
+    "R052": ("{what} cannot be read: {detail}", "Check the address or the path, and the proxy. Nothing was written."),
+    "R053": ("installation media need {what}, which this machine does not have", "{way}. Nothing was written."),
+    "R054": (
+        "the installation media cannot be written to {path}: {detail}",
+        "Free space there, or set another reinstall_media_directory. Older media are unchanged.",
+    ),
+    "R055": (
+        "the answers for the installer of {host} are not safe: {detail}",
+        "This is a fault of gpulab: please report it. Use reinstall_media_installer: image. Nothing was written.",
+    ),
     "R070": (
         "the installer's files are not whole on {host}: {detail}",
         "Check its memory and its disk (dmesg), then run again. They are removed, and nothing else was changed.",

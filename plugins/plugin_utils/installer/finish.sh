@@ -34,5 +34,15 @@ while read -r mode uid gid path; do
     chmod "$mode" "$TARGET$path"
 done <"$FILES/files"
 
+# The network is that of the files, where the system has what reads them.
+if [ -n "$(ls "$FILES"/target/etc/systemd/network/* 2>/dev/null)" ] && [ -e "$TARGET/lib/systemd/systemd-networkd" ]; then
+    chroot "$TARGET" systemctl enable systemd-networkd
+    rm -f "$TARGET"/etc/netplan/*.yaml
+    if [ -e "$TARGET/etc/network/interfaces" ]; then
+        printf 'auto lo\niface lo inet loopback\n' >"$TARGET/etc/network/interfaces"
+    fi
+fi
+
+: >"$TARGET/boot/gpulab-$PLAN" # by which GRUB on the media knows that this is done
 printf '{"plan": "%s", "capture": "%s", "host": "%s", "installed": "%s"}\n' \
     "$PLAN" "$CAPTURE" "$HOST" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$TARGET/etc/gpulab-installed-by"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import scripts
@@ -17,16 +18,17 @@ STORAGE = "/tmp/gpulab-storage.ks"  # noqa: S108 - of the installer, which has n
 DISK = "/dev/disk/by-id/@DISK@"  # the guard puts the planned disk's name in the place of @DISK@
 
 
-def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    """Return ks.cfg, for a volume with the label OEMDRV."""
+def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]], repository: str) -> dict[str, bytes]:
+    """Return ks.cfg, for a volume with the label OEMDRV; repository is the address of the system's packages."""
     members = scripts.members(plan, files, "kickstart", PLACE)
     unpack = scripts.unpack(PLACE, scripts.archive(members))
-    return {"ks.cfg": _document(plan, unpack).encode("ascii")}
+    return {"ks.cfg": _document(plan, unpack, repository).encode("ascii")}
 
 
-def _document(plan: dict[str, Any], unpack: str) -> str:
+def _document(plan: dict[str, Any], unpack: str, repository: str) -> str:
     return f"""\
 text
+url --url={shlex.quote(repository)}
 lang en_US.UTF-8
 keyboard us
 timezone UTC --utc

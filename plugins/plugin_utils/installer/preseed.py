@@ -5,9 +5,15 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import os
+import posixpath
+import stat
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ansible_collections.gpulab.node.plugins.module_utils.installer.cpio import Member, Writer
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import scripts
 
 if TYPE_CHECKING:
@@ -34,6 +40,25 @@ def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]], mirror:
         "preseed.cfg": {"content": text.encode("ascii"), "mode": 0o600, "uid": 0, "gid": 0},
         **{f"{PLACE[1:]}/{path}": one for path, one in beside.items()},
     }
+
+
+def packed(members: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Return what render returns as a gzip'd cpio archive, which follows the installer's own initrd."""
+    buffer = io.BytesIO()
+    writer = Writer(buffer.write)
+    made = {""}
+    for path, one in sorted(members.items()):
+        steps = path.split("/")[:-1]
+        for place in (posixpath.join(*steps[: count + 1]) for count in range(len(steps))):
+            if place not in made:
+                made.add(place)
+                writer.add(Member(os.fsencode(place), stat.S_IFDIR | 0o700))
+        whole = Member(
+            os.fsencode(path), stat.S_IFREG | one["mode"], (one["uid"], one["gid"]), size=len(one["content"])
+        )
+        writer.add(whole, [one["content"]])
+    writer.end()
+    return gzip.compress(buffer.getvalue(), mtime=0)
 
 
 def _lines(plan: dict[str, Any], mirror: str, suite: str) -> list[str]:

@@ -21,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.installer import (
 from unit.installer import answers
 
 MIRROR = "https://mirror.example:8443/debian/"
+REPOSITORY = "https://mirror.example/rocky/9/BaseOS/x86_64/os/"
 FIRMWARE = ["uefi", "bios"]
 
 
@@ -33,7 +34,7 @@ def user_data(**changes):
 
 
 def kickstarted(**changes):
-    return kickstart.render(answers.plan(**changes), answers.files())["ks.cfg"].decode()
+    return kickstart.render(answers.plan(**changes), answers.files(), REPOSITORY)["ks.cfg"].decode()
 
 
 def archived(text):
@@ -140,6 +141,7 @@ def finish(tmp_path):
         (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{log}\n')
         (programs / name).chmod(0o755)
     (target / "etc/ssh").mkdir(parents=True)
+    (target / "boot").mkdir()
     (target / "etc/ssh/ssh_host_rsa_key").write_text("made by the package")
     (target / "etc/hostname").write_text("debian\n")
     (target / "etc/group").write_text("root:x:0:\n")
@@ -191,10 +193,26 @@ def test_no_account_is_made_for_root(finish):
     assert not [line for line in log if line.startswith("chroot")]
 
 
+NETWORKD = {"/etc/systemd/network/10-a.network": {"content": b"[Match]\n", "mode": 0o644, "uid": 0, "gid": 0}}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_network_is_that_of_the_files(finish, tmp_path, there):
+    target = tmp_path / "target"
+    for path in ("etc/network/interfaces", "etc/netplan/50.yaml", *(["lib/systemd/systemd-networkd"] if there else [])):
+        (target / path).parent.mkdir(parents=True)
+        (target / path).write_text("iface eth0 inet dhcp\n")
+    _target, log = finish(files=NETWORKD)
+    assert (f"chroot {target} systemctl enable systemd-networkd" in log) == there
+    assert ("dhcp" in (target / "etc/network/interfaces").read_text()) != there
+    assert (target / "etc/netplan/50.yaml").exists() != there
+
+
 def test_the_system_says_what_it_was_installed_by(finish):
     target, _log = finish()
     mark = json.loads((target / "etc/gpulab-installed-by").read_text())
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", mark.pop("installed"))
+    assert (target / "boot/gpulab-0123456789abcdef").exists()  # what GRUB on the media looks for
     assert mark == {"plan": "0123456789abcdef", "capture": "20261126T021500Z", "host": "node07"}
 
 

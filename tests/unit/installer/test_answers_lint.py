@@ -12,7 +12,7 @@ PRESEED = preseed.render(answers.plan(), answers.files(), "http://mirror.example
     "content"
 ].decode()
 AUTOINSTALL = yaml.safe_load(autoinstall.render(answers.plan(), answers.files())["user-data"])["autoinstall"]
-KICKSTART = kickstart.render(answers.plan(), answers.files())["ks.cfg"].decode()
+KICKSTART = kickstart.render(answers.plan(), answers.files(), "https://mirror.example/BaseOS")["ks.cfg"].decode()
 
 
 @pytest.mark.parametrize(
