@@ -182,6 +182,14 @@ class Catalog:
         """Errors of compilers with a known cause, each with its pattern compiled."""
         return [{**record, "pattern": re.compile(record["pattern"])} for record in self.read("build_errors")["errors"]]
 
+    @cached_property
+    def error_texts(self) -> list[Record]:
+        """Errors of the field's programs, each with its pattern compiled."""
+        return [
+            {**record, "pattern": re.compile(record["pattern"], re.IGNORECASE)}
+            for record in self.read("error_texts")["errors"]
+        ]
+
     def platform(self, distribution: str, version: str) -> Record | None:
         """Return the platform of an os-release id and version: ("rocky", "9.5") is that of RHEL 9."""
         distribution = self._platforms["same_as"].get(distribution, distribution)
