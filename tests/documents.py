@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import S
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
 from ansible_collections.gpulab.node.plugins.module_utils.facts import model as facts_model
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import model as diagnosis_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
 
@@ -103,6 +104,7 @@ node. It has the id of its check, a severity and a remedy. Words in *italics* st
 {contents}
 - [Checks of the proof](#checks-of-the-proof)
 - [Remedies of findings](#remedies-of-findings)
+- [Error texts](#error-texts)
 
 {families}## Checks of the proof
 
@@ -114,7 +116,13 @@ The report names one of these words (`remediation` in `report.json`) and shows t
 
 | Remedy | What to do |
 | --- | --- |
-{remedies}"""
+{remedies}
+## Error texts
+
+What programs print, what is usually behind it, and what cures it. `playbooks/diagnose.yml -e error="..."` finds the
+record of a pasted text, and looks on the node for what is really so ([diagnosis](diagnosis.md)).
+
+{texts}"""
 FAMILIES = {
     "H": "Host and connection",
     "I": "Inventory and input",
@@ -125,6 +133,18 @@ FAMILIES = {
     "S": "Long steps and runs",
     "V": "Proof",
     "R": "Rebuild",
+    "G": "Diagnosis",
+}
+TOPICS = {
+    "driver": "NVIDIA's driver",
+    "cuda": "CUDA and its libraries",
+    "pytorch": "PyTorch",
+    "nccl": "NCCL",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "docker": "Docker",
+    "pip": "pip",
+    "conda": "conda",
 }
 
 
@@ -140,6 +160,9 @@ def documents() -> dict[Path, str]:
         ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
         ROOT / "docs/host-types.md": types(),
         ROOT / "docs/errors.md": errors(),
+        ROOT / "docs/diagnosis.schema.json": schema(
+            diagnosis_model, diagnosis_model.Diagnosis, "diagnosis", "diagnose"
+        ),
         ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
         ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
     }
@@ -212,14 +235,28 @@ def settings(specs: dict[str, dict[str, Any]]) -> str:
 
 
 def errors() -> str:
-    """Return the page of all refusals, checks and remedies."""
+    """Return the page of all refusals, checks, remedies and error texts."""
     return ERRORS.format(
         contents="\n".join(f"- [{title}](#{_anchor(title)})" for title in FAMILIES.values()),
         families="".join(f"## {title}\n\n{_refusals(letter)}" for letter, title in FAMILIES.items()),
         severities=", ".join(f"`{word}`" for word in SEVERITIES),
         checks="".join(_checks(name) for name in SUBJECT_NAMES),
         remedies="".join(f"| `{word}` | {_escaped(sentence)} |\n" for word, sentence in REMEDIES.items()),
+        texts="\n".join(map(_error_texts, TOPICS)),
     )
+
+
+def _error_texts(topic: str) -> str:
+    """Return the table of the error texts about one program."""
+    known = catalog.load()
+    sources = known.read("error_texts")["sources"]
+    rows = "".join(
+        f"| {_escaped(record['text'].splitlines()[0])} | {_escaped(record['cause'])} | {_escaped(record['remedy'])} |"
+        f" {', '.join(_link(sources[source]) for source in record['source'])} |\n"
+        for record in known.error_texts
+        if record["topic"] == topic
+    )
+    return f"### {TOPICS[topic]}\n\n| Text | Cause | Remedy | Source |\n| --- | --- | --- | --- |\n{rows}"
 
 
 def _refusals(family: str) -> str:

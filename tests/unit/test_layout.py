@@ -13,7 +13,7 @@ LEVELS = (
     {"packages", "gpu_settings"},
     {"facts"},
     {"checks", "monitoring", "receipts"},
-    {"active", "capture"},
+    {"active", "capture", "diagnosis"},
     {"rebuild"},
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}

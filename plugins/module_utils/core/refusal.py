@@ -5,7 +5,7 @@
 
 The codes live in this file and nowhere else. A code is never given another meaning.
 Families: H host and connection, I inventory and input, P plan, D driver, C CUDA, E Python environment, S long steps and
-runs, V proof, R rebuild. They stand in this order, and each in the order of its numbers.
+runs, V proof, R rebuild, G diagnosis. They stand in this order, and each in the order of its numbers.
 """
 
 from __future__ import annotations
@@ -1422,6 +1422,13 @@ CODES = {
         "no mirror of {system} is known for {host}: its package sources name none that this machine could use",
         "Set reinstall_mirror, and reinstall_security_mirror, to addresses that this machine reaches.",
     ),
+    # G: the diagnosis of a program
+    "G001": (
+        "{host} has no process {pid}",
+        "Name one that runs there: ps -ef. To look at all that use a GPU, leave pid out.",
+    ),
+    "G002": ("{option} is {value}, not {wanted}", "Correct it, or leave it out. Nothing was looked at."),
+    "G003": ("the diagnosis cannot be written to {path}: {detail}", "Use another directory, or free space there."),
 }
 
 

@@ -129,8 +129,7 @@ def _instead(entry: dict[str, Any], now: Now, origin: Callable[[str], str], node
     comes_from = origin(path)
     if node.of_people(path) and comes_from != SKELETON:
         return Step(LEAVE, entry, "somebody has written another one since the installation")
-    of_release = comes_from == PACKAGE or _is_configuration(path)
-    return Step(PUT, entry, beside=not node.same_release and of_release and now.kind == FILE)
+    return Step(PUT, entry, beside=not node.same_release and comes_from == PACKAGE and now.kind == FILE)
 
 
 def _out_of_reach(path: str, node: Node) -> str:

@@ -1,15 +1,10 @@
 """A node is rebuilt only if it is the machine of its capture, on the planned disk, with the other disks untouched."""
 
 import copy
-import hashlib
 import json
-import os
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import present
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import gates
 
@@ -212,31 +207,3 @@ def test_used_bytes_of_what_is_not_mounted_are_measured_without_a_change(tmp_pat
     found = present.read(Node(tmp_path), call)
     assert found["used"] == {nodes.DATA: 100 * 4096}
     assert [argv[argv.index("sh", 5) + 1 :][:3] for argv in asked] == [["ext4", "ro,noload", "/dev/nvme1n1"]]
-
-
-@pytest.fixture
-def device(tmp_path):
-    """Return a device with ext4, and the file in which it lies."""
-    image = tmp_path / "image"
-    image.write_bytes(b"")
-    os.truncate(image, 16 << 20)
-    tools = [shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") for name in ("mkfs.ext4", "losetup")]
-    if os.geteuid() != 0 or None in tools:
-        pytest.skip("needs root, mkfs.ext4 and losetup")
-    subprocess.run([tools[0], "-q", image], check=True)
-    made = subprocess.run([tools[1], "--find", "--show", image], check=False, capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip("there are no loop devices here")
-    yield made.stdout.strip(), image
-    subprocess.run([tools[1], "--detach", made.stdout.strip()], check=True)
-
-
-def test_a_measurement_changes_no_bit(device):
-    path, image = device
-    before = hashlib.sha256(image.read_bytes()).hexdigest()
-    used = present.measured({"type": "ext4", "path": path}, lambda argv: Job(argv, 30).result() or (127, "", ""))
-    if used is None:
-        pytest.skip("nothing can be mounted here")
-    assert 0 < used < image.stat().st_size
-    assert hashlib.sha256(image.read_bytes()).hexdigest() == before
-    assert path not in Path("/proc/self/mountinfo").read_text(encoding="utf-8")

@@ -1,0 +1,169 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every copy of CUDA, cuDNN and NCCL that a program can find, in the order in which the linker and Python look.
+
+Nothing is executed: environments are read from their files, whoever owns them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.facts import cuda
+from ansible_collections.gpulab.node.plugins.module_utils.facts.libraries import paths
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.child import Emit
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+LIBRARIES = ("cudnn", "nccl", "cudart", "cublas", "nvJitLink", "cusparse", "nvrtc", "cuda")
+VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH", "PYTHONNOUSERSITE")
+SESSION_FILES = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshrc")
+USER_FILES = (".profile", ".bash_profile", ".bash_login", ".bashrc", ".zshenv", ".zshrc")
+PROFILES = "/etc/profile.d"
+_FILE = re.compile(rf"lib({'|'.join(LIBRARIES)})\.so\.(\d+)\Z")
+_VERSION = re.compile(r"\.so\.(\d{1,4}(?:\.\d{1,4}){1,3})\Z")
+_SETTING = re.compile(rf"^\s*(?:export\s+|setenv\s+)?({'|'.join(VARIABLES)})[= ](.*)$")
+_DISTRIBUTION = re.compile(r"(.+?)-([^-]+)\.dist-info\Z")
+_TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"]?([\d.]+|None)", re.MULTILINE)
+_KNOWN = re.compile(
+    r"(?:torch|torchvision|torchaudio|tensorflow|tf_keras|jax|jaxlib|jax_cuda.*|triton|numpy|opencv.*|nvidia_.*)\Z"
+)
+_MOST_DIRECTORIES = 64
+
+
+def read(node: Node, prefixes: list[str], home: str | None, searched: list[str], emit: Emit) -> None:
+    """Emit {"settings"}, {"toolkits"}, {"linker"}, {"directories"} and an {"environment"} for each prefix.
+
+    prefixes are Python environments, home is the user's, searched are the directories of processes' LD_LIBRARY_PATH.
+    """
+    found = settings(node, home)
+    emit({"settings": found})
+    emit({"toolkits": toolkits(node)})
+    for prefix in prefixes:
+        emit({"environment": environment(node, prefix, home)})
+    own = [part for one in found if one["name"] == "LD_LIBRARY_PATH" for part in directories(one["value"])]
+    unique = list(dict.fromkeys([*searched, *own]))[:_MOST_DIRECTORIES]
+    emit({"directories": [{"path": path, "there": node.is_dir(path), "found": within(node, path)} for path in unique]})
+    emit({"linker": linker(node, node.start(["ldconfig", "-p"]).output() or "")})
+
+
+def directories(value: str) -> list[str]:
+    """Return the directories that LD_LIBRARY_PATH names; parts that a shell computes are left out."""
+    return [part.rstrip("/") for part in value.strip("\"'").split(":") if part.startswith("/") and "$" not in part]
+
+
+def within(node: Node, directory: str) -> list[dict[str, str | None]]:
+    """List the libraries in a directory: {"library", "major", "path", "version"}; version None where no name tells."""
+    found = []
+    for name in node.names(directory):
+        match = _FILE.match(name)
+        if match:
+            path = f"{directory}/{name}"
+            version = _VERSION.search(posixpath.basename(node.resolve(path)))
+            found.append(
+                {"library": match[1], "major": match[2], "path": path, "version": version[1] if version else None}
+            )
+    return found
+
+
+def linker(node: Node, linked: str) -> list[dict[str, str | None]]:
+    """List the libraries that the linker finds without any variable; linked is what ``ldconfig -p`` printed."""
+    found = []
+    for library in LIBRARIES:
+        for path in paths(linked, f"lib{library}"):
+            version = _VERSION.search(posixpath.basename(node.resolve(path)))
+            major = posixpath.basename(path).rpartition(".")[2]
+            found.append({"library": library, "major": major, "path": path, "version": version[1] if version else None})
+    return found
+
+
+def toolkits(node: Node) -> list[dict[str, Any]]:
+    """List the CUDA toolkits of the facts; own says that a .run file brought one, with its own way to remove it."""
+    return [
+        {**toolkit, "own": node.exists(f"{toolkit['prefix']}/bin/cuda-uninstaller")}
+        for toolkit in cuda.read(node)["toolkits"]
+    ]
+
+
+def settings(node: Node, home: str | None) -> list[dict[str, Any]]:
+    """Find where sessions get VARIABLES from: {"name", "value", "file", "line"}, in the order in which shells read."""
+    files = [*SESSION_FILES, *(f"{PROFILES}/{name}" for name in node.names(PROFILES) if name.endswith(".sh"))]
+    files += [f"{home}/{name}" for name in USER_FILES] if home else []
+    found = []
+    for file in files:
+        for number, line in enumerate(node.text(file).splitlines(), 1):
+            match = _SETTING.match(line)
+            if match:
+                value = match[2].split(";")[0].partition(" #")[0].strip().strip("\"'")
+                found.append({"name": match[1], "value": value, "file": file, "line": number})
+    return found
+
+
+def environment(node: Node, prefix: str, home: str | None) -> dict[str, Any]:
+    """Describe a Python environment: what it has of frameworks and NVIDIA's libraries, and whether it can compile.
+
+    user is the user's own directory of packages for the same Python, which goes before a system's or conda's packages.
+    """
+    versions = [name for name in node.names(f"{prefix}/lib") if re.fullmatch(r"python3\.\d+", name)]
+    own = [name for name in versions if node.is_dir(f"{prefix}/lib/{name}/site-packages")] or versions
+    python = own[-1] if own else None
+    sites = [f"{prefix}/lib/{python}/{kind}-packages" for kind in ("site", "dist")] if python else []
+    sites += (
+        [f"{prefix}/lib/python3/dist-packages", f"{prefix}/local/lib/{python}/dist-packages"]
+        if prefix == "/usr"
+        else []
+    )
+    config = node.text(f"{prefix}/pyvenv.cfg")
+    base = re.search(r"^home\s*=\s*(\S+)", config, re.MULTILINE)
+    included = posixpath.dirname(base[1]) if base else prefix
+    user = f"{home}/.local/lib/{python}/site-packages" if home and python else None
+    packages: dict[str, str] = {}
+    libraries: list[dict[str, str | None]] = within(node, f"{prefix}/lib") if prefix != "/usr" else []
+    for site in sites:
+        here = distributions(node, site)
+        packages = {**here, **packages}
+        libraries += wheels(node, site, here)
+    cuda_of_torch = next(filter(None, (_torch_cuda(node, site) for site in sites)), None)
+    isolated = bool(config) and "include-system-site-packages = true" not in config.lower()
+    return {
+        "prefix": prefix,
+        "python": python,
+        "conda": node.is_dir(f"{prefix}/conda-meta"),
+        "packages": packages,
+        "torch_cuda": cuda_of_torch,
+        "libraries": libraries,
+        "user_site": user,
+        "user_packages": distributions(node, user) if user and not isolated else {},
+        "headers": node.exists(f"{included}/include/{python}/Python.h") if python else True,
+    }
+
+
+def distributions(node: Node, site: str) -> dict[str, str]:
+    """Return the versions of frameworks and NVIDIA's wheels in a directory of packages, by their names with dashes."""
+    found = {}
+    for name in node.names(site):
+        match = _DISTRIBUTION.match(name)
+        if match and _KNOWN.match(match[1].lower()):
+            found[match[1].lower().replace("_", "-")] = match[2]
+    return found
+
+
+def wheels(node: Node, site: str, packages: dict[str, str]) -> list[dict[str, str | None]]:
+    """List the libraries of NVIDIA's wheels and of PyTorch's own directory; a wheel tells its library's version."""
+    found = within(node, f"{site}/torch/lib")
+    for part in node.names(f"{site}/nvidia"):
+        for one in within(node, f"{site}/nvidia/{part}/lib"):
+            name = f"nvidia-{part.replace('_', '-')}"
+            version = next((value for key, value in packages.items() if key.startswith(name)), None)
+            found.append({**one, "version": one["version"] or version})
+    return found
+
+
+def _torch_cuda(node: Node, site: str) -> str | None:
+    """Return the CUDA that a PyTorch was built for, "None" where it was built without."""
+    match = _TORCH_CUDA.search(node.text(f"{site}/torch/version.py"))
+    return match[1] if match else None

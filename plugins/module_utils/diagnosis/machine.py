@@ -1,0 +1,120 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The machine as programs meet it now: load, governor, pressure, compilers, devices, who was killed for memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.processes import MIB, NETWORK
+from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import SHARED_MEMORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.child import Emit
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+CPUS = "/sys/devices/system/cpu"
+TMP = "/tmp"  # noqa: S108 - a place to look at, nothing is written
+_DEVICE = re.compile(r"nvidia(?:\d+|ctl|-uvm)\Z")
+_KILLED = re.compile(r"(?:Out of memory|Memory cgroup out of memory): Killed process (\d+) \((.{1,64}?)\)")
+_AVERAGE = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
+
+
+def read(node: Node) -> dict[str, Any]:
+    """Return the evidence ``machine``."""
+    log = node.start(["dmesg"])
+    governors: dict[str, int] = {}
+    for name in node.names(CPUS):
+        governor = node.text(f"{CPUS}/{name}/cpufreq/scaling_governor")
+        if governor:
+            governors[governor] = governors.get(governor, 0) + 1
+    load = node.text("/proc/loadavg").split()
+    return {
+        "load": float(load[0]) if load else 0.0,
+        "governors": governors,
+        "pressure": {part: pressure(node.text(f"/proc/pressure/{part}")) for part in ("cpu", "io", "memory")},
+        "compilers": {name: shutil.which(name, path=os.defpath) for name in ("cc", "gcc", "c++")},
+        "devices": devices(node),
+        "killed": killed(log.output() or ""),
+        "tmp_noexec": no_programs(node.text("/proc/self/mountinfo"), TMP),
+        "shared_memory": space(node.path(SHARED_MEMORY)),
+    }
+
+
+def pressure(text: str) -> float | None:
+    """Parse the percentage of the last ten seconds in which some task waited; None where the kernel does not say."""
+    match = _AVERAGE.search(text)
+    return float(match[1]) if match else None
+
+
+def devices(node: Node) -> dict[str, bool]:
+    """Return the driver's device files, and whether every user may open each."""
+    found = {}
+    for name in filter(_DEVICE.match, node.names("/dev")):
+        try:
+            mode = node.path(f"/dev/{name}").stat().st_mode
+        except OSError:
+            continue
+        found[f"/dev/{name}"] = bool(mode & stat.S_IROTH and mode & stat.S_IWOTH)
+    return found
+
+
+def killed(log: str) -> list[dict[str, Any]]:
+    """Parse whom the kernel ended for want of memory, from its log."""
+    return [{"pid": int(pid), "command": command} for pid, command in _KILLED.findall(log)]
+
+
+def no_programs(mountinfo: str, path: str) -> bool:
+    """Tell whether programs and libraries below a path may not be loaded."""
+    lines = list(mount_table.mount_lines(mountinfo))
+    place = mount_table.holding(path, [{"mount": line[0]} for line in lines])
+    return place is not None and any(line[0] == place["mount"] and "noexec" in line[4] for line in lines)
+
+
+def space(path: Path) -> dict[str, int] | None:
+    """Measure a file system in memory, in MiB."""
+    try:
+        size = os.statvfs(path)
+    except OSError:
+        return None
+    return {"size_mib": size.f_blocks * size.f_frsize // MIB, "free_mib": size.f_bavail * size.f_frsize // MIB}
+
+
+class MountsQuery:
+    """How long each network file system takes to answer; one that is dead answers nobody."""
+
+    def __init__(self, node: Node, seconds: float) -> None:
+        """Start asking."""
+        table = mount_table.mounts(node.text("/proc/self/mountinfo"))
+        self._mounts = [one for one in table if one["type"] in NETWORK or one["type"].startswith("fuse.")]
+        self._children = [Child(partial(_ask, node.path(one["mount"])), seconds) for one in self._mounts]
+
+    def evidence(self) -> list[dict[str, Any]]:
+        """Return {"mount", "type", "source", "milliseconds"}; milliseconds None where it did not answer."""
+        found = []
+        for mount, child in zip(self._mounts, self._children):
+            answered = child.wait() == DONE and child.messages
+            place = {key: mount[key] for key in ("mount", "type", "source")}
+            found.append({**place, "milliseconds": child.messages[0] if answered else None})
+        return found
+
+
+def _ask(path: Path, emit: Emit) -> None:
+    """Measure the median of some questions that no cache answers."""
+    times = []
+    for _question in range(5):
+        started = time.monotonic()
+        os.statvfs(path)
+        times.append(1000 * (time.monotonic() - started))
+    emit(round(sorted(times)[2], 2))

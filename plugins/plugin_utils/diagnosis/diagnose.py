@@ -1,0 +1,119 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Diagnose a case: every rule about the symptom, what is known of the error, and the proof's checks, ranked by cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Unread
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people_all
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import (
+    hang,
+    imports,
+    known,
+    memory,
+    mismatch,
+    network,
+    slow,
+)
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import estimate
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, MEMORY, RULES, Finding
+from ansible_collections.gpulab.node.plugins.plugin_utils.proof import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
+        Case,
+        Diagnosis,
+        Estimate,
+        FindingRecord,
+        Registered,
+    )
+
+SCHEMA = 1
+SYMPTOMS_OF_RULES = (memory, hang, mismatch, slow, imports, network)  # importing them fills the registry
+
+
+def findings(case: Case) -> list[Finding]:
+    """Return the findings, the dearest first; of the same cost, what was seen on the node goes before what is known."""
+    symptom = case.asked["symptom"]
+    found = [one for rule in RULES.values() if symptom in (ALL, rule.symptom) for one in _found(rule, case)]
+    found += known.errors(case.catalog, case.asked["error"] or "")
+    results = runner.verify(Node(case.facts, None, catalog()))
+    found += known.checks(results, symptom)
+    return sorted(dict.fromkeys(found), key=lambda one: -one.cost)
+
+
+def _found(rule: Registered, case: Case) -> Iterator[Finding]:
+    """Return what a rule finds, each signed with its id, symptom and source; a fact that is absent ends it."""
+    try:
+        for one in rule.find(case):
+            yield replace(one, id=rule.id, symptom=rule.symptom, source=one.source or rule.source)
+    except Unread:
+        return
+
+
+def diagnosis(case: Case, host: str, created: str) -> Diagnosis:
+    """Return the whole diagnosis as plain data, as people may see it."""
+    records: list[FindingRecord] = for_people_all([asdict(one) for one in findings(case)])
+    return {
+        "schema": SCHEMA,
+        "host": host,
+        "created": created,
+        "simulated": case.facts.get("simulated", False),
+        "asked": for_people_all(case.asked),
+        "findings": records,
+        "memory": for_people_all(memory.table(case)),
+        "estimates": _estimates(case) if case.asked["symptom"] in (ALL, MEMORY) else [],
+        "late": case.evidence["late"],
+    }
+
+
+def _estimates(case: Case) -> list[Estimate]:
+    if not case.parameters:
+        return []
+    gpus = {gpu["index"]: gpu["total_mib"] / 1024 for gpu in case.evidence["gpus"] if gpu["total_mib"]}
+    return [
+        {
+            "use": use.name,
+            "gib": round(use.gib, 1),
+            "formula": use.formula,
+            "fits": [index for index, total in gpus.items() if use.gib <= total],
+        }
+        for use in estimate(case.parameters, case.dtype, case.optimizer)
+    ]
+
+
+def lines(document: Diagnosis) -> list[str]:
+    """Return a diagnosis as people read it in a terminal."""
+    found, simulated = document["findings"], " (SIMULATED GPUs)" if document["simulated"] else ""
+    count = f"{len(found)} finding{'s' if len(found) != 1 else ''}" if found else "no cause found on this node"
+    told = [f"{document['host']}{simulated}: {count}"]
+    for number, one in enumerate(found, 1):
+        told.append(f"{number}. {one['symptom']}, costs {one['cost']:.0%}: {one['cause']}  [{one['id']}]")
+        told += [f"     seen: {seen}" for seen in one["evidence"]]
+        told += [f"     do:   {one['remedy']}", f"     see:  {one['source']}"]
+    for gpu in document["memory"]:
+        if gpu["used_mib"] is not None and gpu["holders"]:
+            told.append(f"GPU {gpu['index']}: {gpu['used_mib']} of {gpu['total_mib']} MiB")
+            told += [
+                f"     {holder['memory_mib']} MiB  {holder['command']} (PID {holder['pid']}, user {holder['user']}"
+                f"{', container ' + holder['container'] if holder['container'] else ''}"
+                f"{', job ' + holder['job'] if holder['job'] else ''}) since {holder['since']}"
+                f"{', grows ' + str(holder['grows_mib_s']) + ' MiB/s' if holder['grows_mib_s'] else ''}"
+                for holder in gpu["holders"]
+            ]
+    for estimated in document["estimates"]:
+        fits = ", ".join(map(str, estimated["fits"]))
+        told.append(
+            f"{estimated['use']}: {estimated['gib']} GiB without activations = {estimated['formula']}; "
+            + (f"fits GPU {fits}" if fits else "fits no single GPU here")
+        )
+    if document["late"]:
+        told.append(f"not read in time: {', '.join(document['late'])}")
+    return told

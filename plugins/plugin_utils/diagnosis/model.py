@@ -1,0 +1,185 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a diagnosis is made of: a case, rules that look at it, and findings with remedies. No I/O happens here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Callable, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
+    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+
+    Rule = Callable[["Case"], Iterator["Finding"]]
+
+ALL = "all"
+MEMORY, HANG, MISMATCH, SLOW, IMPORT, NETWORK = "memory", "hang", "mismatch", "slow", "import", "network"
+SYMPTOMS = (MEMORY, HANG, MISMATCH, SLOW, IMPORT, NETWORK)
+# What a finding costs: the share of the job that does not come about. A measured share stands between these.
+STOPS, MOST, HALF, SOME, LITTLE = 1.0, 0.8, 0.5, 0.3, 0.1
+
+
+class Asked(TypedDict):
+    """What was asked."""
+
+    symptom: str
+    pid: int | None
+    user: str | None
+    error: str | None
+
+
+class FindingRecord(TypedDict):
+    """One cause, with what was seen of it, a command that cures it, where the rule comes from, and what it costs.
+
+    cost is a share from 0 to 1 of the job: 1 where nothing runs.
+    """
+
+    id: str
+    symptom: str
+    cause: str
+    evidence: list[str]
+    remedy: str
+    source: str
+    cost: float
+
+
+class Holder(TypedDict):
+    """A process that holds memory of a GPU, in MiB; grows in MiB a second."""
+
+    pid: int
+    user: str | None
+    command: str | None
+    container: str | None
+    job: str | None
+    since: str | None
+    memory_mib: int | None
+    grows_mib_s: float
+
+
+class GpuMemory(TypedDict):
+    """Who holds the memory of a GPU, in MiB."""
+
+    index: int
+    total_mib: int | None
+    used_mib: int | None
+    holders: list[Holder]
+
+
+class Estimate(TypedDict):
+    """The memory that a use of a model takes, in GiB; fits are the GPUs of the node that have it alone."""
+
+    use: str
+    gib: float
+    formula: str
+    fits: list[int]
+
+
+class Diagnosis(TypedDict):
+    """The diagnosis of one node. late are the parts of the evidence that could not be read in time."""
+
+    schema: int
+    host: str
+    created: str
+    simulated: bool | str
+    asked: Asked
+    findings: list[FindingRecord]
+    memory: list[GpuMemory]
+    estimates: list[Estimate]
+    late: list[str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """See FindingRecord. symptom, id and source are those of the rule, unless it says otherwise."""
+
+    cause: str
+    remedy: str
+    cost: float
+    evidence: tuple[str, ...] = ()
+    id: str = ""
+    symptom: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that a rule may look at: the facts of the node, the evidence, what was asked, and the catalog."""
+
+    facts: Facts
+    evidence: dict[str, Any]
+    asked: Asked
+    catalog: Catalog
+    parameters: float | None = None
+    dtype: str = "bf16"
+    optimizer: str = "adamw"
+
+    @cached_property
+    def by_pid(self) -> dict[int, dict[str, Any]]:
+        """The processes that were looked into."""
+        return {record["pid"]: record for record in self.evidence["processes"]}
+
+    def process(self, pid: int) -> dict[str, Any] | None:
+        """Return what is known of a process."""
+        return self.by_pid.get(pid)
+
+    def is_asked(self, record: dict[str, Any]) -> bool:
+        """Tell whether a process is one of those that the diagnosis is for; every one where none was named."""
+        if self.asked["pid"]:
+            return record["pid"] in self.job
+        return not self.asked["user"] or record["user"] == self.asked["user"]
+
+    @property
+    def job(self) -> set[int]:
+        """The process asked for, and those of its job."""
+        pid = self.asked["pid"]
+        if pid not in self.by_pid:
+            return set()
+        first = self.by_pid[pid]
+        top = first["parent"] if "LOCAL_RANK" in first["environment"] and first["parent"] > 1 else pid
+        found = [top]
+        for one in found:
+            found += [child for child, record in self.by_pid.items() if record["parent"] == one]
+        return set(found) & set(self.by_pid) | {pid}
+
+    @property
+    def processes(self) -> list[dict[str, Any]]:
+        """The processes that the diagnosis is for."""
+        return [record for record in self.by_pid.values() if self.is_asked(record)]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A rule of the registry."""
+
+    id: str
+    symptom: str
+    source: str
+    find: Rule
+
+
+RULES: dict[str, Registered] = {}
+
+
+def rule(id_: str, symptom: str, source: str) -> Callable[[Rule], Rule]:
+    """Put the decorated function into the registry. Raises ValueError when the id is taken."""
+
+    def register(find: Rule) -> Rule:
+        if id_ in RULES:
+            msg = f"two rules are called {id_}"
+            raise ValueError(msg)
+        RULES[id_] = Registered(id_, symptom, source, find)
+        return find
+
+    return register
+
+
+def named(record: dict[str, Any]) -> str:
+    """Say in a few words which process this is."""
+    container = f", container {record['container']}" if record.get("container") else ""
+    job = record["environment"].get("SLURM_JOB_ID")
+    return f"{record['command']} (PID {record['pid']}, user {record['user']}{container}{f', job {job}' if job else ''})"

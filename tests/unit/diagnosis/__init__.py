@@ -1,0 +1,1 @@
+"""Tests of the diagnosis: readers on the node, rules on the controller."""

@@ -1,0 +1,399 @@
+"""Troubles that are made for real on this machine: the module's evidence and the rules find each, and end nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from datetime import datetime, timezone
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
+    evidence,
+    libraries,
+    machine,
+    processes,
+    reach,
+)
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from unit.checks import nodes
+
+from . import cases
+
+pytestmark = pytest.mark.slow
+
+NO_LIBRARY = "libgpulab-no-such.so"
+
+
+@pytest.fixture
+def start():
+    """Return what starts a Python program, waits until it says that it is ready, and returns it."""
+    started = []
+
+    def run(code, *arguments, python=sys.executable, **settings):
+        argv = [python, "-c", code, *arguments]
+        program = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **settings)
+        started.append(program)
+        assert program.stdout.readline() == "ready\n"
+        return program
+
+    yield run
+    for program in started:
+        program.kill()
+        program.wait()
+
+
+def gathered(seconds=0.2, own=-1, **asked):
+    given = {
+        "pid": None,
+        "user": None,
+        "error": None,
+        "environment": None,
+        "address": None,
+        "seconds": seconds,
+        **asked,
+    }
+    return evidence.gather(Node(), given, own, 5, NO_LIBRARY)
+
+
+def found(symptom, seconds=0.2, **asked):
+    """Return the ids of what is found on this machine, with the facts of a healthy node."""
+    facts = nodes.healthy("h100x8")
+    case = cases.case(facts, gathered(seconds, **asked), symptom, **{k: v for k, v in asked.items() if k != "address"})
+    return {one.id: one for one in diagnose.findings(case)}
+
+
+READY = "import sys, time; print('ready', flush=True); time.sleep(60)"
+
+
+LISTEN = """
+import socket, sys, time
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+    print("ready", flush=True); time.sleep(60)
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_port_that_is_taken_names_its_owner(start):
+    port = free_port()
+    program = start(LISTEN, str(port))
+    first = found("network", error=f"port: {port}, EADDRINUSE: Address already in use")["network-port-taken"]
+    assert f"port {port}" in first.cause
+    assert f"PID {program.pid}" in first.cause
+    assert f"kill {program.pid}" in first.remedy
+
+
+def test_a_free_port_is_not_taken():
+    port = free_port()
+    assert "network-port-taken" not in found("network", error=f"port: {port}, Address already in use")
+
+
+@pytest.mark.parametrize("state", [reach.REFUSED, reach.SILENT, reach.OPEN])
+def test_a_server_that_refuses_is_told_from_one_that_is_silent(state, monkeypatch):
+    monkeypatch.setattr(reach, "SECONDS", 0.3)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        fillers = []
+        if state != reach.REFUSED:
+            server.listen(0)
+        if state == reach.SILENT:  # a full queue answers nobody
+            for _number in range(4):
+                filler = socket.socket()
+                filler.setblocking(False)  # noqa: FBT003 - its only argument
+                filler.connect_ex(server.getsockname())
+                fillers.append(filler)
+        try:
+            assert reach.server("127.0.0.1", server.getsockname()[1])["state"] == state
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+def test_a_name_that_nobody_knows():
+    assert reach.resolved("no-such-name.invalid")["addresses"] == []
+    assert reach.server("no-such-name.invalid", 443)["state"] == reach.UNKNOWN
+    assert reach.resolved("x" * 300)["problem"]
+
+
+@contextmanager
+def tls(tmp_path, until):
+    """Serve a certificate of its own, which ends in the year ``until``, on a port of this machine."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    own = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    signed = (
+        x509.CertificateBuilder(name, name, own.public_key(), 4711)
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=timezone.utc))
+        .not_valid_after(datetime(until, 1, 1, tzinfo=timezone.utc))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(own, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    key.write_bytes(own.private_bytes(serialization.Encoding.PEM, form, plain))
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                connection, _peer = server.accept()
+            except OSError:
+                return
+            try:
+                context.wrap_socket(connection, server_side=True).close()
+            except OSError:
+                connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield server.getsockname()[1], certificate
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+def test_a_certificate_that_ran_out_tells_when(tmp_path, monkeypatch):
+    with tls(tmp_path, 2021) as (port, certificate):
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        monkeypatch.setattr(reach, "TLS_PORTS", (port,))
+        first = found("network", address=f"localhost:{port}")["network-certificate"]
+    assert "2021-01-01" in first.cause + " ".join(first.evidence)
+
+
+def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path, monkeypatch):
+    with tls(tmp_path, 2049) as (port, certificate):
+        monkeypatch.setattr(reach, "TLS_PORTS", (port,))
+        assert reach.server("localhost", port)["certificate"]["problem"]
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert reach.server("localhost", port)["certificate"] is None
+
+
+LEAK = """
+import time
+kept = []
+print("ready", flush=True)
+while True:
+    kept.append(bytearray(b"x") * (8 << 20)); time.sleep(.05)
+"""
+
+
+def test_a_leak_that_grows_is_measured(start):
+    record = one(gathered(2.0, pid=start(LEAK).pid))
+    assert record["later_mib"] - record["rss_mib"] > 15
+
+
+def one(read):
+    (record,) = read["processes"]
+    return record
+
+
+def test_a_stopped_process_is_found_and_stays_stopped(start):
+    program = start(READY)
+    program.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    first = next(iter(found("hang", pid=program.pid).values()))
+    assert first.id == "hang-stopped"
+    assert f"kill -CONT {program.pid}" in first.remedy
+    assert processes.table(Node())[program.pid].state == "T"
+    assert program.poll() is None
+
+
+RANKS = """
+import os, subprocess, sys, time
+ranks = []
+for rank in "01":
+    told = {**os.environ, "LOCAL_RANK": rank, "RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    ranks.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=told))
+time.sleep(.3); ranks[1].kill(); time.sleep(.2)
+print("ready", flush=True); time.sleep(60)
+"""
+
+
+def test_a_rank_that_was_killed_is_found(start):
+    program = start(RANKS, start_new_session=True)
+    try:
+        hung = found("hang", pid=program.pid)
+        assert next(iter(hung)) == "hang-dead-rank", hung
+    finally:
+        os.killpg(program.pid, signal.SIGKILL)
+
+
+LOCK = (
+    "import fcntl, sys, time; f = open(sys.argv[1], 'w'); {before}fcntl.flock(f, fcntl.LOCK_EX); {after}time.sleep(60)"
+)
+SAY = "print('ready', flush=True); "
+
+
+def test_who_waits_for_a_files_lock_is_found(start, tmp_path):
+    holder = start(LOCK.format(before="", after=SAY), str(tmp_path / "lock"))
+    waiter = start(LOCK.format(before=SAY, after=""), str(tmp_path / "lock"))
+    time.sleep(0.2)
+    read = gathered(pid=waiter.pid)
+    if not read["waiting"]:
+        pytest.skip("the kernel of this machine shows no locks")
+    assert read["waiting"] == [[waiter.pid, holder.pid]]
+
+
+def test_a_lock_that_a_dead_compilation_left_is_found(start, tmp_path):
+    lock = tmp_path / ".cache/torch_extensions/py312_cu128/fused_adam/lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    os.utime(lock, (time.time() - 3600,) * 2)
+    program = start(READY, env={**os.environ, "HOME": str(tmp_path)})
+    first = next(one for one in found("hang", pid=program.pid).values() if str(lock) in one.remedy)
+    assert "rm" in first.remedy
+    assert lock.exists()
+
+
+def test_a_lock_that_somebody_has_open_is_left_alone(start, tmp_path):
+    lock = tmp_path / ".cache/torch_extensions/py312_cu128/fused_adam/lock"
+    lock.parent.mkdir(parents=True)
+    code = f"f = open({str(lock)!r}, 'w'); {READY}"
+    program = start(code, env={**os.environ, "HOME": str(tmp_path)})
+    assert gathered(pid=program.pid)["locks"][0]["held_by"] == [program.pid]
+    assert not [one for one in found("hang", pid=program.pid).values() if str(lock) in one.remedy]
+
+
+def test_open_files_that_are_used_up_are_found(start):
+    code = f"f = [open('/dev/null') for _ in range(60)]; {READY}"
+    program = start(code, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    assert "import-open-files" in found("import", pid=program.pid)
+
+
+def test_variables_of_a_program_are_read_without_its_secrets(start):
+    told = {
+        "NCCL_DEBUG": "INFO",
+        "LD_LIBRARY_PATH": "/opt/old",
+        "HF_TOKEN": "hf_secret",
+        "HTTPS_PROXY": "http://u:pw@p:1",
+    }
+    record = one(gathered(pid=start(READY, env={**os.environ, **told}).pid))
+    assert record["environment"]["NCCL_DEBUG"] == "INFO"
+    assert record["environment"]["LD_LIBRARY_PATH"] == "/opt/old"
+    assert "hf_secret" not in str(record)
+    assert "pw" not in record["environment"].get("HTTPS_PROXY", "")
+
+
+def test_a_wrong_cudnn_in_the_path_of_a_program_is_first(start, tmp_path):
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "libcudnn.so.9.1.0").touch()
+    (old / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
+    site = tmp_path / "venv/lib/python3.12/site-packages"
+    (site / "nvidia/cudnn/lib").mkdir(parents=True)
+    (site / "nvidia/cudnn/lib/libcudnn.so.9").touch()
+    for name in ("torch-2.9.1+cu128", "nvidia_cudnn_cu12-9.10.2.21"):
+        (site / f"{name}.dist-info").mkdir()
+    (tmp_path / "venv/bin").mkdir()
+    python = tmp_path / "venv/bin/python3"
+    python.symlink_to(sys.executable)
+    program = start(READY, python=str(python), env={**os.environ, "LD_LIBRARY_PATH": str(old)})
+    mismatch = found("mismatch", pid=program.pid)
+    first = next(iter(mismatch.values()))
+    assert str(old) in first.cause + " ".join(first.evidence), mismatch
+    assert "LD_LIBRARY_PATH" in first.remedy
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_small_shared_memory_is_seen_as_the_program_sees_it():
+    mount = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$0" -c "$1"'
+    program = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", mount, sys.executable, READY], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        if program.stdout.readline() != "ready\n":
+            pytest.skip("no mount namespace here")
+        assert one(gathered(pid=program.pid))["shared_memory"]["size_mib"] == 64
+        assert "import-shared-memory" in found("import", pid=program.pid)
+    finally:
+        program.kill()
+        program.wait()
+
+
+def test_who_keeps_processors_busy_is_named(start):
+    program = start("print('ready', flush=True)\nwhile True: pass")
+    read = gathered(1.0)
+    assert program.pid in {one["pid"] for one in read["busy"]}
+    assert next(one for one in read["busy"] if one["pid"] == program.pid)["cores"] > 0.1
+
+
+def test_the_asker_and_what_it_started_are_left_out(start):
+    program = start("print('ready', flush=True)\nwhile True: pass")
+    read = gathered(0.5, own=os.getpid(), pid=program.pid)
+    assert program.pid not in {one["pid"] for one in read["busy"]}
+    assert read["processes"] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "part"),
+    [
+        (processes, "read", "processes"),
+        (libraries, "read", "libraries"),
+        (reach, "read", "network"),
+        (machine, "read", "machine"),
+    ],
+)
+def test_a_part_that_hangs_is_late_and_the_others_stand(module, name, part, monkeypatch, start):
+    monkeypatch.setattr(evidence, "PART_SECONDS", 0.5)
+    pid = start(READY).pid
+    if part == "processes":  # as the memory map of a process that is stuck in the kernel
+        monkeypatch.setattr(processes, "inside", lambda *_arguments: time.sleep(60))
+    else:
+        monkeypatch.setattr(module, name, lambda *_arguments: time.sleep(60))
+    begun = time.monotonic()
+    read = gathered(pid=pid)
+    assert time.monotonic() - begun < 8
+    assert part in read["late"]
+    if part == "processes":
+        assert read["stuck"] == pid
+        assert one(read)["pid"] == pid  # what cannot hang was read before
+    else:
+        assert one(read)["arguments"]
+
+
+def test_a_mount_that_does_not_answer_is_not_waited_for(monkeypatch):
+    text = "36 25 0:43 / /srv/data rw - nfs4 nas:/data rw\n"
+    monkeypatch.setattr(machine, "_ask", lambda _path, _emit: time.sleep(60))
+    read = Node.text
+    monkeypatch.setattr(Node, "text", lambda self, path: text if path.endswith("mountinfo") else read(self, path))
+    begun = time.monotonic()
+    found = machine.MountsQuery(Node(), 0.3).evidence()
+    assert time.monotonic() - begun < 3
+    assert found == [{"mount": "/srv/data", "type": "nfs4", "source": "nas:/data", "milliseconds": None}]
+
+
+def test_a_driver_that_hangs_is_not_waited_for(tmp_path, start):
+    source = tmp_path / "hang.c"
+    source.write_text("#include <unistd.h>\nint nvmlInit_v2(void) { for (;;) pause(); }\n")
+    library = tmp_path / "libnvidia-ml.so.1"
+    if not shutil.which("gcc"):
+        pytest.skip("no compiler here")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    pid = start(READY).pid
+    begun = time.monotonic()
+    given = {"pid": pid, "user": None, "error": None, "environment": None, "address": None, "seconds": 0.1}
+    read = evidence.gather(Node(), given, -1, 1, str(library))
+    assert time.monotonic() - begun < 10
+    assert read["gpus"] == []
+    assert one(read)["pid"] == pid
