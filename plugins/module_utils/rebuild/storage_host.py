@@ -239,6 +239,8 @@ class _Work:
         rc, _output, errors = self._call(["timeout", "--signal=KILL", SECONDS, "mount", line.place])
         if rc:
             return _last(errors, "mount failed")
+        if not self._is_mounted(line):  # with nofail, mount says nothing of a device that is not there
+            return f"{line.source} is not there"
         if keys is None:
             return ""
         try:

@@ -111,6 +111,9 @@ def test_access_lists_get_the_new_numbers():
 
 
 def test_another_file_system_is_not_entered(tree, place, monkeypatch):
+    other = tree / "home/data"
+    other.write_text("")
+    os.chown(other, 1001, 1001)
     real = os.lstat
 
     def lstat(path):
@@ -123,5 +126,5 @@ def test_another_file_system_is_not_entered(tree, place, monkeypatch):
     walk = Renumbering(place)
     walk.begin({1001: 1005}, {})
     walk.finish([str(tree)])
-    assert (tree / "home/wei/1000").stat().st_uid == 1000
+    assert other.stat().st_uid == 1001
     assert (tree / "second").stat().st_uid == 1005

@@ -39,7 +39,7 @@ class Rebuilt(Node):
     def __init__(self, root, machine):
         """Take the devices of a machine."""
         super().__init__(root, self.command)
-        self.machine, self.ran, self.failing = machine, [], set()
+        self.machine, self.ran, self.failing, self.gone = machine, [], set(), set()
         self.on_mount = lambda _place: None
 
     def command(self, argv):
@@ -53,8 +53,10 @@ class Rebuilt(Node):
 
     def mount(self, place):
         """Mount a place."""
+        if place in self.gone:
+            return 0, "", ""  # as mount does with nofail
         if place in self.failing:
-            return 32, "", f"mount: {place}: special device does not exist\n"
+            return 32, "", f"mount: {place}: wrong fs type\n"
         self.on_mount(place)
         with (self.root / "proc/self/mountinfo").open("a") as stream:
             stream.write(f"99 22 259:11 / {place} rw - ext4 /dev/nvme1n1 rw\n")
@@ -131,15 +133,16 @@ def test_check_mode_tells_the_same_and_changes_nothing(node, restored, tmp_path)
     assert told["changes"] == restored()["changes"]
 
 
-def test_what_does_not_mount_is_named_and_hinders_no_boot(node, restored):
-    node.failing.add("/data")
+@pytest.mark.parametrize(
+    ("where", "why"), [("failing", "mount: /data: wrong fs type"), ("gone", f"UUID={nodes.DATA} is not there")]
+)
+def test_what_does_not_mount_is_named_and_hinders_no_boot(node, restored, where, why):
+    getattr(node, where).add("/data")
     found = restored()
-    assert [(one["name"], one["why"]) for one in found["missing"]] == [
-        ("/data", "mount: /data: special device does not exist")
-    ]
+    assert [(one["name"], one["why"]) for one in found["missing"]] == [("/data", why)]
     assert "noatime,nofail" in node.text("/etc/fstab")
     assert not restored()["changed"]
-    node.failing.clear()
+    getattr(node, where).clear()
     assert restored()["missing"] == []
     assert "noatime 0 2" in node.text("/etc/fstab")
 
