@@ -45,6 +45,8 @@ ROOT = "root"
 LOCKED = 30  # minutes that a lock lasts unless it is renewed, and that a capture may be old at the reboot
 TRIED = 2  # minutes that it lasts until this run has seen that it still comes in
 BETWEEN = 10  # seconds between two looks at a node that is away
+MEMORY = Path("/dev/shm")  # noqa: S108
+WRONG_KEY = "host key verification failed"  # as ssh says it: what answers is neither the old nor the planned system
 MARKER = "/etc/gpulab-installed-by"
 # One command without root: the boot, and what the installer wrote.
 ANSWERS = f"cat /proc/sys/kernel/random/boot_id && {{ cat {MARKER} 2>/dev/null || true; }}"
@@ -187,7 +189,8 @@ class ActionModule(capturing.ActionModule):
             return failure(blockers)
         ready = image.read(Path(self._args["image"]))
         part = archive.host_part(made.plan, made.files)
-        with tempfile.NamedTemporaryFile(dir=constants.DEFAULT_LOCAL_TMP) as own:  # for its owner alone
+        memory = MEMORY if MEMORY.is_dir() else Path(constants.DEFAULT_LOCAL_TMP)  # it holds the host's keys
+        with tempfile.NamedTemporaryFile(dir=memory) as own:  # for its owner alone
             own.write(part)
             own.flush()
             sums = {image.KERNEL: ready.sums[image.KERNEL], image.TREE: ready.sums[image.TREE]}
@@ -257,7 +260,7 @@ class ActionModule(capturing.ActionModule):
     # What comes back
 
     def wait(self) -> dict[str, Any]:
-        """Return whether the system of the plan answers, or the old one. Raises Refusal R029."""
+        """Return whether the system of the plan answers, or the old one. Raises Refusal R029 and R077."""
         if self._task.check_mode:
             return {"outcome": "old"}
         began, detail = time.monotonic(), "it did not reboot"
@@ -267,6 +270,8 @@ class ActionModule(capturing.ActionModule):
                 boot, plan = self._answer()
             except AnsibleConnectionFailure as error:
                 detail = one_line(str(error)) or "no connection"
+                if WRONG_KEY in detail.lower():
+                    raise refuse("R077", host=self._host, detail=detail) from error
             else:
                 if plan and plan == self._args["plan_id"]:
                     return {"outcome": "installed", "ansible_facts": dict(FOUND_AGAIN)}

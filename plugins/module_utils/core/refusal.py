@@ -1422,6 +1422,13 @@ CODES = {
         "no mirror of {system} is known for {host}: its package sources name none that this machine could use",
         "Set reinstall_mirror, and reinstall_security_mirror, to addresses that this machine reaches.",
     ),
+    "R077": (
+        "what answers as {host} since it was sent into the installer has another SSH host key: {detail}",
+        (
+            "Its new system has the key that it had. Look at its console: another machine may have its address. Compare"
+            " the keys there before you accept one."
+        ),
+    ),
     # G: the diagnosis of a program
     "G001": (
         "{host} has no process {pid}",

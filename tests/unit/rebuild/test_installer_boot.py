@@ -88,7 +88,7 @@ def ready(tmp_path, monkeypatch):
     sums = {image.KERNEL: "1" * 64, image.TREE: "2" * 64}
     found = image.Image(place, place / image.KERNEL, place / image.TREE, sums)
     monkeypatch.setattr(image, "read", lambda _path: found)
-    monkeypatch.setattr(installer_boot.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(installer_boot, "MEMORY", tmp_path)
     return place
 
 
@@ -329,6 +329,12 @@ def test_an_earlier_runs_node_that_answers_without_the_mark_has_its_old_system(w
 def test_no_answer_is_a_refusal_in_the_end(waiting, answers, words):
     with pytest.raises(installer_boot.Refusal, match=f"GPULAB-R029.*{words}"):
         waiting(answers)
+
+
+def test_another_host_key_ends_the_waiting_at_once(waiting):
+    """Nobody waits an hour for a machine that is not the one that was sent."""
+    with pytest.raises(installer_boot.Refusal, match="GPULAB-R077"):
+        waiting([None, AnsibleConnectionFailure("Host key verification failed."), marker(PLAN)])
 
 
 def test_where_nobody_can_look_the_reason_is_open(machine):
