@@ -27,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments impo
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
+from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, reinstall, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
@@ -115,6 +116,7 @@ class ActionModule(capturing.ActionModule):
         if not blockers and not captured.manifest["sections"]["disks"]["container"] and _is_here(look["boot_id"]):
             blockers.append(refuse("R075", host=self._host))
         blockers += self._judged(planned_so.plan) if planned_so.plan and not blockers else []
+        blockers += self._in_use()
         if not self._task.check_mode and not blockers:
             blockers += installation.unconfirmed(self._host, self._args["confirmed"], self._args["hosts"])
         refusals = [asdict(one) for one in blockers]
@@ -155,6 +157,11 @@ class ActionModule(capturing.ActionModule):
             more = refuse("R024", host=self._host, detail=look["obstacle"])
             made = replace(made, blockers=(*made.blockers, more))
         return made, look
+
+    def _in_use(self) -> list[Refusal]:
+        """Return R009 where somebody works on the node, by the facts that the role has just read."""
+        who = in_use(self.variables["ansible_facts"]["gpulab"]["users_of_gpus"])
+        return [refuse("R009", host=self._host, who=who)] if who else []
 
     def _judged(self, plan: dict[str, Any]) -> list[Refusal]:
         """Let the installer's own guards look at the running node."""
@@ -231,9 +238,11 @@ class ActionModule(capturing.ActionModule):
         return {"changed": changed}
 
     def arm(self) -> dict[str, Any]:
-        """Choose the installer for the next boot."""
+        """Choose the installer for the next boot, if nobody is at work. Raises Refusal R009."""
         if self._task.check_mode:
             return {"changed": True}
+        for refusal in self._in_use():
+            raise refusal
         names = [image.KERNEL, image.TREE, HOST_PART]
         title = f"gpulab: reinstall {self._host} (plan {self._args['plan_id']})"
         return {"changed": self._on_node("arm", title=title, names=names, arguments=self._args["arguments"])["changed"]}

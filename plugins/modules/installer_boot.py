@@ -17,7 +17,8 @@ description:
 options:
   work:
     description:
-      - V(plan) shows what would be wiped and kept, and refuses what cannot work.
+      - V(plan) shows what would be wiped and kept, and what stands against it. It goes by the facts of
+        M(gpulab.node.gpu_facts), and so does V(arm), which refuses a node in use.
       - V(put) plans again and copies the installer to the node, for root alone.
       - V(lock) keeps others from logging in; V(arm) chooses the installer for the next boot; V(reboot) starts it.
       - V(wait) waits until the new system answers.

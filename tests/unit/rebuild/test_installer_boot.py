@@ -28,6 +28,8 @@ class Action(installer_boot.ActionModule):
         defaults = {name: one.get("default") for name, one in installer_boot.ARGUMENTS.items()}
         self._args = {**defaults, "hosts": ["node07"], "confirmed": "node07", **args}
         self._host, self.machine = "node07", machine
+        self.users = {"state": "idle", "who": [], "sessions": []}
+        self.variables = {"ansible_facts": {"gpulab": {"users_of_gpus": self.users}}}
         self._task = SimpleNamespace(check_mode=check)
         self.look = {
             "obstacle": "",
@@ -167,6 +169,28 @@ def test_the_order_of_servers_and_clients_is_said(machine):
     assert any(
         line.startswith("ORDER /data is exported to node01, node02:") for line in Action(machine).plan()["lines"]
     )
+
+
+WORKER = {"pid": 7, "user": "wei", "command": "train.py", "kind": "process", "device": "/dev/nvidia0", "service": False}
+
+
+def test_a_node_in_use_is_refused_and_who_uses_it_is_named(machine):
+    action = Action(machine)
+    action.users["who"].append(WORKER)
+    result = action.plan()
+    assert codes(result) == ["R009"]
+    assert "train.py (PID 7, user wei)" in result["refusals"][0]["cause"]
+
+
+def test_who_came_since_the_plan_keeps_the_installer_from_being_chosen(machine):
+    action = Action(machine, plan_id=PLAN)
+    action.users["who"].append(WORKER)
+    with pytest.raises(installer_boot.Refusal, match="GPULAB-R009"):
+        action.arm()
+    assert action.asked == []
+    action.users["who"].clear()
+    assert action.arm() == {"changed": True}
+    assert action.asked[0][1]["names"] == ["vmlinuz", "tree.cpio.zst", "host.cpio.gz"]
 
 
 # The files on the node
