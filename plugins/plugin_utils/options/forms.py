@@ -245,6 +245,8 @@ OPTIONS: dict[str, Form] = {
     "reinstall_confirm": LINE,
     "reinstall_hosts": LINE,
     "reinstall_images": HERE,
+    "reinstall_media_directory": HERE,
+    "reinstall_media_netboot": HERE,
     "reinstall_mirror": MIRROR,
     "reinstall_network_files": HERE,
     "reinstall_packages": Form(r"[a-z0-9][a-z0-9.+-]+", "a package's name"),
