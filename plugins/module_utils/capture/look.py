@@ -23,6 +23,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import (
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Captured, Walk, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import masked
+from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.facts import own_files
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
@@ -81,7 +83,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
             "disks": storage,
             "environments": found.environments,
             "containers": engines.record,
-            "gpulab": {"receipts": items},
+            "gpulab": {"receipts": items, "locks": list(_locks(node, items))},
         },
         "files": found.files,
         "bins": {name: {"files": found.counts[name], "bytes": found.sizes[name]} for name in bins.BINS},
@@ -112,6 +114,15 @@ def _gpulabs(node: Node, receipts: dict[str, list[str]]) -> frozenset[str]:
     files = {path for kind, _colon, path in items if kind == "file" and not path.startswith("/etc/")}
     trees = {f"{path}/" for kind, _colon, path in items if kind == "environment"}
     return frozenset({*named, *files, *trees, *GPULABS_OWN})
+
+
+def _locks(node: Node, receipts: dict[str, list[str]]) -> Iterator[dict[str, str]]:
+    """Yield {path, text} of the lock of each Python environment that gpulab made."""
+    items = sorted({item for one in receipts.values() for item in one if item.startswith("environment:")})
+    for path in (item.partition(":")[2] for item in items):
+        text = (node.data(f"{path}/{venv.LOCK}") or b"").decode("utf-8", "replace")
+        if text:
+            yield {"path": path, "text": masked(text)}
 
 
 def _open_deleted(node: Node) -> Iterator[dict[str, Any]]:

@@ -15,10 +15,14 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 FORMER = "The former environment stays in use."
 RECORD = "gpulab.json"
@@ -26,6 +30,7 @@ RECORD_SHAPE = {"fingerprint": str, "names": [str], "content?": str, "sizes?": {
 NO_ANSWER = {"failure": "the test wrote no result"}
 LOCK = "gpulab.lock"
 VARIABLES = "gpulab_variables.pth"
+CAPTURED = Path("/var/lib/gpulab/locks")
 
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
 _ADDRESSED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*(?:https?|file)://\S*?([^/\s]*)(?=\s)")
@@ -124,6 +129,11 @@ class Build:
     names: tuple[str, ...]
     python: bool
     sizes: dict[str, int] = field(default_factory=dict)
+
+
+def captured_lock(path: PurePath) -> Path:
+    """Return where the lock of an environment waits that was there before a reinstall."""
+    return CAPTURED / f"{str(path).lstrip('/')}.lock"
 
 
 def normalized(name: str) -> str:

@@ -70,8 +70,8 @@ class Venvs(Builds):
         if wanted.lock is not None:
             write(work / "lock", wanted.lock)
             return None
-        present = files.read(self.directory / wanted.name / venv.LOCK)
-        write(work / "lock", present)
+        present = self.directory / wanted.name
+        write(work / "lock", files.read(present / venv.LOCK) or files.read(venv.captured_lock(present)))
         write(work / "pyproject.toml", venv.project(wanted), 0o600)
         return self._script(wanted.name, [self._compile(wanted, work / "lock")])
 

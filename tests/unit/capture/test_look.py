@@ -63,6 +63,15 @@ def test_what_lies_on_other_disks_is_listed_as_kept(node):
     assert look.look(node, WISHES)["kept"] == [{"mount": "/data", "on_root_disk": False}]
 
 
+def test_the_locks_of_gpulabs_environments_are_taken_along(node, tmp_path):
+    items = {"environment:/opt/venvs/pytorch": {}, "environment:/opt/venvs/gone": {}}
+    receipt = {"schema": 1, "inputs": {}, "sealed": True, "items": items}
+    put(tmp_path, "var/lib/gpulab/receipts/environments.json", json.dumps(receipt))
+    put(tmp_path, "opt/venvs/pytorch/gpulab.lock", "six==1.17.0 --hash=sha256:0\n")
+    lock = {"path": "/opt/venvs/pytorch", "text": "six==1.17.0 --hash=sha256:0\n"}
+    assert look.look(node, WISHES)["sections"]["gpulab"]["locks"] == [lock]
+
+
 def test_what_gpulab_brings_back_is_known_by_its_receipts(node):
     assert look.look(node, WISHES)["sections"]["gpulab"]["receipts"] == {
         "nccl": ["file:/etc/fstab", "file:/usr/local/lib/libours.so", "package:x"]

@@ -326,3 +326,11 @@ def test_a_group_that_the_node_has_not_is_refused():
         environment_builds.groups_of([{"name": "lab", "group": "no-such-group"}])
     assert refusal.value.code == "E019"
     assert "no-such-group" in refusal.value.cause
+
+
+def test_after_a_reinstall_it_has_the_packages_that_it_had(lab, tmp_path, monkeypatch):
+    monkeypatch.setattr(venv, "CAPTURED", tmp_path / "captured")
+    former = venv.captured_lock(lab.root / "lab")
+    former.parent.mkdir(parents=True)
+    former.write_text("alpha==1.0\n")
+    assert lab.make("alpha") == {"alpha": "1.0"}
