@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
@@ -16,9 +17,13 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 ARGUMENTS = {
     "level": {"type": "str", "choices": ["quick", "standard", "burn-in"], "default": "quick"},
     "subjects": {"type": "list", "elements": "str", "choices": runner.SUBJECT_NAMES, "default": []},
+    "known": {"type": "dict", "default": {}},
     "fail_on": {"type": "str", "choices": ["warn", "fail"], "default": "fail"},
     "expected_gpus": {"type": "int"},
     "mig": {"type": "bool", "default": False},
@@ -68,7 +73,7 @@ class ActionModule(ActionBase):
             "group_names": arguments["group_names"],
         }
         results = judge(facts, known.get("gpulab_plan"), declared, arguments["subjects"])
-        return {**outcome(host, results, arguments["fail_on"]), "declared": declared}
+        return {**outcome(host, results, arguments["fail_on"], arguments["known"]), "declared": declared}
 
 
 def refused(refusal: Refusal) -> dict[str, Any]:
@@ -76,10 +81,19 @@ def refused(refusal: Refusal) -> dict[str, Any]:
     return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
 
 
-def outcome(host: str, results: list[dict[str, Any]], fail_on: str) -> dict[str, Any]:
-    """Return the task's result: what a person must look at, not all that is well, for Ansible prints it."""
+def outcome(
+    host: str, results: list[dict[str, Any]], fail_on: str, known: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the task's result: what a person must look at, not all that is well, for Ansible prints it.
+
+    known has severities by checks, or patterns of their names: a finding that is not graver fails nothing.
+    """
     threshold = SEVERITIES.index(fail_on)
-    grave = [result for result in results if SEVERITIES.index(result["severity"]) >= threshold]
+    grave = [
+        result
+        for result in results
+        if SEVERITIES.index(result["severity"]) >= threshold and not _is_known(result, known or {})
+    ]
     refusal = refuse("V001", host=host, count=len(grave), level=fail_on)
     return {
         "changed": False,
@@ -89,6 +103,11 @@ def outcome(host: str, results: list[dict[str, Any]], fail_on: str) -> dict[str,
         "counts": count(results),
         "worst": worst(result["severity"] for result in results),
     }
+
+
+def _is_known(result: dict[str, Any], known: Mapping[str, str]) -> bool:
+    severities = [severity for pattern, severity in known.items() if fnmatchcase(result["id"], pattern)]
+    return any(SEVERITIES.index(result["severity"]) <= SEVERITIES.index(severity) for severity in severities)
 
 
 def told(refusal: Refusal, grave: list[dict[str, Any]]) -> str:

@@ -53,6 +53,12 @@ options:
       - monitoring
       - measurements
     default: []
+  known:
+    description:
+      - Severities by checks, or by patterns of their names, such as V(fail) by C(gpu-*). A finding that is not graver
+        fails nothing.
+    type: dict
+    default: {}
   fail_on:
     description: The least grave severity that fails the host.
     type: str
