@@ -1242,6 +1242,13 @@ CODES = {
             " rebuild_allow. Nothing was changed."
         ),
     ),
+    "R013": (
+        "environments of {host} could not be made again, because packages of their locks are not available: {names}",
+        (
+            "Check the node's network and pip.conf. Else let the environment's owner move to packages that exist, or"
+            " set reinstall_check_locks: false. Nothing was changed."
+        ),
+    ),
     "R014": (
         "{path} of {host}, the {what}, is on the root disk and has {files} ({size}) that nothing brings back",
         (
@@ -1390,6 +1397,21 @@ CODES = {
     "R055": (
         "the answers for the installer of {host} are not safe: {detail}",
         "This is a fault of gpulab: please report it. Use reinstall_media_installer: image. Nothing was written.",
+    ),
+    "R060": (
+        "no package source of the node answers: {detail}",
+        "Check the node's network, its proxy and /etc/apt; then run again.",
+    ),
+    "R061": (
+        "the packages of the capture could not be installed: {line}",
+        "Read {log} on the node. Once the cause is gone, run again: it goes on where it stopped.",
+    ),
+    "R062": (
+        "{host} was not reinstalled since the capture {capture}",
+        (
+            "A rebuild would put the files of the capture over newer ones. To do that all the same, name the capture:"
+            " -e rebuild_capture={capture}. Nothing was changed."
+        ),
     ),
     "R070": (
         "the installer's files are not whole on {host}: {detail}",

@@ -1,0 +1,226 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.restore_software: take the software of a capture, and bring it back in steps that can be followed."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people_all
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_containers, software_environments
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.state import State
+
+LISTS, PACKAGES = "rebuild-lists", "rebuild-packages"
+LISTS_TIMEOUT, PACKAGES_TIMEOUT, IMAGE_TIMEOUT, ENVIRONMENT_TIMEOUT = 1800, 7200, 7200, 7200
+MOST_NAMED = 3
+MARKER = "/etc/gpulab-installed-by"
+ONLY_APT = "gpulab brings packages back with APT only"
+WORKS = ["begin", "packages", "hold_jobs", "services", "locks", "containers", "environments", "jobs", "check_locks"]
+
+
+class ActionModule(LongStepAction):
+    """Carry out one work of a rebuild."""
+
+    _supports_check_mode = True
+
+    def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - the validated ones
+        """Return {changed, changes, missing}. Raises Refusal."""
+        _validated, self._args = self.validate_argument_spec(
+            {
+                "directory": {"type": "path", "required": True},
+                "capture": {"type": "str"},
+                "age_identity": {"type": "path"},
+                "work": {"type": "str", "choices": WORKS, "required": True},
+                "extra_index_urls": {"type": "list", "elements": "str", "default": []},
+            }
+        )
+        host, work = self._task_vars["inventory_hostname"], self._args["work"]
+        directory = Path(self._args["directory"])
+        state = states.read(captures.place(directory, host))
+        if work == "begin":
+            return self._begin(directory, host, state)
+        capture = software.opened(directory, host, self._args["capture"])
+        section = work if work in ("containers", "environments") else "packages"
+        lacking = [one["name"] for one in state.missing if one["section"] == section] if state else []
+        self._lacking = lacking
+        self._captured = software.asked(capture, work, self._args["age_identity"], lacking)
+        works = {
+            "locks": self._locks,
+            "packages": self._packages,
+            "containers": self._containers,
+            "environments": self._environments,
+            "check_locks": self._check_locks,
+        }
+        found = works.get(work, self._jobs)()
+        told = {name: for_people_all(encodable(found[name])) for name in ("changes", "missing")}
+        return {"changed": bool(told["changes"]), **told}
+
+    def _begin(self, directory: Path, host: str, state: State | None) -> dict[str, Any]:
+        """Choose the capture. Raises Refusal R062 where the node still is as somebody left it."""
+        unfinished = state if state and not state.reached(states.STATES[-1]) else None
+        named = self._args["capture"]
+        capture = software.opened(directory, host, named or (unfinished.capture if unfinished else None))
+        sections = capture.manifest["sections"]
+        self._captured = {}
+        found = self._ask_node("look")
+        if not named and not unfinished and found["done"] in captures.names(captures.place(directory, host)):
+            capture = software.opened(directory, host, found["done"])
+        marked = found["marker"] and all(one["path"] != MARKER for one in capture.manifest["files"])
+        if not (named or unfinished or found["done"] or marked or _is_another(found, sections)):
+            raise refuse("R062", host=host, capture=capture.path.name)
+        results = sections["baseline"].get("results", [])
+        return {
+            "changed": False,
+            "capture": capture.path.name,
+            "plan": state.plan if state and state.capture == capture.path.name else None,
+            "known": {one["id"]: one["severity"] for one in sorted(results, key=_gravity) if _gravity(one)},
+        }
+
+    def _locks(self) -> dict[str, Any]:
+        return {"changes": changes(write=self._ask_node("put")), "missing": []}
+
+    def _packages(self) -> dict[str, Any]:
+        """Try the sources, install what they have, and give it its marks. Raises Refusal R061 where that fails."""
+        seen = self._ask_node("look")
+        if seen.get("unable"):
+            names = self._captured["section"]["manual"] or []
+            return {"changes": [], "missing": [_missing("packages", name, ONLY_APT) for name in names]}
+        if self._task.check_mode:
+            return {"changes": changes(write=seen["files"], install=seen["names"]), "missing": seen["missing"]}
+        written, installed, missing = [], [], seen["missing"]
+        if seen["files"] or seen["names"]:
+            self.run_step(LongStep(LISTS, self._ask_node("lists"), LISTS_TIMEOUT, ENVIRONMENT))
+            found = self._ask_node("install", step=LISTS)
+            missing, installed = found["missing"], found["install"]
+            written = [path for path in seen["files"] if path not in {one["name"] for one in missing}]
+            outcome = found["argv"] and self.run_step(LongStep(PACKAGES, found["argv"], PACKAGES_TIMEOUT, ENVIRONMENT))
+            if outcome and outcome.rc:
+                self._ask_node("marks")  # which lets services start again, whatever is there
+                raise refuse("R061", line=_last(outcome), log=outcome.log)
+        marked = self._ask_node("marks")
+        return {
+            "changes": [*changes(write=written, install=installed), *marked["changes"]],
+            "missing": [*missing, *marked["missing"]],
+        }
+
+    def _jobs(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask_node(self._args["work"])
+        return found
+
+    def _containers(self) -> dict[str, Any]:
+        """Pull images. One that cannot be pulled leaves the others alone."""
+        plan, over = self._ask_node("look"), self._ask_node("done")
+        done, missing = [], [*plan["missing"]]
+        for number, pull in enumerate(plan["pulls"]):
+            if over and software_containers.called(pull) not in self._lacking:
+                continue
+            commands = list(map(shlex.join, software_containers.commands(pull)))
+            if not self._task.check_mode:
+                script = "\n".join(["set -e", *commands])
+                outcome = self.run_step(LongStep(f"rebuild-image-{number}", ["sh", "-c", script], IMAGE_TIMEOUT))
+                if outcome.rc:
+                    missing.append(software_containers.failed(pull, _last(outcome)))
+                    continue
+            done += commands
+        return {"changes": changes(run=done), "missing": missing}
+
+    def _environments(self) -> dict[str, Any]:
+        """Make environments. One that cannot be made leaves the others alone."""
+        made, missing, over = [], [], self._ask_node("done")
+        for number, record in enumerate(self._captured):
+            if over and record["path"] not in self._lacking:
+                continue
+            seen = self._ask_node("look", record=record)
+            if seen["make"] and not self._task.check_mode:
+                seen = self._make(f"rebuild-environment-{number}", record)
+            if seen["make"]:
+                made.append(record["path"])
+            missing += seen["missing"]
+        return {"changes": changes(build=made), "missing": missing}
+
+    def _make(self, step: str, record: dict[str, Any]) -> dict[str, Any]:
+        """Make an environment and look at it; return whether it was made, and what is missing."""
+        argv = self._ask_node("make", record=record, step=step)
+        outcome = self.run_step(LongStep(step, argv, ENVIRONMENT_TIMEOUT))
+        if outcome.rc:
+            return {"make": False, "missing": [software_environments.missing(record, _last(outcome))]}
+        return {"make": True, "missing": self._ask_node("look", record=record)["missing"]}
+
+    def _check_locks(self) -> dict[str, Any]:
+        """Raise Refusal R013 where a package of a lock is not available any more."""
+        lost = list(self._lost_locks())
+        if lost:
+            host = self._task_vars["inventory_hostname"]
+            raise refuse("R013", host=host, names=first(lost, MOST_NAMED, "; "))
+        return {"changes": [], "missing": []}
+
+    def _lost_locks(self) -> Iterator[str]:
+        for number, record in enumerate(self._captured):
+            step = f"check-environment-{number}"
+            argv = [] if self._task.check_mode else self._ask_node("check", record=record, step=step)
+            outcome = self.run_step(LongStep(step, argv, ENVIRONMENT_TIMEOUT)) if argv else None
+            if outcome and outcome.rc:
+                yield f"{record['path']}: {_last(outcome)}"
+            gone = self._ask_node("addresses", record=record)
+            if gone:
+                yield f"{record['path']}: {gone}"
+
+    def _ask_node(self, operation: str, **more: Any) -> Any:
+        """Return the module's answer. Raises Refusal and ModuleError."""
+        whole = {} if "record" in more else {"captured": self._captured}
+        args = {**self._args, "operation": operation, "asked": packed({**whole, **more})}
+        with self._unlogged():
+            return unpacked(self.call_module("restore_software", args)["answer"])
+
+    @contextlib.contextmanager
+    def _unlogged(self) -> Iterator[None]:
+        """Keep contents out of what -vvv shows and of the node's journal, but not the result of the task."""
+        before = self._play_context.no_log, self._task.no_log
+        self._play_context.no_log = self._task.no_log = True
+        try:
+            yield
+        finally:
+            self._play_context.no_log, self._task.no_log = before
+
+
+def _is_another(found: dict[str, Any], sections: dict[str, Any]) -> bool:
+    """Tell whether an installation is another one than the captured.
+
+    Its id may be the machine's, by systemd; then what runs of gpulab left on it tells, or else its accounts.
+    """
+    if found["machine_id"] != sections["identity"]["machine_id"]:
+        return True
+    if sections["gpulab"]["receipts"]:
+        return not found["receipts"]
+    return not {one["name"] for one in sections["users"]} <= set(found["users"])
+
+
+def _gravity(result: dict[str, Any]) -> int:
+    return ("warn", "fail").index(result["severity"]) + 1 if result["severity"] in ("warn", "fail") else 0
+
+
+def _last(outcome: Outcome) -> str:
+    """Return the line that says why a step failed: the first that pip calls an error, else the last."""
+    errors = [line for line in outcome.tail if line.startswith(("ERROR:", "E: ", "Error"))]
+    return (errors or [*outcome.tail] or ["it printed nothing"])[-1 if not errors else 0]
+
+
+def _missing(section: str, name: str, why: str) -> dict[str, str]:
+    return {"section": section, "name": name, "why": why}

@@ -1,0 +1,180 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The jobs of a capture: cron, at, timers, units of no package. They come back, and start nothing until they may.
+
+Held means: what runs jobs by the clock is disabled, units of people have no link that enables them, and nobody lingers.
+What people had disabled or masked is so at once.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture import jobs
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import services
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
+    software_done,
+    software_entries,
+    software_release,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Call
+
+SECTION = "jobs"
+SECONDS = 180  # for services to start
+# What starts jobs by the clock.
+CLOCKS = ("cron.service", "crond.service", "atd.service", "anacron.service", "anacron.timer", "systemd-cron.target")
+ENABLED, DISABLED, MASKED = "enabled", "disabled", "masked"
+_LINKS = re.compile(r"/etc/systemd/(?:system|user)/[^/]+\.(?:wants|requires|upholds)/|/var/lib/systemd/linger/")
+# Which program manages the network is decided where the network is restored, with a way back.
+_NETWORK = re.compile(r"(?:systemd-network|systemd-resolved|networking|NetworkManager|netplan|connman|wicked)")
+_OF_PACKAGES = re.compile(r"(?:/usr)?/lib/systemd/")
+
+
+class Jobs:
+    """What a capture says of jobs, and this node.
+
+    asked has entries (captured files, with contents), sources (APT's, of which some wait for the end), units (the
+    capture's section), states (unit_states), managed (the units that gpulab's roles answer for), capture (its name)
+    and release (of the captured system).
+    """
+
+    def __init__(self, call: Call, asked: dict[str, Any], root: Path = Path("/")) -> None:
+        """Read the states of units. call runs an argument list: (rc, output, errors)."""
+        self._call = call
+        self._asked = asked
+        self._root = root
+        self._same = not software_release.difference(Node(root), asked["release"])
+        own = {unit["path"] for unit in asked["units"] if unit["gpulab"]}
+        self._entries = [one for one in asked["entries"] if one["path"] not in own]
+        self._states = self._now()
+
+    def _now(self) -> dict[str, str]:
+        listed = ["systemctl", "list-unit-files", "--no-legend", "--no-pager", "--plain", "--full"]
+        return jobs.unit_states(self._call(listed)[1]) or {}
+
+    def hold(self, *, check_mode: bool) -> dict[str, Any]:
+        """Bring jobs back without starting one; return {changes, missing}. What was let go before stays so."""
+        if self._is_over():
+            return {"changes": [], "missing": []}
+        entries = [one for one in self._entries if not self._lets_go(one)]
+        differing = software_entries.differing(entries, self._root)
+        clocks = [name for name in CLOCKS if self._states.get(name) == ENABLED]
+        wanted = self._wanted((DISABLED, MASKED))
+        if not check_mode:
+            if clocks:
+                self._call(["systemctl", "disable", "--now", *clocks])
+            software_entries.put(differing, self._root)
+            if differing:
+                self._call(["systemctl", "daemon-reload"])
+            self._switch(wanted)
+        told = [f"systemctl disable {name}" for name in clocks]
+        told += [f"systemctl {_VERBS[state]} {name}" for name, state in wanted.items()]
+        return {"changes": changes(write=[one["path"] for one in differing], run=told), "missing": []}
+
+    def serve(self, *, check_mode: bool) -> dict[str, Any]:
+        """Start the services whose settings are back; return {changes, missing}. Later, people start and stop them."""
+        if self._is_over():
+            return {"changes": [], "missing": []}
+        if not check_mode:
+            self._call(["systemctl", "daemon-reload"])
+            self._call(["timeout", str(SECONDS), "systemctl", "start", "default.target"])
+        return {"changes": changes(run=["systemctl start default.target"]), "missing": []}
+
+    def _is_over(self) -> bool:
+        return bool(software_done.read(self._root))
+
+    def release(self, *, check_mode: bool) -> dict[str, Any]:
+        """Enable jobs as they were and start what was at work; return {changes, missing}.
+
+        Sources of packages that did not answer come back, too.
+        """
+        if self._is_over():
+            return {"changes": [], "missing": []}
+        waiting = self._asked["sources"] if self._same else []
+        able = [one for one in [*self._entries, *waiting] if self._leads_somewhere(one)]
+        lacking = [one for one in self._entries if not self._leads_somewhere(one)]
+        differing = software_entries.differing(able, self._root)
+        if differing and not check_mode:
+            software_entries.put(differing, self._root)
+            self._call(["systemctl", "daemon-reload"])
+            self._states = self._now()
+        linked = {posixpath.basename(one["path"]) for one in able if self._lets_go(one)}
+        states = self._wanted((ENABLED, DISABLED, MASKED))
+        wanted = {name: state for name, state in states.items() if state != ENABLED or name not in linked}
+        if not check_mode:
+            self._switch(wanted)
+        started = self._start(wanted, check_mode=check_mode)
+        told = [f"systemctl {_VERBS[state]} {name}" for name, state in wanted.items()]
+        told += [f"systemctl start {name}" for name in started]
+        for one in differing:
+            if one["path"].startswith("/var/lib/systemd/linger/") and one["kind"] == "file" and not check_mode:
+                self._call(["loginctl", "enable-linger", posixpath.basename(one["path"])])
+        if not check_mode:
+            software_done.write(self._root, self._asked["capture"])
+        missing = [
+            {"section": SECTION, "name": one["path"], "why": f"it leads to {one['target']}, which is not on the node"}
+            for one in lacking
+            if self._same
+        ]
+        missing += [
+            {"section": SECTION, "name": name, "why": f"the node has no such unit; it was {state}"}
+            for name, state in (self._asked["states"] or {}).items()
+            if state == ENABLED and name not in self._states and not self._is_left(name) and self._same
+        ]
+        return {"changes": changes(write=[one["path"] for one in differing], run=told), "missing": missing}
+
+    @staticmethod
+    def _lets_go(entry: dict[str, Any]) -> bool:
+        """Tell whether this lets a job start: a link that enables a unit, or a user whose units run without a login."""
+        return entry["kind"] != "directory" and bool(_LINKS.match(entry["path"]))
+
+    def _leads_somewhere(self, entry: dict[str, Any]) -> bool:
+        """Tell whether a link can be put back as it was; of packages' units, another release has other paths."""
+        if entry["kind"] != "link":
+            return True
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(entry["path"]), entry["target"]))
+        if _OF_PACKAGES.match(target) and not self._same:
+            return False
+        return target == "/dev/null" or (self._root / target.lstrip("/")).exists() or self._brings(target)
+
+    def _brings(self, path: str) -> bool:
+        return any(one["path"] == path for one in self._entries)
+
+    def _is_left(self, name: str) -> bool:
+        return name in self._asked["managed"] or bool(_NETWORK.match(name))
+
+    def _wanted(self, states: tuple[str, ...]) -> dict[str, str]:
+        """Return the units of the capture that the node has in another state, with the one that they had."""
+        return {
+            name: state
+            for name, state in (self._asked["states"] or {}).items()
+            if state in states and self._states.get(name, state) != state and not self._is_left(name)
+        }
+
+    def _switch(self, wanted: dict[str, str]) -> None:
+        for name, state in wanted.items():
+            if self._states[name] == MASKED:
+                self._call(["systemctl", "unmask", name])
+            self._call(["systemctl", _VERBS[state], name])
+
+    def _start(self, wanted: dict[str, str], *, check_mode: bool) -> list[str]:
+        """Start what was at work and is not; return the units. Nobody waits for them: a job may take its time."""
+        names = [name for name, state in wanted.items() if state == ENABLED and not name.endswith("@.service")]
+        names += [one["unit"] for one in self._asked["units"] if one["active"] == "active" and not one["gpulab"]]
+        known = ["systemctl", "show", "--property=Id,ActiveState,LoadState", "--", *dict.fromkeys(names)]
+        shown = services.shown(self._call(known)[1]) if names else []
+        idle = [one["Id"] for one in shown if one["ActiveState"] == "inactive" and one["LoadState"] == "loaded"]
+        if idle and not check_mode:
+            self._call(["systemctl", "start", "--no-block", *idle])
+        return idle
+
+
+_VERBS = {ENABLED: "enable", DISABLED: "disable", MASKED: "mask"}

@@ -1,0 +1,242 @@
+"""The controller's side of the software: which capture, what the node is asked, what is refused."""
+# ruff: noqa: SLF001 - the steps of an action are looked at one by one
+
+import base64
+
+import pytest
+from ansible.parsing.vault import VaultSecret, VaultSecretsContext
+from ansible_collections.gpulab.node.plugins.action import restore_software
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets as ciphers
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+
+from unit.captures.captured import capture
+
+FILES = {"/etc/apt/sources.list": b"deb http://mirror trixie main\n", "/etc/cron.d/backup": b"x", "/etc/fstab": b"y"}
+SECRETS = {"/etc/apt/auth.conf.d/lab": b"machine example.org password canary", "/var/spool/cron/crontabs/li": b"z"}
+SECTIONS = {
+    "identity": {"machine_id": "aaaa"},
+    "baseline": {"results": [{"id": "gpu-answers", "severity": "fail"}, {"id": "clock", "severity": "ok"}]},
+    "packages": [],
+    "manual": ["git"],
+    "users": [{"name": "li"}],
+    "holds": [],
+    "units": [],
+    "unit_states": {},
+    "environments": [{"path": "/home/li/a/b"}, {"path": "/home/li/a"}],
+    "containers": {"engines": []},
+    "gpulab": {"receipts": {"cuda": ["package:cuda-*", "unit:a.service"], "base": ["running:b.service"]}},
+}
+HERE = {"machine_id": "aaaa", "receipts": ["base"], "users": ["root"], "done": "", "marker": False}
+MACHINE = {"system": {"id": "debian", "version": "13", "name": "Debian 13"}}
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    context = VaultSecretsContext([("default", VaultSecret(b"correct horse"))])
+    monkeypatch.setattr(VaultSecretsContext, "_current", context)
+    for made in ("2026-11-25T02:15:00Z", "2026-11-26T02:15:00Z"):
+        cipher = ciphers.Vault("node07")
+        capture(tmp_path, cipher, FILES, secrets=SECRETS, made=made, sections=SECTIONS, machine=MACHINE)
+    return tmp_path
+
+
+@pytest.fixture
+def opened(directory):
+    return software.opened(directory, "node07", None)
+
+
+def test_a_capture_that_is_not_there_is_refused(directory):
+    with pytest.raises(Refusal, match="R001"):
+        software.opened(directory, "node07", "20200101T000000Z")
+    with pytest.raises(Refusal, match="R001"):
+        software.opened(directory, "node08", None)
+
+
+def test_packages_get_apts_files_with_the_secret_ones(opened):
+    asked = software.asked(opened, "packages", None, ["old-tool"])
+    data = {one["path"]: base64.b64decode(one["data"]) for one in asked["entries"]}
+    assert data == {path: text for path, text in {**FILES, **SECRETS}.items() if path.startswith("/etc/apt")}
+    assert (asked["managed"], asked["lacking"]) == (["cuda-*"], ["old-tool"])
+    assert asked["release"] == MACHINE["system"]
+
+
+def test_jobs_get_theirs(opened):
+    asked = software.asked(opened, "jobs", None, [])
+    assert {one["path"] for one in asked["entries"]} == {"/etc/cron.d/backup", "/var/spool/cron/crontabs/li"}
+    assert {one["path"] for one in asked["sources"]} == {"/etc/apt/sources.list", "/etc/apt/auth.conf.d/lab"}
+    assert software.asked(opened, "hold_jobs", None, [])["sources"] == []
+    assert asked["managed"] == ["a.service", "b.service"]
+
+
+def test_an_environment_comes_before_those_in_it(opened):
+    assert [one["path"] for one in software.asked(opened, "environments", None, [])] == ["/home/li/a", "/home/li/a/b"]
+
+
+@pytest.fixture
+def action(directory):
+    """Return an action whose node answers from a dictionary, and on which steps end as they are told."""
+    made = object.__new__(restore_software.ActionModule)
+    made._args = {"directory": str(directory), "capture": None, "work": "begin"}
+    made._task_vars = {"inventory_hostname": "node07"}
+    made._task = type("Task", (), {"check_mode": False})
+    made.answers, made.asked, made.steps, made.outcomes = {}, [], [], {}
+
+    def ask(operation, **more):
+        made.asked.append(operation)
+        answer = made.answers[operation]
+        return answer(**more) if callable(answer) else answer
+
+    def run_step(step, **_more):
+        made.steps.append(step.name)
+        rc, tail = made.outcomes.get(step.name, (0, ["fine"]))
+        return Outcome(rc, 1.0, tail, "/log", "started")
+
+    made._ask_node, made.run_step = ask, run_step
+    return made
+
+
+def begin(action, directory, capture_name=None, **found):
+    action._args["capture"] = capture_name
+    action.answers["look"] = {**HERE, **found}
+    state = states.read(directory / "node07")
+    return action._begin(directory, "node07", state)
+
+
+def test_a_node_that_was_not_reinstalled_is_refused(action, directory):
+    with pytest.raises(Refusal, match="R062"):
+        begin(action, directory)
+
+
+@pytest.mark.parametrize(
+    "found", [{"machine_id": "bbbb"}, {"receipts": []}, {"marker": True}, {"done": "20261126T021500Z"}]
+)
+def test_a_reinstalled_node_comes_back_from_the_latest_capture(action, directory, found):
+    assert begin(action, directory, **found)["capture"] == "20261126T021500Z"
+
+
+def test_who_names_the_capture_means_it(action, directory):
+    assert begin(action, directory, "20261125T021500Z")["capture"] == "20261125T021500Z"
+
+
+def test_a_rebuild_goes_on_with_the_capture_that_it_began_with(action, directory):
+    states.advance(directory / "node07", states.State("node07", "20261125T021500Z", "0123456789abcdef", "storage"))
+    found = begin(action, directory)
+    assert (found["capture"], found["plan"]) == ("20261125T021500Z", "0123456789abcdef")
+
+
+def test_a_second_rebuild_is_of_the_capture_that_the_node_came_back_from(action, directory):
+    states.advance(directory / "node07", states.State("node07", "20261125T021500Z", None, "proven"))
+    assert begin(action, directory, done="20261125T021500Z")["capture"] == "20261125T021500Z"
+
+
+def test_the_proof_knows_what_was_found_before(action, directory):
+    assert begin(action, directory, machine_id="bbbb")["known"] == {"gpu-answers": "fail"}
+
+
+MISSING = {"section": "packages", "name": "old-tool", "why": "no package source has it"}
+
+
+def packages(action, **install):
+    action._captured = {"section": {"manual": ["git"]}}
+    action.answers = {
+        "look": {"files": ["/etc/apt/sources.list", "/etc/apt/lab.sources"], "names": ["git"], "missing": []},
+        "lists": ["sh"],
+        "install": lambda **_more: {"argv": ["apt-get"], "install": ["git"], "missing": [MISSING], **install},
+        "marks": {"changes": [], "missing": []},
+    }
+    return action._packages()
+
+
+def test_packages_are_installed_after_the_sources_were_tried(action):
+    found = packages(action)
+    assert action.steps == ["rebuild-lists", "rebuild-packages"]
+    assert action.asked == ["look", "lists", "install", "marks"]
+    assert {"action": "install", "what": "git"} in found["changes"]
+    assert found["missing"] == [MISSING]
+
+
+def test_a_source_that_waits_is_no_change(action):
+    waiting = {"section": "packages", "name": "/etc/apt/lab.sources", "why": "it does not answer"}
+    found = packages(action, missing=[waiting])
+    assert [one["what"] for one in found["changes"] if one["action"] == "write"] == ["/etc/apt/sources.list"]
+
+
+def test_packages_that_cannot_be_installed_are_refused_and_services_may_start_again(action):
+    action.outcomes["rebuild-packages"] = (100, ["E: dpkg returned an error code (1)"])
+    with pytest.raises(Refusal, match=r"R061.*E: dpkg returned an error code \(1\)"):
+        packages(action)
+    assert action.asked[-1] == "marks"
+
+
+def test_where_all_is_there_nothing_is_refreshed(action):
+    action._captured = {"section": {"manual": []}}
+    action.answers = {
+        "look": {"files": [], "names": [], "missing": []},
+        "marks": {"changes": [], "missing": []},
+    }
+    assert action._packages() == {"changes": [], "missing": []}
+    assert action.steps == []
+
+
+def test_check_mode_only_looks(action):
+    action._task.check_mode = True
+    found = packages(action)
+    assert action.asked == ["look"]
+    assert [one["action"] for one in found["changes"]] == ["write", "write", "install"]
+
+
+def test_without_apt_each_manual_package_is_told(action):
+    action._captured = {"section": {"manual": ["git"]}}
+    action.answers = {"look": {"unable": True}}
+    assert action._packages()["missing"] == [{**MISSING, "name": "git", "why": restore_software.ONLY_APT}]
+
+
+def environments(action, *, over=False, lacking=()):
+    action._captured, action._lacking = [{"path": "/a"}, {"path": "/b"}], lacking
+    looks = iter([{"make": True, "missing": []}, {"make": True, "missing": []}, {"make": False, "missing": []}])
+    action.answers = {"done": over, "look": lambda **_more: next(looks), "make": lambda **_more: ["sh"]}
+    action.outcomes["rebuild-environment-0"] = (1, ["ERROR: No matching distribution found for x==1", "more"])
+    return action._environments()
+
+
+def test_an_environment_that_fails_leaves_the_others_alone(action):
+    found = environments(action)
+    assert found["changes"] == [{"action": "build", "what": "/b"}]
+    assert [one["name"] for one in found["missing"]] == ["/a"]
+    assert found["missing"][0]["why"] == "ERROR: No matching distribution found for x==1"
+
+
+def test_once_the_rebuild_is_over_only_what_was_missing_is_tried(action):
+    assert environments(action, over=True) == {"changes": [], "missing": []}
+    assert environments(action, over=True, lacking=["/a"])["missing"][0]["name"] == "/a"
+
+
+def test_an_image_that_cannot_be_pulled_leaves_the_others_alone(action):
+    pulls = [{"program": "docker", "digest": f"d{n}", "names": [f"n{n}"], "present": False} for n in range(2)]
+    action._lacking = []
+    action.answers = {"look": {"pulls": pulls, "missing": []}, "done": False}
+    action.outcomes["rebuild-image-0"] = (1, ["denied"])
+    found = action._containers()
+    assert found["missing"] == [{"section": "containers", "name": "n0", "why": "denied"}]
+    assert [one["what"] for one in found["changes"]] == ["docker pull --quiet d1", "docker tag d1 n1"]
+    action.answers["done"] = True
+    assert action._containers() == {"changes": [], "missing": []}
+
+
+def test_a_lock_that_is_not_available_any_more_is_refused_before_the_disk_is_wiped(action):
+    action._captured = [{"path": "/home/li/venv"}]
+    action.answers = {"check": lambda **_more: ["sh"], "addresses": lambda **_more: ""}
+    assert action._check_locks() == {"changes": [], "missing": []}
+    action.outcomes["check-environment-0"] = (1, ["ERROR: No matching distribution found for x==1"])
+    with pytest.raises(Refusal, match=r"R013.*/home/li/venv: ERROR: No matching distribution"):
+        action._check_locks()
+
+
+def test_a_file_of_a_conda_lock_that_is_gone_is_refused(action):
+    action._captured = [{"path": "/home/li/fold"}]
+    action.answers = {"check": lambda **_more: [], "addresses": lambda **_more: "https://example.org/x.conda: 404"}
+    with pytest.raises(Refusal, match="R013"):
+        action._check_locks()

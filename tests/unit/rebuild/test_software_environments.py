@@ -1,0 +1,148 @@
+"""Users' environments from their locks: what is made, by what, and what is told of the rest."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture import environments
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_environments as made
+
+VENV = {
+    "path": "/home/li/venv",
+    "kind": "venv",
+    "owner": "li",
+    "python": "3.11.2",
+    "home": "/usr/bin",
+    "settings": {"include-system-site-packages": "false"},
+    "project": "",
+    "lock": ["pip==23.0.1", "setuptools==66.1.1", "six==1.17.0", "torch==2.9.0+cu128"],
+    "own": [],
+    "unreadable": [],
+}
+CONDA = {
+    **VENV,
+    "path": "/home/li/miniconda3/envs/fold",
+    "kind": "conda",
+    "home": "",
+    "lock": ["@EXPLICIT", "https://example.org/noarch/six-1.17.0-py_0.conda#abc", "# pip einops==0.8.0"],
+}
+
+
+@pytest.fixture
+def node(tmp_path):
+    for path in ("usr/bin/python3.11", "opt/conda/bin/micromamba"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    return Node(tmp_path)
+
+
+def names(found):
+    return [one["name"] for one in found]
+
+
+def test_one_that_is_not_there_is_made(node):
+    assert made.look(node, VENV) == (True, [])
+    assert made.look(node, CONDA) == (True, [])
+
+
+def test_another_python_is_not_taken(node, tmp_path):
+    (tmp_path / "usr/bin/python3.11").rename(tmp_path / "usr/bin/python3.13")
+    make, missing = made.look(node, VENV)
+    assert not make
+    assert missing == [
+        {"section": "environments", "name": "/home/li/venv", "why": "its Python 3.11.2 of /usr/bin is not on the node"}
+    ]
+
+
+def test_without_micromamba_the_role_that_brings_it_is_named(node, tmp_path):
+    (tmp_path / "opt/conda/bin/micromamba").unlink()
+    make, (told,) = made.look(node, CONDA)
+    assert not make
+    assert "gpulab.node.conda" in told["why"]
+
+
+def there(tmp_path, *packages):
+    at = tmp_path / "home/li/venv"
+    site = at / "lib/python3.11/site-packages"
+    for name, version in packages:
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n\n")
+    (at / "bin").mkdir()
+    (at / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
+
+
+def test_one_that_is_there_is_left_and_what_it_lacks_is_told(node, tmp_path):
+    there(tmp_path, ("pip", "23.0.1"), ("setuptools", "66.1.1"), ("six", "1.16.0"))
+    make, missing = made.look(node, VENV)
+    assert not make
+    assert names(missing) == ["/home/li/venv: six==1.17.0", "/home/li/venv: torch==2.9.0+cu128"]
+    assert missing[0]["why"] == "the environment has six==1.16.0"
+
+
+def test_one_whose_making_was_cut_off_is_made_again(node, tmp_path):
+    there(tmp_path, ("pip", "23.0.1"))
+    (tmp_path / "home/li/.venv.gpulab-rebuild").write_text("")
+    assert made.look(node, VENV)[0]
+
+
+def test_packages_that_no_lock_brings_back_are_told(node, tmp_path):
+    (tmp_path / "home/li/code").mkdir(parents=True)
+    own = {"name": "mine", "version": "0.1", "path": "/home/li/code", "editable": True, "why": "its source lies there"}
+    lost = {**own, "name": "old", "path": "/root/old.whl", "editable": False, "why": "it was installed from there"}
+    hidden = "lab @ https://***@example.org/lab.whl"
+    make, missing = made.look(node, {**VENV, "own": [own, lost], "lock": [*VENV["lock"], hidden]})
+    assert make
+    assert names(missing) == ["/home/li/venv: mine 0.1", "/home/li/venv: old 0.1", "/home/li/venv: lab"]
+    assert missing[0]["why"].endswith("pip install -e /home/li/code")
+    assert "***" not in made.script(node, {**VENV, "lock": [hidden]}, [])
+
+
+def test_a_script_is_of_the_same_python_at_the_same_path(node):
+    text = made.script(node, VENV, ["https://example.org/whl/cu128"])
+    assert "/usr/bin/python3.11 -m venv /home/li/venv" in text
+    assert "--extra-index-url=https://example.org/whl/cu128" in text
+    assert "\nsix==1.17.0\n" in text
+    assert text.endswith("rm /home/li/.venv.gpulab-rebuild")
+    assert "uninstall --yes wheel" in text, "the venv of old Pythons brings it"
+
+
+def test_the_settings_of_a_venv_come_back(node):
+    settings = {"include-system-site-packages": "true", "prompt": "'fold'"}
+    assert "--system-site-packages --prompt=fold" in made.script(node, {**VENV, "settings": settings}, [])
+
+
+def test_a_conda_environment_is_of_its_explicit_lock_and_then_of_pips(node):
+    text = made.script(node, CONDA, [])
+    create, _lines, pip = text.partition("micromamba create")
+    assert "https://example.org/noarch/six-1.17.0-py_0.conda#abc" in create
+    assert "einops==0.8.0" in pip
+    assert "# pip" not in text
+
+
+def test_a_lock_can_be_asked_for_before_the_disk_is_wiped(node):
+    text = made.check_script(node, VENV, [])
+    assert "--dry-run --ignore-installed" in text
+    assert "pip==" not in text
+    assert made.check_script(node, CONDA, []) == ""
+    assert made.addresses(CONDA) == ["https://example.org/noarch/six-1.17.0-py_0.conda"]
+    assert made.addresses(VENV) == []
+
+
+@pytest.mark.slow
+def test_a_real_one_comes_back(tmp_path):
+    path, home = str(tmp_path / "venv"), str(Path(sys.executable).resolve().parent)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if not Path(home, f"python{version}").exists():
+        pytest.skip("this Python has no program of its version")
+    record = {**VENV, "path": path, "owner": "root", "home": home, "python": f"{version}.0", "lock": [], "settings": {}}
+    file = tmp_path / "script"
+    file.write_text(made.script(Node(), record, []))
+    done = subprocess.run(made.as_user("root", "/root", str(file)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = environments.at(path, Node().names(path))
+    assert (found.record["home"], found.record["lock"]) == (home, [])
+    assert made.look(Node(), record) == (False, [])
+    assert Node().names(str(tmp_path)) == ["script", "venv"]
