@@ -1,12 +1,13 @@
 #!/bin/sh
 # Start a lab's nodes as systemd containers on a network of their own, let a key in, wait until they are up, and print
 # their SSH host keys, one line each. Safe to run again: a node of the same image goes on.
-#   lab/nodes.sh LAB SUBNET PUBLIC_KEY NAME=IMAGE[=DEVICE_RULE,...]...      SUBNET without its last number
+#   lab/nodes.sh LAB SUBNET PUBLIC_KEY NAME=IMAGE[=DEVICE_RULE|DIRECTORY,...]...      SUBNET without its last number
+# A directory is on a volume of its own, which outlives the node until the lab is removed.
 set -eu
 lab=$1 subnet=$2 key=$3
 shift 3
 
-start() {  # name, image, last number of its address, device rules
+start() {  # name, image, last number of its address, device rules and directories
     if [ "$(docker container inspect --format '{{.Image}}' "$1" 2>/dev/null)" = "$(docker image inspect --format '{{.Id}}' "$2")" ]; then
         docker start "$1" >/dev/null
         return
@@ -18,7 +19,15 @@ start() {  # name, image, last number of its address, device rules
     (
         IFS=,
         set -f
-        for rule in ${4:-}; do set -- "$@" --device-cgroup-rule "$rule"; done
+        for rule in ${4:-}; do
+            case $rule in
+                /*)
+                    docker volume create --label "gpulab=$lab" "$1-$(basename "$rule")" >/dev/null
+                    set -- "$@" --volume "$1-$(basename "$rule"):$rule"
+                    ;;
+                *) set -- "$@" --device-cgroup-rule "$rule" ;;
+            esac
+        done
         image=$2 name=$1 address=$subnet.$3
         shift 4
         docker run --detach --pull never --name "$name" --hostname "${name#"$lab-"}" --label "gpulab=$lab" \
