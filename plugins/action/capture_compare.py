@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, compare, compared_text
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.changed_secrets import changed_secrets
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
         host = (task_vars or {})["inventory_hostname"]
         try:
             former, later = _captures(host, arguments)
-            secrets = _changed_secrets(host, former, later, arguments["age_identity"])
+            secrets = changed_secrets(host, former, later, arguments["age_identity"])
             document = compare.compare(former.manifest, later.manifest, secrets)
             if arguments["documents"]:
                 _write(Path(arguments["documents"]) / f"{file_name(host)}.json", document)
@@ -65,19 +65,6 @@ def _captures(host: str, arguments: dict[str, Any]) -> tuple[Capture, Capture]:
         found.append(captures.read(place / name))
         found[-1].verify()
     return found[0], found[1]
-
-
-def _changed_secrets(host: str, former: Capture, later: Capture, identity: str | None) -> dict[str, bool | None]:
-    """Tell which secret files of both captures have another content; nothing where this run cannot decrypt both."""
-    contents = []
-    for capture in (former, later):
-        cipher = cipher_of(host, capture.archive.name, identity)
-        try:
-            contents.append(capture.secrets(cipher))
-        except Refusal:  # it is whole, so the password or the key is not here
-            contents.append({})
-    both = manifests.secret_paths(former.manifest) & manifests.secret_paths(later.manifest)
-    return {path: contents[0][path] != contents[1][path] for path in both if all(path in one for one in contents)}
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

@@ -1,0 +1,156 @@
+"""Nodes that were taken away, and are back as they were: the same capture before and after."""
+
+import json
+import shlex
+import subprocess
+
+import pytest
+from scenario import CONTAINERS, EPHEMERAL, LAB, PROJECT, cut_off, each, nodes, playbook, succeeds
+
+CAPTURES = EPHEMERAL / "captures"
+REBUILD = "playbooks/rebuild.yml"
+# The roles whose work takes long; other scenarios show them. What is left of site.yml runs.
+LONG = "nvidia_driver,secure_boot,cuda,nccl,environments,conda,reboot,gpu_settings,container_toolkit,monitoring"
+SKIPPED = f"--skip-tags={LONG}"
+UNIT_FILES = "find /etc/systemd/system /etc/systemd/user -printf '%p %y %m %l\\n' | grep -v '/gpulab' | sort"
+# What has to be equal before and after, by a command each.
+SEEN = {
+    "host keys": "cat /etc/ssh/ssh_host_*",
+    "machine-id": "cat /etc/machine-id /etc/hostname",
+    "people": "grep -e ^li: -e ^instrument: /etc/passwd /etc/group /etc/shadow",
+    "home": "find /home/li /srv/instrument -path /home/li/venv -prune -o -printf '%p %m %U %G %l\\n' | sort",
+    "keys of people": "cat /home/li/.ssh/* /home/li/.netrc /home/li/thesis/one.tex",
+    "cron": "crontab -u li -l; cat /etc/cron.d/weekly-report; stat -c '%n %a %U %G' /etc/cron.d/* /var/spool/cron/*/*",
+    "units": UNIT_FILES,
+    "enabled": "systemctl is-enabled lab-camera.service cron.service atd.service docker.service",
+    "clock of jobs": "systemctl is-active cron.service",
+    "linger": "ls /var/lib/systemd/linger",
+    "holds": "apt-mark showhold",
+    "manual": "apt-mark showmanual | sort",
+    "packages": "dpkg-query --show --showformat='${Package} ${db:Status-Status}\\n' | grep installed | sort",
+    "sources": "cat /etc/apt/sources.list.d/lab.sources /etc/apt/preferences.d/kernel",
+    "environment": "su li -c '/home/li/venv/bin/pip list --format=freeze' && stat -c %U /home/li/venv/bin/python",
+    "data": "sha256sum /srv/data/measured; stat -c '%i %U' /srv/data/measured",
+    "odd files": "cd /etc/odd && find . -type f -exec sha256sum {} + | sort; getfacl one; getcap able; stat -c %h *",
+    "edited": "tail -1 /etc/bash.bashrc; cat /etc/fstab",
+}
+
+
+def seen(host):
+    return {name: host.run(command).stdout for name, command in SEEN.items()}
+
+
+def tree(host):
+    """Return what a rebuild that was refused must not have changed."""
+    command = "find /etc /home /usr /var/lib/dpkg /var/spool -xdev -printf '%p %m %U %G %s %l\\n' | sort"
+    return host.check_output(command)
+
+
+def docker(*arguments, **options):
+    return subprocess.run(["docker", *arguments], check=True, capture_output=True, **options).stdout
+
+
+def take_away():
+    """Replace each node by a fresh one on the same volume, with the former host keys, as the installer does."""
+    names = sorted(nodes(), key=address)
+    subnet = address(names[0]).rpartition(".")[0]
+    wanted, keys = [], {}
+    for name in names:
+        image = docker("container", "inspect", "--format={{.Config.Image}}", f"{CONTAINERS}-{name}", text=True).strip()
+        wanted.append(f"{name}={image}=/srv/data")
+        keys[name] = docker("exec", f"{CONTAINERS}-{name}", "sh", "-c", "cd /etc/ssh && tar -c ssh_host_*")
+    for name in names:
+        docker("rm", "--force", "--volumes", f"{CONTAINERS}-{name}")
+    subprocess.run([PROJECT / "lab/nodes.sh", CONTAINERS, subnet, LAB / "id.pub", *wanted], check=True, cwd=PROJECT)
+    for name in names:
+        into = ["exec", "--interactive", f"{CONTAINERS}-{name}", "sh", "-c"]
+        docker(*into, "rm /etc/ssh/ssh_host_*; tar -xC /etc/ssh && systemctl restart ssh", input=keys[name])
+
+
+def address(name):
+    form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    return docker("container", "inspect", f"--format={form}", f"{CONTAINERS}-{name}", text=True).strip()
+
+
+def rebuild(*options, **more):
+    return playbook(REBUILD, SKIPPED, *options, **more)
+
+
+def document(name, file):
+    return json.loads((CAPTURES / name / file).read_text())
+
+
+@pytest.fixture(scope="session")
+def story():
+    """Tell the whole story once; return what was to be seen at each turn."""
+    found = {"before": each(seen)}
+    found["running"] = rebuild(look=tree)
+    found["untouched"] = each(tree)
+    take_away()
+    found["fresh"] = each(seen)
+    found["check"] = rebuild("--check", look=tree)
+    machine = "mount --bind /etc/hostname /sys/class/dmi/id/product_uuid"
+    able = all(succeeds(name, machine) for name in nodes())
+    found["other machine"] = rebuild(look=tree) if able else None
+    if able:
+        each(lambda host: host.check_output("umount /sys/class/dmi/id/product_uuid"))
+    found["cut off"] = cut_off(REBUILD, SKIPPED, when="test -e /usr/sbin/policy-rc.d", timeout=600)
+    found["rebuild"] = rebuild(look=seen)
+    found["documents"] = {name: (document(name, "rebuild.json"), document(name, "rebuilt.json")) for name in nodes()}
+    found["second"] = rebuild(look=seen)
+    return found
+
+
+@pytest.fixture
+def name(host):
+    return host.backend.host
+
+
+def test_a_node_that_was_not_reinstalled_is_refused(story, name):
+    assert story["running"].status == 2
+    assert "GPULAB-R062" in story["running"].output
+    assert story["running"].nodes[name] == story["untouched"][name]
+
+
+def test_a_fresh_node_is_another_one(story, name):
+    different = [one for one in SEEN if story["fresh"][name][one] != story["before"][name][one]]
+    assert {"people", "cron", "holds", "environment", "edited"} <= set(different)
+    assert story["fresh"][name]["data"] == story["before"][name]["data"]
+
+
+def test_check_mode_says_what_would_be_done(story):
+    assert "Bring back the packages" in story["check"].output
+    assert story["check"].status == 0, story["check"].output
+
+
+def test_another_machine_is_refused(story):
+    refused = story["other machine"]
+    if refused is None:
+        pytest.skip("this machine has no DMI to stand in for")
+    assert refused.status == 2
+    assert "GPULAB-R003" in refused.output
+
+
+def test_a_rebuild_that_was_cut_off_goes_on_and_all_is_as_it_was(story, name):
+    assert story["cut off"].status < 0
+    assert story["rebuild"].status == 0, story["rebuild"].output
+    assert story["rebuild"].nodes[name] == story["before"][name]
+
+
+def test_what_did_not_come_back_is_named_and_nothing_else_differs(story, name):
+    state, report = story["documents"][name]
+    assert (state["state"], report["differences"]) == ("proven", [])
+    missing = {one["name"] for one in report["missing"]}
+    assert {"image lab/own:1", "volume results", "/etc/apt/sources.list.d/lab.sources"} <= missing
+    assert "volume results" in story["rebuild"].output
+
+
+def test_a_second_rebuild_changes_nothing(story, name):
+    assert story["second"].status == 0, story["second"].output
+    assert story["second"].changed[name] == 0, story["second"].output
+    assert story["second"].nodes[name] == story["before"][name]
+
+
+def test_no_secret_is_told(story):
+    told = "".join(run.output for run in (story["check"], story["rebuild"], story["second"]))
+    assert [word for word in ("CANARY", shlex.quote("li:$")) if word in told] == []

@@ -1,0 +1,56 @@
+"""What came back and what did not, as data and for people."""
+
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import report
+
+EXPECTED = [
+    {"reason": "a new system disk", "source": ["x"], "subjects": [["disks", "disks", "*", "below"]]},
+    {"reason": "newer packages", "source": ["x"], "change": ["changed"], "subjects": [["packages", "*", "version"]]},
+]
+GONE = {"section": "packages", "name": "old-tool", "why": "no package source has it"}
+
+
+def change(section, *subject, how="changed"):
+    return {"section": section, "subject": list(subject), "change": how, "before": "1", "after": "2"}
+
+
+def document(*changes, missing=()):
+    comparison = {"host": "node07", "former": "then", "later": "now", "changes": list(changes), "unknown": []}
+    return report.document(comparison, missing, EXPECTED)
+
+
+def test_expected_differences_are_counted_by_their_reason():
+    found = document(change("disks", "disks", "sda", "below", "x"), change("packages", "git amd64", "version"))
+    assert found["differences"] == []
+    assert found["expected"] == {"a new system disk": 1, "newer packages": 1}
+
+
+def test_all_others_are_named():
+    others = [
+        change("packages", "git amd64", how="gone"),
+        change("disks", "disks", "sda", "size"),
+        change("users", "li"),
+    ]
+    assert document(*others)["differences"] == others
+    lines = report.lines(document(*others))
+    assert "  OTHERWISE THAN BEFORE:" in lines
+    assert "    users: user li 1 -> 2" in lines
+
+
+def test_what_is_missing_is_told_once_with_its_reason():
+    found = document(change("packages", "old-tool amd64", how="gone"), missing=[GONE])
+    assert found["differences"] == []
+    assert "      old-tool: no package source has it" in report.lines(found)
+
+
+def test_a_name_in_a_name_is_another_one():
+    other = change("packages", "old-tool-data all", how="gone")
+    assert document(other, missing=[GONE])["differences"] == [other]
+
+
+def test_where_all_is_back_it_says_so():
+    assert report.lines(document())[-1] == "  all is back"
+
+
+def test_a_pattern_is_for_each_name_at_its_place():
+    deeper = change("packages", "git amd64", "architecture")
+    assert document(deeper)["differences"] == [deeper]
