@@ -38,7 +38,7 @@ _LOCK, _NEW, _OLD = ".lock", ".new", ".old"
 SECONDS = 1800  # for a program
 LABEL = "GPULAB"
 _GRUB = "boot/grub"
-_SIGNED_PREFIX = "debian-installer/amd64/grub"  # where Debian's signed GRUB for network boot looks for grub.cfg
+_SIGNED_PREFIX = "grub"  # where Debian's signed GRUB for network boot looks for grub.cfg
 _MIB = 1 << 20
 # program: the package that has it in Debian and Ubuntu
 PROGRAMS = {"xorriso": "xorriso", "grub-mkimage": "grub-common", "mformat": "mtools", "mcopy": "mtools"}
@@ -51,7 +51,7 @@ FILES = {
 }
 _HYBRID, _GRUB_CD, _GRUB_NET, _SHIM, _MOK_MANAGER = map(Path, FILES)
 _MODULES = (
-    *("biosdisk", "normal", "configfile", "test", "echo", "sleep", "regexp", "smbios", "search", "search_fs_file"),
+    *("biosdisk", "normal", "minicmd", "configfile", "test", "echo", "sleep", "regexp", "smbios", "search", "search_fs_file"),
     *("search_fs_uuid", "serial", "terminal", "linux", "chain", "reboot", "halt", "iso9660", "part_gpt", "part_msdos"),
     *("ext2", "fat"),
 )
