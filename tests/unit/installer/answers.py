@@ -30,8 +30,8 @@ for leaving in "$GPULAB_ROOT"/leaving/*; do
     if [ "$(cat "$leaving/way")" = 1 ]; then rm -rf "$GPULAB_ROOT/sys/block/${leaving##*/}"; fi
 done""",
     "debconf-set": 'echo "debconf-set $*" >>"$GPULAB_ROOT/log"',
-    "swapoff": "",
-    "vgchange": "",
+    "swapoff": 'echo "swapoff $*" >>"$GPULAB_ROOT/log"',
+    "vgchange": 'echo "vgchange $*" >>"$GPULAB_ROOT/log"',
 }
 
 

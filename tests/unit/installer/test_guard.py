@@ -151,6 +151,19 @@ def test_a_disk_that_leaves_only_with_the_planned_one(machine):
     assert machine.is_off()
 
 
+def test_swap_and_volume_groups_are_let_go_before_their_disks(machine):
+    _status, _said, log = guard(machine)
+    assert log.splitlines()[:3] == ["swapoff -a", "vgchange -an", "sleep 1"]  # the disk leaves while it sleeps
+
+
+def test_an_array_that_nobody_uses_is_stopped(machine):
+    state = machine.root / "sys/block/md127/md/array_state"
+    state.parent.mkdir(parents=True)
+    state.write_text("clean\n")
+    assert guard(machine)[0] == 0
+    assert state.read_text() == "inactive\n"
+
+
 def test_an_array_at_work(machine):
     (machine.root / "sys/block/md127/slaves/sda").mkdir(parents=True)
     assert "md127 is at work" in refused(machine)
