@@ -28,6 +28,7 @@ NOT_COPIED = ("dev", "gpulab", "mnt", "proc", "run", "sys", "tmp")
 _TARGETS = {plans.UEFI: "x86_64-efi", plans.BIOS: "i386-pc"}
 _FILES = ("passwd", "group", "shadow", "gshadow")
 _RESOLVED = "../run/systemd/resolve/stub-resolv.conf"
+SHELL = "/bin/bash"
 SECONDS = 1200.0  # for one command
 _SETTLE = ["udevadm", "settle", "--timeout=60"]
 
@@ -183,7 +184,8 @@ class Installation:
         (etc / "default/grub.d").mkdir(parents=True, exist_ok=True)
         (etc / "default/grub.d/gpulab.cfg").write_text(texts.grub_defaults(self._plan), encoding="utf-8")
         files = {name: _text(etc / name) for name in _FILES}
-        for name, text in texts.accounts(self._plan, files).items():
+        shell = user["shell"] if (MOUNT / user["shell"].lstrip("/")).exists() else SHELL  # nobody logs in without one
+        for name, text in texts.accounts(self._plan, files, shell).items():
             (etc / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         home = MOUNT / user["home"].lstrip("/")
         if not home.exists():

@@ -128,18 +128,16 @@ def marker(plan: dict[str, Any], installed: str) -> str:
     return json.dumps(fields, indent=1, sort_keys=True) + "\n"
 
 
-def accounts(plan: dict[str, Any], files: dict[str, str]) -> dict[str, str]:
+def accounts(plan: dict[str, Any], files: dict[str, str], shell: str) -> dict[str, str]:
     """Return passwd, group, shadow and gshadow, by their names, with the plan's user; those of the tree are given.
 
-    Without a password, keys alone let the user in.
+    shell is one that the tree has. Without a password, keys alone let the user in.
     """
     user = plan["user"]
     if user["name"] == plans.ROOT:
         return files
     lines = {
-        "passwd": ":".join(
-            [user["name"], "x", str(user["uid"]), str(user["gid"]), user["gecos"], user["home"], user["shell"]]
-        ),
+        "passwd": ":".join([user["name"], "x", str(user["uid"]), str(user["gid"]), user["gecos"], user["home"], shell]),
         "shadow": f"{user['name']}:{user['password'] or '*'}:20000:0:99999:7:::",
     }
     if user["group"] not in names(files["group"]):

@@ -18,6 +18,7 @@ TREE = {
     "shadow": "root:*:20000:0:99999:7:::\n",
     "gshadow": "root:*::\n",
 }
+SHELL = "/bin/dash"
 
 
 def test_the_id_of_a_plan_follows_from_the_rest_of_it():
@@ -89,25 +90,26 @@ def test_grub_speaks_where_the_kernel_does(arguments, serial):
 
 
 def test_the_user_has_the_ids_it_had():
-    made = texts.accounts(changed("user", uid=1003, gid=1005, group="lab", gecos="A B", password="$6$x"), TREE)  # noqa: S106 - a hash
-    assert made["passwd"] == f"{TREE['passwd']}admin:x:1003:1005:A B:/home/admin:/bin/bash\n"
+    user = {"uid": 1003, "gid": 1005, "group": "lab", "gecos": "A B", "password": "$6$x"}
+    made = texts.accounts(changed("user", **user), TREE, SHELL)
+    assert made["passwd"] == f"{TREE['passwd']}admin:x:1003:1005:A B:/home/admin:{SHELL}\n"
     assert made["group"].endswith("\nlab:x:1005:\n")
     assert made["shadow"].splitlines()[-1].startswith("admin:$6$x:")
     assert made["gshadow"].endswith("\nlab:!::\n")
 
 
 def test_a_user_without_password_logs_in_by_key():
-    assert texts.accounts(plan(), TREE)["shadow"].splitlines()[-1].startswith("admin:*:")
+    assert texts.accounts(plan(), TREE, SHELL)["shadow"].splitlines()[-1].startswith("admin:*:")
 
 
 def test_a_group_of_the_tree_is_not_made_again():
     given = changed("user", group="users", gid=100)
-    assert texts.accounts(given, TREE)["group"] == TREE["group"]
+    assert texts.accounts(given, TREE, SHELL)["group"] == TREE["group"]
     assert list(texts.hindrances(given, TREE)) == []
 
 
 def test_no_account_is_made_for_root():
-    assert texts.accounts(changed("user", name="root", uid=0), TREE) == TREE
+    assert texts.accounts(changed("user", name="root", uid=0), TREE, SHELL) == TREE
     assert list(texts.hindrances(changed("user", name="root", uid=0), TREE)) == []
 
 
