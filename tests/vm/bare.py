@@ -10,13 +10,14 @@ from pathlib import Path
 
 MEMORY_MIB = 3072  # GRUB has to load the installer, and the kernel to unpack it
 FIRMWARE = Path("/usr/share/OVMF")
-SECONDS = 900
+SECONDS = 1200
 NO_ANSWER = 255  # exit status of ssh itself
 
 
 class Bare:
-    """A machine with raw disks by serial number, in the order in which its kernel finds them.
+    """A machine with raw disks in the order in which its kernel finds them: (serial number, path[, bus]).
 
+    The bus is virtio, sata or nvme.
     It ends where the guest powers off, and, while it boots a kernel that is given, where the guest reboots.
     """
 
@@ -51,7 +52,7 @@ class Bare:
 
     def _start(self, *arguments, first=None):
         self._starts += 1
-        disks = [word for name, path in self._disks for word in _disk(name, path, name == first)]
+        disks = [word for place, disk in enumerate(self._disks) for word in _disk(place, disk[0] == first, *disk)]
         self._process = subprocess.Popen(
             [
                 "qemu-system-x86_64",
@@ -131,11 +132,11 @@ class Bare:
             time.sleep(2)
 
 
-def _disk(serial, path, first):
+def _disk(place, first, serial, path, bus="virtio"):
     """Return the arguments of a disk; several may have one serial number."""
-    name = f"d{abs(hash(str(path)))}"
+    device = {"virtio": "virtio-blk-pci", "sata": f"ide-hd,bus=ide.{place}", "nvme": "nvme"}[bus]
     boot = ",bootindex=1" if first else ""
     return (
-        *("-drive", f"file={path},if=none,id={name},format=raw,cache=unsafe"),
-        *("-device", f"virtio-blk-pci,drive={name},serial={serial}{boot}"),
+        *("-drive", f"file={path},if=none,id=disk{place},format=raw,cache=unsafe"),
+        *("-device", f"{device},drive=disk{place},serial={serial}{boot}"),
     )

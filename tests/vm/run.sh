@@ -6,6 +6,7 @@ if [ "$(id -u)" != 0 ]; then
     echo 'test-vm: run as root: the disk keeps the owners of the files of a node' >&2
     exit 1
 fi
-lab/setup.sh qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mkfs.ext4:e2fsprogs
+lab/setup.sh qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mkfs.ext4:e2fsprogs zstd:zstd \
+    /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 export PATH="$PWD/.venv/bin:$PATH"
 exec pytest --verbose --exitfirst --durations=0 tests/vm "$@"
