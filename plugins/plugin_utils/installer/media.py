@@ -51,9 +51,8 @@ FILES = {
 }
 _HYBRID, _GRUB_CD, _GRUB_NET, _SHIM, _MOK_MANAGER = map(Path, FILES)
 _MODULES = (
-    *("biosdisk", "normal", "minicmd", "configfile", "test", "echo", "sleep", "regexp", "smbios", "search", "search_fs_file"),
-    *("search_fs_uuid", "serial", "terminal", "linux", "chain", "reboot", "halt", "iso9660", "part_gpt", "part_msdos"),
-    *("ext2", "fat"),
+    *("biosdisk", "normal", "minicmd", "configfile", "test", "echo", "sleep", "regexp", "smbios", "serial", "terminal"),
+    *("search", "search_fs_file", "search_fs_uuid", "linux", "chain", "iso9660", "part_gpt", "part_msdos", "ext2"),
 )
 _README = """\
 Installation media of gpulab, made for: {hosts}
