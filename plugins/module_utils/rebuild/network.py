@@ -161,13 +161,17 @@ def _switch(script: Script, enable: Iterable[str], disable: Iterable[str], wante
 
 
 def back_units(script: str, minutes: int) -> dict[str, str]:
-    """Return the units that run the way back unless somebody confirms, even if the node is started again meanwhile."""
+    """Return the units that run the way back unless somebody confirms, even if the node is started again meanwhile.
+
+    The time counts from the start of the timer, which a boot starts again. OnBootSec would be over already on a node
+    that has run for longer, and undo everything at once.
+    """
     service = (
         "[Unit]\nDescription=Undo settings of the network that nobody confirmed\n"
         f"[Service]\nType=oneshot\nExecStart=/bin/sh {script}\n"
     )
     timer = (
         f"[Unit]\nDescription=Wait for a confirmation of the network\n"
-        f"[Timer]\nOnActiveSec={minutes}min\nOnBootSec={minutes}min\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"
+        f"[Timer]\nOnActiveSec={minutes}min\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"
     )
     return {f"{BACK}.service": service, f"{BACK}.timer": timer}
