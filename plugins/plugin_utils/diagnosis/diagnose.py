@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Unread
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import (
     hang,
@@ -25,14 +25,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
         Case,
         Diagnosis,
         Estimate,
         FindingRecord,
-        Registered,
     )
 
 SCHEMA = 1
@@ -42,20 +39,16 @@ SYMPTOMS_OF_RULES = (memory, hang, mismatch, slow, imports, network)  # importin
 def findings(case: Case) -> list[Finding]:
     """Return the findings, the dearest first; of the same cost, what was seen on the node goes before what is known."""
     symptom = case.asked["symptom"]
-    found = [one for rule in RULES.values() if symptom in (ALL, rule.symptom) for one in _found(rule, case)]
+    found = [
+        replace(one, id=rule.id, symptom=rule.symptom, source=one.source or rule.source)
+        for rule in RULES.values()
+        if symptom in (ALL, rule.symptom)
+        for one in rule.find(case)
+    ]
     found += known.errors(case.catalog, case.asked["error"] or "")
     results = runner.verify(Node(case.facts, None, catalog()))
     found += known.checks(results, symptom)
     return sorted(dict.fromkeys(found), key=lambda one: -one.cost)
-
-
-def _found(rule: Registered, case: Case) -> Iterator[Finding]:
-    """Return what a rule finds, each signed with its id, symptom and source; a fact that is absent ends it."""
-    try:
-        for one in rule.find(case):
-            yield replace(one, id=rule.id, symptom=rule.symptom, source=one.source or rule.source)
-    except Unread:
-        return
 
 
 def diagnosis(case: Case, host: str, created: str) -> Diagnosis:

@@ -7,7 +7,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 from unit.checks import nodes
 
 from . import cases
-from .troubles import TROUBLES
+from .troubles import TROUBLES, fact, linked
 
 
 def diagnosed(trouble, symptom):
@@ -32,6 +32,33 @@ def test_the_right_cause_is_first(name, everything):
 
 def test_every_rule_has_a_trouble():
     assert {trouble.rule for trouble in TROUBLES.values()} >= set(RULES)
+
+
+def at_work(*changes):
+    """Return facts and evidence of a node at work, changed by what makes troubles."""
+    facts = nodes.healthy("h100x8")
+    found = cases.at_work(facts)
+    for change in changes:
+        change(found, facts)
+    return facts, found
+
+
+def test_the_same_version_from_elsewhere_is_no_trouble():
+    facts, found = at_work(linked("9.10.2"))
+    assert diagnose.findings(cases.case(facts, found, "mismatch", pid=1001)) == []
+
+
+@pytest.mark.parametrize(("asked", "count"), [({"pid": 1001}, 0), ({"user": "anna"}, 0), ({"pid": 77}, 1), ({}, 1)])
+def test_what_another_program_has_is_told_only_where_it_is_asked_for(asked, count):
+    facts, found = at_work()
+    found["processes"].append(cases.process(77, user="li", environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))
+    told = [one.id for one in diagnose.findings(cases.case(facts, found, **asked))]
+    assert told.count("memory-caching-off") == count
+
+
+def test_what_a_check_of_the_proof_says_as_well_is_told_once():
+    facts, found = at_work(fact("system.clock_synchronized", value=False))
+    assert [one.id for one in diagnose.findings(cases.case(facts, found))] == ["network-clock"]
 
 
 def test_there_are_enough():
