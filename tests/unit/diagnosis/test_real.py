@@ -14,6 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -28,6 +29,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from sim.build import build
 
 from unit.checks import nodes
 
@@ -35,6 +37,7 @@ from . import cases
 
 pytestmark = pytest.mark.slow
 
+SIM = Path(__file__).parents[2] / "sim"
 NO_LIBRARY = "libgpulab-no-such.so"
 
 
@@ -56,23 +59,16 @@ def start():
         program.wait()
 
 
-def gathered(seconds=0.2, own=-1, **asked):
-    given = {
-        "pid": None,
-        "user": None,
-        "error": None,
-        "environment": None,
-        "address": None,
-        "seconds": seconds,
-        **asked,
-    }
-    return evidence.gather(Node(), given, own, 5, NO_LIBRARY)
+def gathered(seconds=0.2, own=-1, library=NO_LIBRARY, **asked):
+    given = {**dict.fromkeys(("pid", "user", "error", "environment", "address")), "seconds": seconds, **asked}
+    return evidence.gather(Node(), given, own, 5, library)
 
 
-def found(symptom, seconds=0.2, **asked):
+def found(symptom, seconds=0.2, library=NO_LIBRARY, **asked):
     """Return the ids of what is found on this machine, with the facts of a healthy node."""
     facts = nodes.healthy("h100x8")
-    case = cases.case(facts, gathered(seconds, **asked), symptom, **{k: v for k, v in asked.items() if k != "address"})
+    told = {name: value for name, value in asked.items() if name != "address"}
+    case = cases.case(facts, gathered(seconds, library=library, **asked), symptom, **told)
     return {one.id: one for one in diagnose.findings(case)}
 
 
@@ -206,6 +202,68 @@ def test_a_leak_that_grows_is_measured(start):
 def one(read):
     (record,) = read["processes"]
     return record
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """Return what lets the simulated driver say who holds memory of its eight H100, and the driver's library."""
+    if not shutil.which("gcc"):
+        pytest.skip("no compiler here")
+    settings = tmp_path / "gpu.conf"
+    monkeypatch.setenv("GPULAB_SIMULATION", str(settings))
+
+    def hold(*changes):
+        written = settings.with_suffix(".new")
+        written.write_text("\n".join([(SIM / "models/h100-sxm-8.conf").read_text(), *changes]) + "\n")
+        written.replace(settings)
+        return library
+
+    library = str(build(tmp_path / "sim") / "libnvidia-ml.so.1")
+    return hold
+
+
+def test_who_holds_a_gpu_is_named_with_the_gpus_that_are_free(start, gpus):
+    program = start(READY)
+    told = found("memory", library=gpus(f"gpu.0.processes = {program.pid}:60000"))
+    first = next(iter(told.values()))
+    assert first.id == "memory-held"
+    assert f"PID {program.pid}" in first.cause
+    assert first.remedy == "export CUDA_VISIBLE_DEVICES=1,2,3,4,5,6,7"
+
+
+def test_memory_that_grows_on_a_gpu_is_measured(start, gpus):
+    program = start(READY)
+    library = gpus(f"gpu.3.processes = {program.pid}:1000")
+    later = threading.Timer(0.7, gpus, [f"gpu.3.processes = {program.pid}:9000"])
+    later.start()
+    told = found("memory", 2.0, library, pid=program.pid)
+    later.join()
+    assert next(iter(told)) == "memory-grows", told
+    assert "GPU 3" in told["memory-grows"].cause
+
+
+ORPHAN = """
+import os, sys, time
+if os.fork() == 0:
+    os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)"], {"LOCAL_RANK": "0"})
+print("ready", flush=True)
+"""
+
+
+def test_what_a_dead_program_left_on_a_gpu_is_named_and_not_ended(start, gpus):
+    program = start(ORPHAN, start_new_session=True)
+    program.wait()
+    time.sleep(0.3)
+    (left,) = [pid for pid, stat in processes.table(Node()).items() if os.getsid(pid) == program.pid]
+    try:
+        if processes.table(Node())[left].parent != 1:
+            pytest.skip("another process than init takes orphans here")
+        told = found("memory", library=gpus(f"gpu.0.processes = {left}:40000"))
+        assert next(iter(told)) == "memory-left-over", told
+        assert told["memory-left-over"].remedy == f"kill {left}"
+        assert left in processes.table(Node())
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 def test_a_stopped_process_is_found_and_stays_stopped(start):
