@@ -14,28 +14,15 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import BYTES, STATES, parameters
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, SYMPTOMS, Case
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import parameters
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 
-ARGUMENTS = {
-    "symptom": {"type": "str", "choices": [ALL, *SYMPTOMS], "default": ALL},
-    "pid": {"type": "int"},
-    "user": {"type": "str"},
-    "error": {"type": "str"},
-    "environment": {"type": "path"},
-    "address": {"type": "str"},
-    "parameters": {"type": "str"},
-    "dtype": {"type": "str", "choices": list(BYTES), "default": "bf16"},
-    "optimizer": {"type": "str", "choices": list(STATES), "default": "adamw"},
-    "seconds": {"type": "float", "default": 3},
-    "timeout": {"type": "int", "default": 5},
-    "documents": {"type": "path"},
-}
 ON_NODE = ("pid", "user", "error", "environment", "address", "seconds", "timeout")
 _ADDRESS = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 

@@ -112,23 +112,13 @@ import os
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.evidence import gather
 
 
 def main() -> None:
     """Gather and return; the action plugin of the same name draws the conclusions."""
-    module = Module(
-        argument_spec={
-            "pid": {"type": "int"},
-            "user": {"type": "str"},
-            "error": {"type": "str"},
-            "environment": {"type": "path"},
-            "address": {"type": "str"},
-            "seconds": {"type": "float", "default": 3},
-            "timeout": {"type": "int", "default": 5},
-        },
-        supports_check_mode=True,
-    )
+    module = Module(argument_spec=ARGUMENTS, supports_check_mode=True)
     evidence = gather(Node(), module.params, os.getpid(), module.params["timeout"])
     module.exit_json(changed=False, evidence=plain_values(evidence))
 

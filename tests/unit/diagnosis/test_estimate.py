@@ -1,6 +1,7 @@
 """The estimator against figures that the makers of models and methods published."""
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import estimate
 
 LLAMA = "https://huggingface.co/blog/llama31"  # memory requirements: weights in FP16, full fine-tuning, LoRA, QLoRA
@@ -37,6 +38,11 @@ WITHIN = 0.25
 def test_a_published_figure_is_met(count, dtype, use, published, source):
     uses = {one.name: one.memory / 1e9 for one in estimate.estimate(estimate.parameters(count), dtype)}
     assert abs(uses[use] - published) <= WITHIN * published, (uses[use], source)
+
+
+def test_all_types_and_optimisers_may_be_asked_for():
+    assert ARGUMENTS["dtype"]["choices"] == list(estimate.BYTES)
+    assert ARGUMENTS["optimizer"]["choices"] == list(estimate.STATES)
 
 
 def test_at_least_eight_models_are_compared():

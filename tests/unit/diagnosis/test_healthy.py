@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, RULES, SYMPTOMS
 from hypothesis import HealthCheck, given, settings
@@ -35,6 +36,7 @@ def test_a_bare_machine_without_gpu_has_no_finding_of_a_rule():
 
 def test_every_symptom_has_rules_and_every_rule_a_symptom():
     assert {rule.symptom for rule in RULES.values()} == set(SYMPTOMS)
+    assert ARGUMENTS["symptom"]["choices"] == [ALL, *SYMPTOMS]
     assert all(rule.source.startswith("https://") for rule in RULES.values())
 
 
