@@ -118,15 +118,15 @@ def _mode() -> str:
         return "root"
     try:
         tried = subprocess.run(
-            ["unshare", "--user", "--map-auto", "--map-root-user", "true"],
+            ["mmdebstrap", "--unshare-helper", "true"],
             capture_output=True,
             text=True,
             check=False,
             timeout=ANSWER_SECONDS,
         )
-        detail = "" if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
-    except OSError as error:
-        detail = f"unshare: {error.strerror}"
+        detail = "" if tried.returncode == 0 else tried.stderr.strip() or f"mmdebstrap ended with {tried.returncode}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        detail = str(error)
     if detail:
         raise refuse("R031", user=getpass.getuser(), detail=detail)
     return "unshare"
