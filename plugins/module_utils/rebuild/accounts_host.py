@@ -71,6 +71,8 @@ def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = rec
     stale = _running(node, plan.uids)
     if not check:
         _apply(node, plan, walk, user, state)
+        for name in sorted({*stale, *_nobodys(node)}):
+            outcome.lack(accounts.SECTION, name, "it runs with its former number until the node is started again")
     return outcome.result(reconnect=moved and not check, stale=stale)
 
 
@@ -101,6 +103,18 @@ def _numbers(text: str) -> str:
     """Return names and numbers of a file like passwd(5) or subuid(5), for a diff."""
     lines = (line.split(":") for line in text.splitlines())
     return "".join(f"{fields[0]} {' '.join(filter(str.isdigit, fields[1:4]))}\n" for fields in lines)
+
+
+def _nobodys(node: Node) -> set[str]:
+    """Return the programs that run with a number for the system that no account has: it was another one's before."""
+    known = {one.uid for one in homes.accounts(node)}
+    found = set()
+    for process in filter(str.isdigit, node.names("/proc")):
+        with contextlib.suppress(OSError):
+            uid = node.path(f"/proc/{process}").stat().st_uid
+            if uid not in known and uid < accounts.LEAST:
+                found.add(node.text(f"/proc/{process}/comm"))
+    return found
 
 
 def _running(node: Node, uids: dict[int, int]) -> list[str]:

@@ -119,3 +119,21 @@ def test_only_the_root_disk_and_memory_are_walked(node, tree):
     )
     tree.file("/proc/self/mountinfo", "\n".join(lines) + "\n")
     assert accounts_host.tops(node) == [str(tree.root / place) for place in ("", "var", "tmp")]
+
+
+def test_programs_with_a_former_number_are_named_until_the_next_boot(node, tree, tmp_path):
+    for number, uid, name in ((5, 0, "init"), (6, 998, "dbus-daemon"), (7, 100_000, "in a container")):
+        tree.file(f"/proc/{number}/comm", f"{name}\n")
+        os.chown(tree.root / f"proc/{number}", uid, uid)
+    names = [one["name"] for one in restored(node, tmp_path)["missing"]]
+    assert names == ["zhang", "dbus-daemon"]
+    again = restored(node, tmp_path)
+    assert (again["changed"], [one["name"] for one in again["missing"]]) == (False, ["zhang", "dbus-daemon"])
+
+
+def test_accounts_with_processes_are_named_where_their_number_changes(node, tree, tmp_path):
+    tree.file("/proc/8/comm", "sleep\n")
+    os.chown(tree.root / "proc/8", 1000, 1000)
+    found = restored(node, tmp_path)
+    assert found["stale"] == ["debian"]
+    assert "debian" in [one["name"] for one in found["missing"]]
