@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
+MOST_SHOWN = 400  # characters of a line
 KNOWN_TEXT = 0.9  # an error's usual cause; what was seen on the node goes before it
 # Which symptom a finding of the proof explains, by the subject of its check
 SUBJECTS = {
@@ -63,12 +64,12 @@ def errors(catalog: Catalog, text: str) -> Iterator[Finding]:
     """Explain the known errors in a text, in the order in which they stand there."""
     found = [(match.start(), record) for record in catalog.error_texts if (match := record["pattern"].search(text))]
     sources = catalog.read("error_texts")["sources"]
-    for _place, record in sorted(found, key=lambda one: one[0]):
+    for place, record in sorted(found, key=lambda one: one[0]):
         yield Finding(
             record["cause"],
             record["remedy"],
             KNOWN_TEXT,
-            (record["text"].splitlines()[0],),
+            (text[text.rfind("\n", 0, place) + 1 :].splitlines()[0].strip()[:MOST_SHOWN],),
             f"error-{record['id']}",
             record["symptom"],
             ", ".join(sources.get(source, source) for source in record["source"]),

@@ -52,6 +52,12 @@ def test_of_two_errors_the_first_in_the_log_is_first():
         assert [one.id for one in known.errors(KNOWN, text)] == [f"error-{name}" for name in names]
 
 
+def test_the_line_that_was_pasted_is_shown():
+    line = "[rank3]: RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    (found,) = known.errors(KNOWN, f"step 1\n  {line}\nbye")
+    assert found.evidence == (line,)
+
+
 def test_what_was_seen_goes_before_what_is_known_of_the_text():
     facts = nodes.healthy("h100x8")
     found = cases.at_work(facts)
