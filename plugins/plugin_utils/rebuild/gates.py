@@ -8,6 +8,7 @@ No I/O here. What differs is refused unless the lab allowed it by name, and is t
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ def judge(
     said: list[dict[str, str]] = []
     checks = [
         (HARDWARE, _machine(manifest, found)),
-        (RELEASE, _release(manifest, capture, found)),
+        (RELEASE, _release(manifest, capture, found, plan)),
         (DISKS, _installation(manifest, capture, found, plan)),
         (DISKS, _kept(manifest, found)),
     ]
@@ -94,8 +95,9 @@ def _machine(manifest: dict[str, Any], found: dict[str, Any]) -> Iterator[Refusa
     yield refuse("R003", host=manifest["host"], detail=detail)
 
 
-def _release(manifest: dict[str, Any], capture: str, found: dict[str, Any]) -> Iterator[Refusal]:
-    if not same_release(manifest["machine"], found["machine"]):
+def _release(manifest: dict[str, Any], capture: str, found: dict[str, Any], plan: str | None) -> Iterator[Refusal]:
+    """Yield R040, but where the installer was sent with a plan that the lab has confirmed, release and all."""
+    if not same_release(manifest["machine"], found["machine"]) and not _is_planned(found["marker"], plan):
         names = {"found": found["machine"]["system"]["name"], "captured": manifest["machine"]["system"]["name"]}
         yield refuse("R040", host=manifest["host"], capture=capture, **names)
 
@@ -106,6 +108,12 @@ def _installation(manifest: dict[str, Any], capture: str, found: dict[str, Any],
         detail = _foreign_marker(manifest, capture, found["marker"], plan) or detail
     if detail:
         yield refuse("R011", host=manifest["host"], capture=capture, detail=detail)
+
+
+def _is_planned(marker: str, plan: str | None) -> bool:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return plan is not None and json.loads(marker)["plan"] == plan
+    return False
 
 
 def _has_marker(manifest: dict[str, Any]) -> bool:

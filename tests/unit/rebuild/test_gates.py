@@ -64,6 +64,7 @@ def now_a_container(_manifest, found):
 
 def other_release(_manifest, found):
     found["machine"]["system"] = {**SYSTEM, "version": "13", "name": "Debian 13"}
+    found["marker"] = ""  # a person installed it
 
 
 def other_plan(_manifest, found):
@@ -143,6 +144,14 @@ def test_a_system_on_a_disk_that_was_to_be_kept_is_refused(manifest, found):
     for one in found["disks"]["disks"]:
         one["root"] = not one["root"]
     assert sorted(set(judged(manifest, found)[0])) == ["R011", "R012"]
+
+
+def test_the_release_that_the_installer_was_sent_with_needs_no_other_word(manifest, found):
+    other_release(manifest, found)
+    found["marker"] = json.dumps(MARKER)
+    assert judged(manifest, found) == ([], [])
+    assert judged(manifest, found, plan=None) == (["R040"], [])
+    assert "R040" in judged(manifest, found, plan="f" * 16)[0]
 
 
 def test_data_that_grew_is_said(manifest, found):
