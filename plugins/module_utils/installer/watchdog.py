@@ -59,8 +59,7 @@ class Watchdog:
     def extend(self, seconds: float) -> bool:
         """Let the time end so many seconds from now; tell whether it was not over yet."""
         with self._lock:
-            if not self._over:
-                self._deadline = time.monotonic() + seconds
+            self._deadline = time.monotonic() + seconds
             return not self._over
 
     def close(self) -> None:

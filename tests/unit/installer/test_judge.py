@@ -60,6 +60,12 @@ def test_after_the_point_of_no_return_the_same_plan_goes_on():
         pytest.param(MACHINE, other(replace(SYSTEM, holds=frozenset())), "holds nothing of what it held", id="blank"),
         pytest.param(
             MACHINE,
+            other(replace(MARKED, table=guid(plan(), "done"), holds=frozenset())),
+            "was installed by this plan already",
+            id="installed",
+        ),
+        pytest.param(
+            MACHINE,
             other(replace(SYSTEM, holds=SYSTEM.holds | {"dddd-1"})),
             "holds what a disk that is kept held",
             id="kept-content",
