@@ -12,6 +12,7 @@ OPERATORS = (  # what runs leave in a checkout, and what README.md has operators
     "reports/latest/report.json",
     "locks/node07/vision.lock",
     "files/proxy-ca.pem",
+    "media/gpulab.iso",
     "targets/node07.json",
     "inventory/group_vars/all.yml",
     "gpulab-node-0.1.0.tar.gz",
