@@ -50,7 +50,18 @@ class Bare:
         """Boot a disk, as the firmware does; reboots go on."""
         self._start(first=serial)
 
-    def _start(self, *arguments, first=None):
+    def boot_medium(self, image, kind):
+        """Boot an image as a CD or as a USB stick; ends where the guest reboots."""
+        drive = f"file={image},if=none,id=medium,readonly=on,format=raw"
+        devices = {"cd": ["ide-cd"], "stick": ["qemu-xhci", "usb-storage"]}[kind]
+        devices[-1] += ",drive=medium,bootindex=0"
+        self._start("-no-reboot", "-drive", drive, *(word for device in devices for word in ("-device", device)))
+
+    def boot_network(self, folder, program):
+        """Boot a program in a folder that the network serves; ends where the guest reboots."""
+        self._start("-no-reboot", network=f",tftp={folder},bootfile={program}")
+
+    def _start(self, *arguments, first=None, network=None):
         self._starts += 1
         disks = [word for place, disk in enumerate(self._disks) for word in _disk(place, disk[0] == first, *disk)]
         self._process = subprocess.Popen(
@@ -61,8 +72,8 @@ class Bare:
                 *("-nographic", "-nodefaults", "-serial", f"file:{self._console}"),
                 *self._pflash(),
                 *disks,
-                *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
-                *("-device", "virtio-net-pci,netdev=net,romfile="),
+                *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22{network or ''}"),
+                *("-device", f"virtio-net-pci,netdev=net,{'bootindex=0' if network else 'romfile='}"),
                 *arguments,
             ],
             stdin=subprocess.DEVNULL,
