@@ -159,9 +159,10 @@ class ActionModule(LongStepAction):
         """Make an environment and look at it; return whether it was made, and what is missing."""
         argv = self._ask_node("make", record=record, step=step)
         outcome = self.run_step(LongStep(step, argv, ENVIRONMENT_TIMEOUT))
+        seen = self._ask_node("look", record=record, step=step)
         if outcome.rc:
             return {"make": False, "missing": [software_environments.missing(record, _last(outcome))]}
-        return {"make": True, "missing": self._ask_node("look", record=record)["missing"]}
+        return {"make": True, "missing": seen["missing"]}
 
     def _check_locks(self) -> dict[str, Any]:
         """Raise Refusal R013 where a package of a lock is not available any more."""

@@ -207,7 +207,9 @@ def of_environments(module: Module, asked: dict[str, Any]) -> Any:
     except KeyError:
         why = f"its user {record['owner']} is not on the node"
         return {"make": False, "missing": [software_environments.missing(record, why)]}
+    script = SCRIPTS / f"{asked.get('step')}.sh"
     if operation == "look":
+        script.unlink(missing_ok=True)  # it may hold the address of an index with its password
         make, missing = software_environments.look(node, record)
         return {"make": make, "missing": missing}
     if operation == "addresses":
@@ -219,13 +221,12 @@ def of_environments(module: Module, asked: dict[str, Any]) -> Any:
     if not text:
         return []
     files.make_directory(SCRIPTS)
-    file = SCRIPTS / f"{asked['step']}.sh"
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    script.unlink(missing_ok=True)
+    descriptor = os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         os.fchown(descriptor, account.pw_uid, account.pw_gid)
         stream.write(text + "\n")
-    return software_environments.as_user(account.pw_name, account.pw_dir, str(file))
+    return software_environments.as_user(account.pw_name, account.pw_dir, str(script))
 
 
 def _lost(address: str) -> str:

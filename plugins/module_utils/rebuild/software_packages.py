@@ -29,7 +29,12 @@ _KERNEL = re.compile(r"linux-(?:image|headers|modules|kbuild|tools|buildinfo|bin
 _NEEDED = re.compile(r"(?:openssh-server|sudo|python3|systemd|linux-image-.*|grub-.*)(?::|$)")
 # Of a captured source that does not answer, how its file of the trial begins in the log, and how it ends.
 BEGINS, ENDED = "== source ", "== ended with "
-_FAULT = re.compile(r"^(?:E|W|Err:\d+)[: ].*|^ \S+ : .*", re.MULTILINE)
+# Lines in which APT says why, the plainest kind first.
+_FAULTS = (
+    re.compile(r"^ \S+ : .*", re.MULTILINE),
+    re.compile(r"^E: (?!Some index files).*", re.MULTILINE),
+    re.compile(r"^W: .*", re.MULTILINE),
+)
 
 
 def missing(name: str, why: str) -> dict[str, str]:
@@ -140,9 +145,8 @@ def _why_not(plan: Plan, errors: str, captured: Collection[str]) -> str:
 
 def fault(printed: str) -> str:
     """Return the line of APT's output that says why."""
-    lines = [one.strip() for one in _FAULT.findall(printed)]
-    told = [one for one in lines if not one.startswith(("W: Some index files", "E: Some index files"))]
-    return re.sub(r"^(?:E|W): ", "", told[0]) if told else "APT gave no reason"
+    told = [line for kind in _FAULTS for line in kind.findall(printed)]
+    return re.sub(r"^(?:E|W): ", "", told[0].strip()) if told else "APT gave no reason"
 
 
 def marks(

@@ -196,7 +196,7 @@ def test_without_apt_each_manual_package_is_told(action):
 
 def environments(action, *, over=False, lacking=()):
     action._captured, action._lacking = [{"path": "/a"}, {"path": "/b"}], lacking
-    looks = iter([{"make": True, "missing": []}, {"make": True, "missing": []}, {"make": False, "missing": []}])
+    looks = iter([{"make": True, "missing": []}, {"make": True, "missing": []}] * 2)
     action.answers = {"done": over, "look": lambda **_more: next(looks), "make": lambda **_more: ["sh"]}
     action.outcomes["rebuild-environment-0"] = (1, ["ERROR: No matching distribution found for x==1", "more"])
     return action._environments()
