@@ -9,6 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, look
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,16 +26,18 @@ _NUMBERS = 3
 
 
 def read(node: Node, call: Call) -> dict[str, Any]:
-    """Return {"machine", "disks", "marker", "used"}; call runs a command: (exit status, output, errors).
+    """Return {"machine", "disks", "marker", "used", "mounted"}; call runs a command: (exit status, output, errors).
 
     machine and disks are as in a manifest; marker is the text that the installer left, empty where there is none; used
-    has the used bytes of file systems that are not mounted, by UUID.
+    has the used bytes of file systems that are not mounted, by UUID; mounted has the places that a rebuild mounted
+    before, which people have worked with since.
     """
     section = disks.read(node, call)
     return {
         "machine": look.machine(node),
         "disks": section,
         "marker": node.text(MARKER),
+        "mounted": record.mounted(node.path(str(record.PLACE))),
         "used": {
             device["uuid"]: used
             for device in _unmounted(section["disks"])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DIRECTORY = Path("/var/lib/gpulab/restore")  # for root alone
 PLACE = DIRECTORY / "restored.json"
 _SHAPE = {"accounts": [str], "groups": [str], "files": [str], "pending": [str]}
+_MOUNT = "fstab "
 _LOST = "Without it, a rebuild does not know what it has brought back already."
 
 
@@ -27,6 +28,16 @@ def read(place: Path = PLACE) -> dict[str, set[str]]:
     """
     found: dict[str, Any] = records.read(place, _SHAPE, {}, _LOST)
     return {name: set(found.get(name, ())) for name in _SHAPE}
+
+
+def name_of_mount(where: str) -> str:
+    """Return the name by which a line of /etc/fstab stands among the files."""
+    return f"{_MOUNT}{where}"
+
+
+def mounted(place: Path = PLACE) -> list[str]:
+    """Return the places of /etc/fstab that came back. Raises Refusal H220."""
+    return sorted(one[len(_MOUNT) :] for one in read(place)["files"] if one.startswith(_MOUNT))
 
 
 def add(place: Path = PLACE, **things: Any) -> None:

@@ -285,7 +285,7 @@ def _idle(section: dict[str, Any], known: set[str]) -> list[dict[str, Any]]:
 
 
 def _name(line: Line) -> str:
-    return f"fstab {line.place}"
+    return record.name_of_mount(line.place)
 
 
 def _last(errors: str, otherwise: str) -> str:

@@ -157,7 +157,7 @@ def _kept(manifest: dict[str, Any], found: dict[str, Any]) -> Iterator[Refusal]:
         used = used_bytes(now, found["used"])
         for one in _measured(before, disk):
             least = one["used"] - max(SLACK, int(one["used"] * SLACK_SHARE))
-            if used.get(one["uuid"]) is not None and used[one["uuid"]] < least:
+            if one["mount"] not in found["mounted"] and used.get(one["uuid"]) is not None and used[one["uuid"]] < least:
                 detail = f"{one['mount']} has {used[one['uuid']]} bytes used, and had {one['used']}"
                 yield _changed(manifest, disk, detail)
 

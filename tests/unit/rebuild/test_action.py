@@ -17,7 +17,7 @@ DISKS = {
     "boot_devices": [], "unseen": [], "uefi": False, "root": {"source": "overlay", "type": "overlay", "disks": []},
 }  # fmt: skip
 SECTIONS = {"disks": DISKS, "network": {}, "users": [], "groups": [], "unnamed": [], "directory": {}}
-FOUND = {"machine": MACHINE, "disks": DISKS, "marker": "", "used": {}}
+FOUND = {"machine": MACHINE, "disks": DISKS, "marker": "", "used": {}, "mounted": []}
 CHANGED = {"changed": True, "changes": [{"action": "write", "what": "/etc/motd"}], "missing": [], "diff": []}
 
 

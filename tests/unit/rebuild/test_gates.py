@@ -5,7 +5,7 @@ import json
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import present
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import present, record
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import gates
 
 from unit.capture import hardware
@@ -34,7 +34,13 @@ def found(manifest):
     section = copy.deepcopy(manifest["sections"]["disks"])
     section["filesystems"] = [one for one in section["filesystems"] if one["mount"] != "/data"]
     used = {nodes.DATA: USED}
-    return {"machine": copy.deepcopy(MACHINE), "disks": section, "marker": json.dumps(MARKER), "used": used}
+    return {
+        "machine": copy.deepcopy(MACHINE),
+        "disks": section,
+        "marker": json.dumps(MARKER),
+        "used": used,
+        "mounted": [],
+    }
 
 
 def judged(manifest, found, allow=(), plan=MARKER["plan"]):
@@ -154,6 +160,12 @@ def test_the_release_that_the_installer_was_sent_with_needs_no_other_word(manife
     assert "R040" in judged(manifest, found, plan="f" * 16)[0]
 
 
+def test_people_may_remove_data_after_a_rebuild_mounted_it(manifest, found):
+    data_is_less(manifest, found)
+    found["mounted"] = ["/data"]
+    assert judged(manifest, found) == ([], [])
+
+
 def test_data_that_grew_is_said(manifest, found):
     found["used"][nodes.DATA] = USED + 20_000_000
     assert judged(manifest, found) == ([], ["disks"])
@@ -214,5 +226,7 @@ def test_used_bytes_of_what_is_not_mounted_are_measured_without_a_change(tmp_pat
 
     machine.read(tmp_path)
     found = present.read(Node(tmp_path), call)
-    assert found["used"] == {nodes.DATA: 100 * 4096}
-    assert [argv[argv.index("sh", 5) + 1 :][:3] for argv in asked] == [["ext4", "ro,noload", "/dev/nvme1n1"]]
+    assert (found["used"], found["mounted"]) == ({nodes.DATA: 100 * 4096}, [])
+    record.add(tmp_path / str(record.PLACE).lstrip("/"), files=[record.name_of_mount("/data"), "/etc/motd"])
+    assert present.read(Node(tmp_path), call)["mounted"] == ["/data"]
+    assert [argv[argv.index("sh", 5) + 1 :][:3] for argv in asked[:1]] == [["ext4", "ro,noload", "/dev/nvme1n1"]]
