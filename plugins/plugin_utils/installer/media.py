@@ -82,7 +82,7 @@ pxe
     tftp-root={pxe}
     user={user}
     pxe-service=x86PC,gpulab,boot/grub/core
-    pxe-service=X86-64_EFI,gpulab,shimx64.efi
+    pxe-service=7,gpulab,shimx64.efi
   192.0.2.0 is the network of the machines, and {user} may read the files. Where dnsmasq gives the addresses itself,
   with a range of them in dhcp-range, replace the last two lines:
     dhcp-match=set:bios,option:client-arch,0
