@@ -55,8 +55,14 @@ ANSWERS = f"cat /proc/sys/kernel/random/boot_id && {{ cat {MARKER} 2>/dev/null |
 FOUND_AGAIN = {"discovered_interpreter_python": "/usr/bin/python3"}
 WHO = 'id -un; echo "$SSH_CONNECTION"'
 _SSH_CONNECTION_FIELDS = 4
+_MARKED = re.compile(r'"(plan|capture)"\s*:\s*"([^"]*)"')
+WORKS = ("begin", "plan", "put", "lock", "arm", "reboot", "wait", "disarm")
 ARGUMENTS: dict[str, Any] = {
-    "work": {"type": "str", "choices": ["plan", "put", "lock", "arm", "reboot", "wait", "disarm"], "required": True},
+    "work": {
+        "type": "str",
+        "choices": ["begin", "plan", "put", "lock", "arm", "reboot", "wait", "disarm"],
+        "required": True,
+    },
     "directory": {"type": "path", "default": "captures"},
     "age_identity": {"type": "path"},
     "capture": {"type": "dict", "default": {}},
@@ -70,6 +76,7 @@ ARGUMENTS: dict[str, Any] = {
     "hosts": {"type": "list", "elements": "str", "default": []},
     "image": {"type": "path"},
     "plan_id": {"type": "str"},
+    "of_capture": {"type": "str"},
     "arguments": {"type": "list", "elements": "str", "default": []},
     "made": {"type": "str"},
     "boot_id": {"type": "str"},
@@ -88,17 +95,8 @@ class ActionModule(capturing.ActionModule):
         self.variables = task_vars or {}
         _validated, self._args = self.validate_argument_spec(ARGUMENTS)
         self._host = self.variables["inventory_hostname"]
-        works = {
-            "plan": self.plan,
-            "put": self.put,
-            "lock": self.lock,
-            "arm": self.arm,
-            "reboot": self.reboot,
-            "wait": self.wait,
-            "disarm": self.disarm,
-        }
         try:
-            result = works[self._args["work"]]()
+            result = getattr(self, self._args["work"])()  # which is one of WORKS
         except Refusal as refusal:
             return failure([refusal])
         except FailedError as failed:
@@ -106,6 +104,20 @@ class ActionModule(capturing.ActionModule):
         return {"changed": False, **encodable(result)}
 
     # The plan
+
+    def begin(self) -> dict[str, Any]:
+        """Take back what an earlier run prepared. Raises Refusal R078 for a node that waits for its rebuild.
+
+        A capture of it would hide the one that it comes back from.
+        """
+        place = captures.place(Path(self._args["directory"]), self._host)
+        names, noted = captures.names(place), states.read(place)
+        _boot, marker = self._answer()
+        of_capture = marker.get("capture")
+        is_back = noted is not None and noted.capture == of_capture and noted.reached(states.STATES[-1])
+        if names and of_capture == names[-1] and not is_back:
+            raise refuse("R078", host=self._host, capture=of_capture)
+        return self.disarm()
 
     def plan(self) -> dict[str, Any]:
         """Say what would happen, and what stands against it: outside of check mode, a missing confirmation, too."""
@@ -276,13 +288,15 @@ class ActionModule(capturing.ActionModule):
         while True:
             try:
                 self._connection.reset()
-                boot, plan = self._answer()
+                boot, marker = self._answer()
             except AnsibleConnectionFailure as error:
                 detail = one_line(str(error)) or "no connection"
                 if WRONG_KEY in detail.lower():
                     raise refuse("R077", host=self._host, detail=detail) from error
             else:
-                if plan and plan == self._args["plan_id"]:
+                wanted = {"plan": self._args["plan_id"], "capture": self._args["of_capture"]}
+                # No old system was installed from the capture that was made of it, whatever the plan.
+                if any(value and marker.get(name) == value for name, value in wanted.items()):
                     return {"outcome": "installed", "ansible_facts": dict(FOUND_AGAIN)}
                 if boot and boot != self._args["boot_id"]:
                     return {"outcome": "old", **({"detail": self.why()} if self._args["boot_id"] else {})}
@@ -299,11 +313,11 @@ class ActionModule(capturing.ActionModule):
             reasons += [*made.blockers, *(self._judged(made.plan) if made.plan else [])]
         return " ".join(one.cause for one in reasons) or "the installer refused, failed or hung before it wrote"
 
-    def _answer(self) -> tuple[str, str | None]:
-        """Return the boot that answers, and the plan that installed it; None where no installer did."""
+    def _answer(self) -> tuple[str, dict[str, str]]:
+        """Return the boot that answers, and by which plan and from which capture it was installed, if it was."""
         done = self._low_level_execute_command(ANSWERS, sudoable=False)
         boot, _newline, marker = done["stdout"].partition("\n")
-        return boot.strip(), _plan_of(marker)
+        return boot.strip(), dict(_MARKED.findall(marker))
 
     def _on_node(self, work: str, **asked: Any) -> dict[str, Any]:
         """Return what the module on the node answers. Raises FailedError."""
@@ -313,11 +327,6 @@ class ActionModule(capturing.ActionModule):
 
 def _named(plan: dict[str, Any] | None) -> dict[str, Any]:
     return {"plan_id": plan["id"], "capture": plan["capture"], "made": plan["made"]} if plan else {}
-
-
-def _plan_of(marker: str) -> str | None:
-    found = re.search(r'"plan"\s*:\s*"([0-9a-f]{16})"', marker)
-    return found[1] if found else None
 
 
 def _is_here(boot_id: str) -> bool:

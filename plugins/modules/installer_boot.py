@@ -17,6 +17,7 @@ description:
 options:
   work:
     description:
+      - V(begin) takes back what an earlier run prepared, and refuses a node that waits for its rebuild.
       - V(plan) shows what would be wiped and kept, and what stands against it. It goes by the facts of
         M(gpulab.node.gpu_facts), and so does V(arm), which refuses a node in use.
       - V(put) plans again and copies the installer to the node, for root alone.
@@ -24,7 +25,7 @@ options:
       - V(wait) waits until the new system answers.
       - V(disarm) takes everything back.
     type: str
-    choices: [plan, put, lock, arm, reboot, wait, disarm]
+    choices: [begin, plan, put, lock, arm, reboot, wait, disarm]
     required: true
   directory:
     description: Directory of the captures on the controller.
@@ -73,6 +74,9 @@ options:
     type: path
   plan_id:
     description: The plan that V(arm) chooses and V(wait) waits for.
+    type: str
+  of_capture:
+    description: For V(wait), the capture that the new system is installed from.
     type: str
   arguments:
     description: For V(arm), the arguments of the installer's kernel, which V(put) returns.

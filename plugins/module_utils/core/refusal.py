@@ -1451,6 +1451,13 @@ CODES = {
             " the keys there before you accept one."
         ),
     ),
+    "R078": (
+        "{host} was installed from its newest capture, {capture}, and is not rebuilt yet",
+        (
+            "Use the playbook gpulab.node.rebuild. To install it again instead, delete /etc/gpulab-installed-by there;"
+            " then the next capture is of the node as it is now. Nothing was changed."
+        ),
+    ),
     # G: the diagnosis of a program
     "G001": (
         "{host} has no process {pid}",

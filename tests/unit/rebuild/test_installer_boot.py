@@ -17,7 +17,7 @@ from unit.rebuild import machine as machines
 from unit.rebuild.machine import KEY, UUID
 
 BOOT = "11111111-2222-3333-4444-555555555555"
-PLAN = "0123456789abcdef"
+PLAN, NAME = "0123456789abcdef", "20261126T132500Z"
 
 
 class Action(installer_boot.ActionModule):
@@ -301,7 +301,7 @@ def waiting(machine, monkeypatch):
     monkeypatch.setattr(installer_boot.time, "sleep", lambda seconds: clock.update(now=clock["now"] + seconds))
 
     def wait(answers, boot_id=BOOT, timeout=60):
-        action = Action(machine, plan_id=PLAN, boot_id=boot_id, timeout=timeout)
+        action = Action(machine, plan_id=PLAN, of_capture=NAME, boot_id=boot_id, timeout=timeout)
         action.answers = [AnsibleConnectionFailure("no route") if one is None else one for one in answers]
         return action.wait()
 
@@ -323,8 +323,8 @@ def test_in_check_mode_the_note_stays(machine, tmp_path):
     assert states.read(tmp_path / "captures/node07") is not None
 
 
-def marker(plan):
-    return f'new-boot\n{{"plan": "{plan}", "capture": "20261126T132500Z"}}\n'
+def marker(plan, capture="20250101T000000Z"):
+    return f'new-boot\n{{"plan": "{plan}", "capture": "{capture}"}}\n'
 
 
 def test_the_system_of_this_plan_is_waited_for(waiting):
@@ -333,6 +333,38 @@ def test_the_system_of_this_plan_is_waited_for(waiting):
     assert found["ansible_facts"] == {"discovered_interpreter_python": "/usr/bin/python3"}, (
         "not the old one's python3.11"
     )
+
+
+def test_a_system_from_this_capture_is_new_by_whatever_plan(waiting):
+    """A medium may have installed it meanwhile; to capture it would hide the capture of the old system."""
+    assert waiting([None, marker("f" * 16, NAME)])["outcome"] == "installed"
+    assert waiting([marker("f" * 16, NAME)], boot_id=None)["outcome"] == "installed"
+
+
+@pytest.mark.parametrize(
+    ("installed_from", "state", "refused"),
+    [
+        (NAME, None, True),
+        (NAME, "software", True),
+        (NAME, "proven", False),
+        ("20250101T000000Z", None, False),
+        (None, None, False),
+    ],
+)
+def test_a_node_that_waits_for_its_rebuild_is_not_captured_and_wiped(machine, tmp_path, installed_from, state, refused):
+    place = tmp_path / "captures/node07"
+    for name in ("20250101T000000Z", NAME):
+        (place / name).mkdir(parents=True)
+    if state:
+        states.advance(place, states.State("node07", NAME, PLAN, state))
+    action = Action(machine, directory=str(tmp_path / "captures"))
+    action.answers = [marker(PLAN, installed_from) if installed_from else "boot\n"]
+    if refused:
+        with pytest.raises(installer_boot.Refusal, match="GPULAB-R078"):
+            action.begin()
+        assert action.asked == []
+    else:
+        assert action.begin() == {"changed": True}
 
 
 def test_the_old_system_is_known_by_its_new_boot_without_the_mark(waiting):
