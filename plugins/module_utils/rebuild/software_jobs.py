@@ -102,13 +102,19 @@ class Jobs:
         able = [one for one in [*self._entries, *waiting] if self._leads_somewhere(one)]
         lacking = [one for one in self._entries if not self._leads_somewhere(one)]
         differing = software_entries.differing(able, self._root)
+        # By systemctl, which also tells sysv's links; hold() disabled them in the same way.
+        clocks = [name for name, state in self._wanted((ENABLED,)).items() if name in CLOCKS]
+        if clocks and not check_mode:
+            self._call(["systemctl", "enable", *clocks])
         if differing and not check_mode:
             software_entries.put(differing, self._root)
             self._call(["systemctl", "daemon-reload"])
+        if not check_mode:
             self._states = self._now()
         linked = {posixpath.basename(one["path"]) for one in able if self._lets_go(one)}
         states = self._wanted((ENABLED, DISABLED, MASKED))
         wanted = {name: state for name, state in states.items() if state != ENABLED or name not in linked}
+        wanted.update(dict.fromkeys(clocks, ENABLED))
         if not check_mode:
             self._switch(wanted)
         started = self._start(wanted, check_mode=check_mode)

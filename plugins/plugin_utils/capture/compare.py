@@ -37,6 +37,7 @@ NAMES = {
     "remainder": ("path",),
     "filesystems": ("mount",),
     "exports": ("path", "client"),
+    "engines": ("program",),
 }
 ANY = (("serial",), ("uuid",), ("mount",), ("path",), ("name",), ("id",), ("file",), ("source",))
 # Changes by themselves, or is said elsewhere: fill levels, ages, what runs at the moment, the proof's results.

@@ -36,7 +36,7 @@ def document(
         record = next((one for one in expected if _fits(subject, change["change"], one)), None)
         if record:
             counts[record["reason"]] += 1
-        elif not _is_of_missing(change["subject"], names):
+        elif not _is_of_missing([*change["subject"], *_names(change["before"])], names):
             differences.append(change)
     return {
         "schema": SCHEMA,
@@ -50,6 +50,11 @@ def document(
     }
 
 
+def _names(value: Any) -> list[str]:
+    """Return what people call a thing that its capture names by a digest, as an image."""
+    return [*value.get("names", ())] if isinstance(value, dict) else []
+
+
 def _fits(subject: Sequence[str], change: str, record: dict[str, Any]) -> bool:
     """Tell whether a difference is the record's: each of its patterns fits the name at its place."""
     if change not in record.get("change", (change,)):
@@ -60,9 +65,9 @@ def _fits(subject: Sequence[str], change: str, record: dict[str, Any]) -> bool:
 
 
 def _is_of_missing(subject: Sequence[str], names: Sequence[str]) -> bool:
-    """Tell whether a difference is that something is missing: one of the names is in it, as a whole word."""
-    words = {word.rstrip(",;:") for one in subject for word in one.split()}
-    return any(name in subject or set(name.replace(":", " ").split()) & words for name in names)
+    """Tell whether a difference is that something is missing: what that is called, but for its kind, is in it."""
+    words = {word for one in subject for word in one.split()}
+    return any(name in subject or name.rpartition(" ")[2] in words for name in names)
 
 
 def lines(found: dict[str, Any]) -> list[str]:

@@ -313,3 +313,10 @@ def test_a_part_that_nobody_could_read_before_is_said(pair):
     former["sections"]["packages"] = None
     later["sections"]["packages"] = []
     assert said(former, later) == ["package null -> []"]
+
+
+def test_engines_are_known_by_their_programs():
+    engines = [[{"program": "docker", "images": [{"id": one, "names": [one]}]}] for one in "ab"]
+    former, later = (manifest({}, {}, sections={"containers": {"engines": one}}) for one in engines)
+    found = compare.compare(former, later, {})["changes"]
+    assert {tuple(one["subject"][:3]) for one in found} == {("engines", "docker", "images")}

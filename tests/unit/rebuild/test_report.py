@@ -54,3 +54,13 @@ def test_where_all_is_back_it_says_so():
 def test_a_pattern_is_for_each_name_at_its_place():
     deeper = change("packages", "git amd64", "architecture")
     assert document(deeper)["differences"] == [deeper]
+
+
+def test_an_image_that_is_missing_is_known_by_its_names_though_a_digest_names_it():
+    gone = {
+        **change("containers", "engines", "docker", "images", "sha256:1", how="gone"),
+        "before": {"names": ["lab/own:1"]},
+    }
+    told = {"section": "containers", "name": "image lab/own:1", "why": "it was built here"}
+    assert document(gone, missing=[told])["differences"] == []
+    assert document(gone)["differences"] == [gone]

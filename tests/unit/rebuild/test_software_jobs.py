@@ -195,3 +195,11 @@ def test_sources_that_waited_come_back_at_the_end(jobs, root):
     assert not (root / "etc/apt").exists()
     jobs(sources=[waiting]).release(check_mode=False)
     assert (root / "etc/apt/sources.list.d/lab.sources").read_text() == "Types: deb\n"
+
+
+def test_what_starts_jobs_by_the_clock_is_enabled_by_systemctl_which_tells_sysvs_links_too(jobs, systemd):
+    link = "/etc/systemd/system/multi-user.target.wants/cron.service"
+    entries = [*ENTRIES, entry(link, target="/lib/systemd/system/nfs-server.service")]
+    jobs(entries=entries).hold(check_mode=False)
+    jobs(entries=entries).release(check_mode=False)
+    assert "systemctl enable cron.service" in systemd.ran
