@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 OWNER = "reinstall"  # of the block in custom.cfg
 ENTRY = "gpulab-reinstall"  # the entry's id, and the name of the directory with its files
 NEXT = "next_entry"
+CHOSEN = "boot_once"  # a variable that GRUB's menu sets for the one boot that next_entry chose
 DIRECTORIES = ("/boot/grub", "/boot/grub2")  # Debian and Ubuntu; RHEL and its kin
 EDITORS = ("grub-editenv", "grub2-editenv")
 PLACES = (f"/boot/{ENTRY}", f"/{ENTRY}")  # where the files may lie: the root, where /boot is small
@@ -38,6 +39,7 @@ _ONCE = (
     re.compile(r"^\s*(?:el)?if \[ \"\$\{next_entry\}\" \]", re.MULTILINE),
     re.compile(r"^\s*save_env next_entry\s*$", re.MULTILINE),
     re.compile(r"^\s*load_env\b", re.MULTILINE),
+    re.compile(rf"^\s*set {CHOSEN}=true\s*$", re.MULTILINE),
 )
 _FOR_EVER = re.compile(r"^\s*set timeout=-1\s*$", re.MULTILINE)
 _BOOTED_BY_GRUB = re.compile(r"(?<!\S)BOOT_IMAGE=")
@@ -148,21 +150,27 @@ def places(node: Node, uuids: dict[str, str]) -> list[Place]:
 def entry(place: Place, title: str, kernel: str, initrds: Iterable[str], arguments: Iterable[str]) -> str:
     """Return the menu's entry. What cannot be loaded leads to the next boot, which is the usual system's.
 
-    kernel and initrds are names in the directory. --unrestricted lets it start where the menu has a password.
+    kernel and initrds are names in the directory. --unrestricted lets it start where the menu has a password. Somebody
+    who chooses it on the console, later, does not start the installer: its plan is of another day.
     """
     words = " ".join(arguments)
     files = " ".join(f"{place.within}/{name}" for name in initrds)
     shown = re.sub(r"[^\w .,:()-]", "", title, flags=re.ASCII)
     lines = [
         f"menuentry '{shown}' --unrestricted --id {ENTRY} {{",
-        *(f"  insmod {module}" for module in place.modules),
-        f"  search --no-floppy --fs-uuid --set=root {place.uuid}",
-        f"  if linux {place.within}/{kernel} {words}; then",
-        f"    if initrd {files}; then",
-        "      boot",
+        f'  if [ "${{{CHOSEN}}}" != true ]; then',
+        "    echo 'gpulab: only a run of gpulab can start the installer.'",
+        "  else",
+        *(f"    insmod {module}" for module in place.modules),
+        f"    search --no-floppy --fs-uuid --set=root {place.uuid}",
+        f"    if linux {place.within}/{kernel} {words}; then",
+        f"      if initrd {files}; then",
+        "        boot",
+        "      fi",
         "    fi",
+        "    echo 'gpulab: the installer cannot be loaded.'",
         "  fi",
-        "  echo 'gpulab: the installer cannot be loaded. The usual system starts in 10 seconds.'",
+        "  echo 'The usual system starts in 10 seconds.'",
         "  sleep 10",
         "  reboot",
         "}",

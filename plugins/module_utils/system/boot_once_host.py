@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put what GRUB shall start once on a node, choose it for the next boot, and take all of it back.
 
-As long as it is there, nobody but root can log in, and a timer takes it back: the run may die.
+As long as it is there, nobody but root can log in, and a timer takes it back: the run may die. So does the next boot of
+this system, whether the installer refused or something went round GRUB: what was chosen must not start weeks later.
 """
 
 from __future__ import annotations
@@ -28,11 +29,26 @@ if TYPE_CHECKING:
 Call = Callable[[list[str]], tuple[int, str, str]]  # exit status, output, errors
 NOLOGIN = ("/run/nologin", "/etc/nologin")  # gpulab writes the first, which a boot removes
 RELEASE = "/run/gpulab/reinstall-release.sh"
+BACK = "/etc/gpulab-reinstall-back.sh"  # what the next boot of this system runs, by this unit
+BACK_UNIT = "/etc/systemd/system/gpulab-reinstall-back.service"
+BACK_LINK = "/etc/systemd/system/multi-user.target.wants/gpulab-reinstall-back.service"
 UNIT, REBOOT = "gpulab-reinstall-release", "gpulab-reinstall-reboot"
 MARK = "gpulab: "  # how gpulab's message begins
 MARGIN = 64 << 20  # bytes that stay free
 UUIDS = "/dev/disk/by-uuid"
 _CHUNK = 1 << 20
+_BACK = f"""\
+# Written by gpulab: takes back a reinstall after which this system starts again.
+[Unit]
+Description=Take back a reinstall that left this system as it was
+After=local-fs.target
+Before=ssh.service sshd.service
+
+[Service]
+Type=oneshot
+TimeoutStartSec=60
+ExecStart=/bin/sh {BACK}
+"""
 
 
 class BootOnce:
@@ -112,6 +128,7 @@ class BootOnce:
         wanted = {**before, boot_once.NEXT: boot_once.ENTRY}
         if before == wanted and not changed:
             return False
+        self._let_a_boot_take_it_back()
         self._edit("set", f"{boot_once.NEXT}={boot_once.ENTRY}")
         os.sync()
         found, wrong = self._variables(), self._menu_fault()
@@ -131,7 +148,22 @@ class BootOnce:
             if path.is_dir():
                 shutil.rmtree(path)
                 changed = True
+        for path in map(self._node.path, (BACK_LINK, BACK_UNIT, BACK)):
+            if path.is_symlink() or path.exists():
+                path.unlink()
+                changed = True
         return self._unlock() or changed
+
+    def _let_a_boot_take_it_back(self) -> None:
+        for path, text, mode in ((BACK, self._release_script(), 0o700), (BACK_UNIT, _BACK, 0o644)):
+            place = self._node.path(path)
+            files.make_directory(place.parent)
+            place.write_text(text, encoding="utf-8")
+            place.chmod(mode)
+        link = self._node.path(BACK_LINK)
+        files.make_directory(link.parent)
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"../{link.name}")
 
     def lock(self, message: str, seconds: int) -> bool:
         """Let nobody but root log in, for this time unless it is said again; return whether the lock is new.
@@ -257,14 +289,23 @@ class BootOnce:
             f"  '{editor}' '{environment}' unset {boot_once.NEXT}",
             "fi",
         ]
+        begin, end = (mark.format(owner=boot_once.OWNER) for mark in (owned_block.BEGIN, owned_block.END))
+        menu = self._menu()
+        out = [
+            f"if grep -qxF '{begin}' '{menu}' && grep -qxF '{end}' '{menu}'; then",
+            f"  sed -i '/^{begin}$/,/^{end}$/d' '{menu}'",
+            f"  [ -s '{menu}' ] || rm -f '{menu}'",
+            "fi",
+        ]
         lines = [
-            "# Written by gpulab: takes back a reinstall whose run died before the reboot.",
+            "# Written by gpulab: takes back a reinstall whose run died, or whose installer did not install.",
             *(unset if environment and editor else []),
+            *(out if menu else []),
             *(f"rm -rf '{self._node.path(path)}'" for path in boot_once.PLACES),
             f"if grep -q '^{MARK}' '{self._node.path(NOLOGIN[0])}'; then",
             f"  rm -f '{self._node.path(NOLOGIN[0])}'",
             "fi",
-            f"rm -f '{self._node.path(RELEASE)}'",
+            f"rm -f {' '.join(str(self._node.path(path)) for path in (BACK_LINK, BACK_UNIT, BACK, RELEASE))}",
         ]
         return "\n".join([*lines, ""])
 
