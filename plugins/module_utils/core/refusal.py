@@ -1413,6 +1413,10 @@ CODES = {
             " -e rebuild_capture={capture}. Nothing was changed."
         ),
     ),
+    "R068": (
+        "nobody has proven {host} in this run, so its jobs do not start",
+        "Run it again without --tags, --skip-tags and verify_hosts. It goes on where it stopped.",
+    ),
     "R070": (
         "the installer's files are not whole on {host}: {detail}",
         "Check its memory and its disk (dmesg), then run again. They are removed, and nothing else was changed.",
