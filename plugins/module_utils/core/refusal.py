@@ -1462,6 +1462,13 @@ CODES = {
             " then the next capture is of the node as it is now. Nothing was changed."
         ),
     ),
+    "R079": (
+        "a part of the system of {host} is on a disk that would stay: {detail}",
+        (
+            "Move it to the root disk, and mount only data from other disks, such as /var/lib/docker. Then capture the"
+            " node again. Nothing was changed."
+        ),
+    ),
     # G: the diagnosis of a program
     "G001": (
         "{host} has no process {pid}",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SECTION = "storage"
 SWAP, NOFAIL, NOAUTO = "swap", "nofail", "noauto"
 ROOTS_OWN = ("/", "/boot", "/boot/efi", "/efi")
+# What each system has of its own: that of the former one would hide it, with its packages and services.
+SYSTEM = ("/etc", "/usr", "/var", "/var/lib", "/var/lib/dpkg", "/var/lib/rpm")
 TAGS = {"UUID": "uuid", "LABEL": "label", "PARTUUID": "part_uuid"}
 _BY = re.compile(r"/dev/disk/by-(uuid|label|partuuid|id)/(.+)")
 _BY_TAG = {"uuid": "uuid", "label": "label", "partuuid": "part_uuid"}
@@ -103,6 +105,8 @@ def wanted(captured: str, section: dict[str, Any], now: str) -> Fstab:
         elif device is not None and device["root"]:
             if line.place not in taken:
                 made.lacking.append((line.place, "it was on the system disk, and is a directory of the new system now"))
+        elif line.place in SYSTEM:
+            made.lacking.append((line.place, "it was a part of the former system, and the new one has its own"))
         elif new is None:
             made.lacking.append((line.place, f"the capture does not know what {line.source} was"))
         elif new.place in taken and taken[new.place].source != new.source:

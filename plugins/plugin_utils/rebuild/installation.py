@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, first, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import bootstrap_network
 
@@ -129,6 +130,7 @@ def plan(captured: Captured, found: dict[str, Any], wishes: Wishes, installers: 
         *base.blockers,
         *_other_machine(manifest, found),
         *_clones(manifest),
+        *_system_elsewhere(manifest),
         *no_system,
         *_too_small(manifest, found, system),
         *_secure_boot(manifest, system),
@@ -228,6 +230,15 @@ def _clones(manifest: dict[str, Any]) -> Iterator[Refusal]:
         if same and not one["root"] and one["path"] not in grouped:  # of a group R005 tells
             detail = f"{one['path']} has the same UUIDs as the root disk ({first(same, 1)}), like a copy of it"
             yield refuse("R004", host=manifest["host"], detail=detail)
+
+
+def _system_elsewhere(manifest: dict[str, Any]) -> Iterator[Refusal]:
+    """Yield R079 for parts of the system on other disks: no system could use what another one left there."""
+    section = manifest["sections"]["disks"]
+    for one in section["filesystems"]:
+        if one["mount"] in storage.SYSTEM and one["disks"] and not one["on_root_disk"]:
+            detail = f"{one['mount']} on {', '.join(one['disks'])}"
+            yield refuse("R079", host=manifest["host"], detail=detail)
 
 
 def holds(device: dict[str, Any]) -> list[str]:

@@ -216,6 +216,18 @@ def test_a_disk_that_is_a_copy_of_the_root_disk_is_refused(tmp_path):
     assert "same UUIDs" in cause(found)
 
 
+@pytest.mark.parametrize(("place", "expected"), [("/var", ["R079"]), ("/usr", ["R079"]), ("/var/lib/docker", [])])
+def test_a_part_of_the_system_on_a_disk_that_stays_is_refused(tmp_path, place, expected):
+    """The new system would find the packages and services of the former one there."""
+    disks = hardware.Hardware()
+    disks.part(disks.data(), "nvme1n1p1", "259:11", nodes.EXT4, nodes.DATA)
+    disks.mounted("259:11", place, "/dev/nvme1n1p1")
+    found = machines.Machine(tmp_path, disks).plan()
+    assert codes(found) == expected
+    if expected:
+        assert f"{place} on /dev/nvme1n1" in cause(found)
+
+
 def test_what_stands_against_any_reinstall_stands_here_too(machine):
     machine.more["remainder"] = [{"path": "/opt/matlab", "files": 1, "bytes": 1, "owner": "root", "why": ""}]
     found = machine.plan()

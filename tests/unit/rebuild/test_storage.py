@@ -129,3 +129,16 @@ def test_crypttab_keeps_what_was_on_other_disks(section):
 def test_arrays_keep_those_with_members_on_other_disks(section):
     text = f"MAILADDR root\nARRAY /dev/md0 metadata=1.2 UUID={nodes.MDADM}\nARRAY /dev/md9 UUID=0:0:0:0\n"
     assert storage.arrays(text, section) == f"MAILADDR root\nARRAY /dev/md0 metadata=1.2 UUID={nodes.MDADM}\n"
+
+
+@pytest.mark.parametrize("place", ["/var", "/usr", "/etc", "/var/lib/dpkg"])
+def test_a_part_of_the_former_system_does_not_hide_that_of_the_new_one(section, place):
+    found = storage.wanted(f"UUID={nodes.DATA} {place} ext4 defaults 0 2\n", section, NOW)
+    assert found.lines == []
+    assert [one for one, _why in found.lacking] == [place]
+    assert "a part of the former system" in found.lacking[0][1]
+
+
+def test_data_below_a_part_of_the_system_comes_back(section):
+    found = storage.wanted(f"UUID={nodes.DATA} /var/lib/docker ext4 defaults 0 2\n", section, NOW)
+    assert [line.place for line in found.lines] == ["/var/lib/docker"]
