@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings import as_written, version
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.store import Store, open_store
@@ -55,6 +57,7 @@ class ActionModule(Asking):
             cipher = cipher_for(host, args["age_recipients"])
             if self._task.check_mode:
                 return summary.result(self._manifest(host, args), None)
+            self.refuse_half_rebuilt(host, Path(args["directory"]))
             with open_store(Path(args["directory"]), host, args["keep"]) as store:
                 manifest = self._manifest(host, args)
                 secrets = self._contents(manifest, store)
@@ -64,6 +67,17 @@ class ActionModule(Asking):
         except FailedError as failed:
             return failed.result
         return summary.result(manifest, written.path, store.damage)
+
+    def refuse_half_rebuilt(self, host: str, directory: Path) -> None:
+        """Raise Refusal R078 for a system that came from a capture of this directory, and has not all of it back.
+
+        A run that did not see the installation, or that of a person with a medium, knows it by the node alone.
+        """
+        marker, done = self._ask("read", [(path, 0, MIB) for path in (MARKER, f"/{software_done.PLACE}")])
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            capture = json.loads(base64.b64decode(marker["data"]))["capture"]
+            if done is None and capture in captures.names(captures.place(directory, host)):
+                raise refuse("R078", host=host, capture=capture)
 
     def _manifest(self, host: str, args: dict[str, Any]) -> dict[str, Any]:
         """Let the node look at itself, and add what the controller knows of it."""

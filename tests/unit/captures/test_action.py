@@ -5,6 +5,7 @@ import hashlib
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import capture
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
 class Store:
@@ -120,3 +121,41 @@ def test_a_secret_that_came_meanwhile_or_lies_far_behind_is_only_in_the_archive(
 )
 def test_settings_are_judged_before_the_node_is_read(args, codes):
     assert [refusal.code for refusal in capture.wrong_settings(args)] == codes
+
+
+# A node between its installation and the end of its rebuild
+
+NAME = "20261126T132501Z"
+MARKER, DONE = "/etc/gpulab-installed-by", "/var/lib/gpulab/rebuild/done.json"
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """Return a function that tells whether a node with these files is refused; its captures are on this machine."""
+    (tmp_path / "node07" / NAME).mkdir(parents=True)
+
+    def refused(**contents):
+        action = object.__new__(capture.ActionModule)
+        files = {MARKER: contents.get("marker"), DONE: contents.get("done")}
+        action._ask = lambda _work, parts: [
+            None if files[path] is None else part_of((files[path], 0o644), start, size) for path, start, size in parts
+        ]
+        try:
+            action.refuse_half_rebuilt("node07", tmp_path)
+        except Refusal as refusal:
+            return refusal.code
+        return None
+
+    return refused
+
+
+def test_a_system_that_has_not_its_capture_back_does_not_take_its_place(refused):
+    """Else the next night's capture would be the newest, of an empty system; and a reinstall would begin from it."""
+    marker = f'{{"plan": "0123", "capture": "{NAME}", "host": "node07"}}'.encode()
+    assert refused(marker=marker) == "R078"
+    assert refused(marker=marker, done=b'{"capture": "x"}') is None
+
+
+@pytest.mark.parametrize("marker", [None, b"", b"[]", b"broken", b'{"capture": "20200101T000000Z"}'])
+def test_any_other_system_is_captured(refused, marker):
+    assert refused(marker=marker) is None
