@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 MARKER = "/etc/gpulab-installed-by"
 # How a file system is mounted so that not a bit of its device changes.
-UNTOUCHED = {"ext2": "ro", "ext3": "ro,noload", "ext4": "ro,noload", "xfs": "ro,norecovery", "btrfs": "ro"}
+UNTOUCHED = {
+    "ext2": "ro",
+    "ext3": "ro,noload",
+    "ext4": "ro,noload",
+    "xfs": "ro,norecovery",
+    "btrfs": "ro,rescue=nologreplay",
+}
 # In a mount namespace of its own, which ends with the shell, and with it the mount.
 _MEASURE = 'mount -t "$1" -o "$2" -- "$3" "$4" && stat --file-system --format "%S %b %f" -- "$4"'
 _NUMBERS = 3

@@ -230,3 +230,12 @@ def test_used_bytes_of_what_is_not_mounted_are_measured_without_a_change(tmp_pat
     record.add(tmp_path / str(record.PLACE).lstrip("/"), files=[record.name_of_mount("/data"), "/etc/motd"])
     assert present.read(Node(tmp_path), call)["mounted"] == ["/data"]
     assert [argv[argv.index("sh", 5) + 1 :][:3] for argv in asked[:1]] == [["ext4", "ro,noload", "/dev/nvme1n1"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [("ext3", "noload"), ("ext4", "noload"), ("xfs", "norecovery"), ("btrfs", "rescue=nologreplay")],
+)
+def test_no_journal_is_replayed_on_a_disk_that_is_only_looked_at(kind, option):
+    """Mounted with ro alone, a file system that was not unmounted cleanly is written to."""
+    assert {"ro", option} == set(present.UNTOUCHED[kind].split(","))
