@@ -81,7 +81,7 @@ class ActionModule(ActionBase):
             if args["installer"] == DISTRIBUTION:
                 _of_distribution(settings, made)
                 _check_mirror(settings, made)
-        lines = [*made.lines, *(f"LOST {one}" for one in made.lost), *_secure_boot(settings, made)]
+        lines = [*_from(made), *made.lines, *(f"LOST {one}" for one in made.lost), *_secure_boot(settings, made)]
         image_of = made.image if args["installer"] == IMAGE else None
         refusals = [asdict(one) for one in blockers]
         return {"lines": lines, "refusals": refusals, "image": image_of, "settings": settings}
@@ -123,6 +123,13 @@ def _captured(settings: Mapping[str, Any]) -> installation.Captured:
         raise refuse("R001", host=host, what="capture", path=place)
     capture.verify()
     return planned.captured(capture, capture.secrets(cipher_of(host, capture.archive.name, settings["age_identity"])))
+
+
+def _from(made: installation.Installation) -> list[str]:
+    """Say what the media bring back: unlike playbooks/reinstall.yml, they do not capture the node again."""
+    if not made.plan:
+        return []
+    return [f"FROM the capture of {made.plan['made']}: what changed on the system disk since then is lost"]
 
 
 def _secure_boot(settings: Mapping[str, Any], made: installation.Installation) -> list[str]:

@@ -58,7 +58,7 @@ def main() -> None:
             say(f"FAILED: {error}. The disk is wiped. The installer starts again from it, if that was written.")
             _end("reboot")
         word = "REFUSED" if isinstance(error, RefusedError) else f"FAILED ({type(error).__name__})"
-        say(f"{word}: {error} Nothing was written to any disk.")
+        say(f"{word}: {error} Nothing was written to any disk by this start of the installer.")
         _end(started.refused)
     say("DONE: the system is installed; it boots now")
     _reboot("reboot")
@@ -141,7 +141,7 @@ def _late(minutes: int, started: texts.Start, passed: list[bool]) -> None:
     if passed:
         say("the installation takes too long; the machine reboots, and the installer starts again from the disk")
     else:
-        say(f"LATE: nothing was written to any disk after {minutes} minutes")
+        say(f"LATE: nothing was written to any disk by this start of the installer, in {minutes} minutes")
     _end("reboot" if passed else started.refused)
 
 

@@ -101,11 +101,15 @@ def test_a_machine_as_planned_is_installed(machine):
     ],
 )
 def test_what_fails_before_the_point_of_no_return_writes_nothing(machine, monkeypatch, place, replaced, started):
+    said = []
     monkeypatch.setattr(*place, replaced)
     monkeypatch.setattr(first_process, "_started", lambda: started)
+    monkeypatch.setattr(first_process, "say", said.append)
     done = ends(machine)
-    assert not any(one.startswith(("POINT", "install")) for one in done)
+    assert not any(one.startswith(("POINT", "install")) for one in [*done, *said])
     assert done[-1] == ("poweroff" if place[1] == "_mount" else started.refused)
+    # The start before this one may have wiped the disk: after a power cut, the installer starts again from it.
+    assert any("Nothing was written to any disk by this start" in one for one in said)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def ready(tmp_path, **changes):
 def test_a_plan_needs_no_node(act):
     result = act("plan")
     assert codes(result) == []
-    assert [line.split()[0] for line in result["lines"]] == ["WIPE", "KEEP"]
+    assert [line.split()[0] for line in result["lines"]] == ["FROM", "WIPE", "KEEP"]
     assert (result["image"]["system"], result["image"]["firmware"]) == ("debian-12", "uefi")
     settings = result["settings"]
     assert (settings["user"], settings["server"], settings["unattended"]) == ("admin", "10.0.0.7", False)
@@ -159,6 +159,12 @@ def test_media_without_secrets_hold_none(made):
     assert KEY.encode() in part  # else nobody could log in
     assert len(result["lines"]) == 1
     assert not of.secrets
+
+
+@pytest.mark.usefixtures("capture")
+def test_people_read_how_old_the_capture_is_that_the_media_bring_back(act):
+    lines = act("plan")["lines"]
+    assert lines[0] == "FROM the capture of 2026-11-26T13:25:00Z: what changed on the system disk since then is lost"
 
 
 @pytest.mark.usefixtures("capture")
