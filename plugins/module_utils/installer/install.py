@@ -181,8 +181,7 @@ class Installation:
         user = self._plan["user"]
         (etc / "hostname").write_text(f"{self._plan['hostname']}\n", encoding="utf-8")
         (etc / "fstab").write_text(texts.fstab(self._plan), encoding="utf-8")
-        (etc / "default/grub.d").mkdir(parents=True, exist_ok=True)
-        (etc / "default/grub.d/gpulab.cfg").write_text(texts.grub_defaults(self._plan), encoding="utf-8")
+        add_grub_defaults(self._plan, etc / "default/grub")
         files = {name: _text(etc / name) for name in _FILES}
         shell = user["shell"] if (MOUNT / user["shell"].lstrip("/")).exists() else SHELL  # nobody logs in without one
         for name, text in texts.accounts(self._plan, files, shell).items():
@@ -230,6 +229,15 @@ class Installation:
         # Another start of the installer by this plan must not wipe what is whole now.
         run(["sfdisk", "--no-reread", "--disk-id", self._disk, plans.guid(self._plan, plans.DONE)])
         os.sync()
+
+
+def add_grub_defaults(plan: dict[str, Any], path: Path) -> None:
+    """Add the plan's settings to GRUB's own file, which the captured one replaces in the rebuild.
+
+    A file in grub.d would override that one, and what gpulab's roles write, for ever.
+    """
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(texts.grub_defaults(plan))
 
 
 def place_files(source: Path, target: Path) -> list[str]:

@@ -110,7 +110,7 @@ def _serial(plan: dict[str, Any]) -> str:
 
 
 def grub_defaults(plan: dict[str, Any]) -> str:
-    """Return a file for /etc/default/grub.d: the kernel's arguments, and a serial console where they name one.
+    """Return lines for /etc/default/grub: the kernel's arguments, and a serial console where they name one.
 
     A machine without a screen shows nothing where GRUB draws.
     """

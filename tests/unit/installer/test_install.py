@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.installer import install
@@ -96,3 +97,50 @@ def test_a_command_that_fails_says_why():
     with pytest.raises(install.FailedError, match="gpulab-no-such"):
         install.run(["gpulab-no-such"])
     assert install.run(["cat"], "given") == "given"
+
+
+def sourced(etc):
+    """Return the kernel's arguments as grub-mkconfig takes them: from one file, then from those of grub.d."""
+    read = f'. {etc}/default/grub; for file in {etc}/default/grub.d/*.cfg; do [ -e "$file" ] && . "$file"; done;'
+    argv = ["sh", "-c", f'{read} echo "$GRUB_CMDLINE_LINUX|$GRUB_DISABLE_OS_PROBER"']
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_kernels_arguments_of_the_installation_give_way_to_captured_ones(tmp_path):
+    """With intel_iommu=on, or what a role writes, lost, the node would not be what it was."""
+    (tmp_path / "default/grub.d").mkdir(parents=True)
+    file = tmp_path / "default/grub"
+    file.write_text('GRUB_CMDLINE_LINUX=""\n')
+    install.add_grub_defaults(plan(), file)
+    assert sourced(tmp_path) == "console=tty0 console=ttyS0|true"
+    (tmp_path / "default/grub.d/90-gpulab.cfg").write_text('GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"\n')
+    assert sourced(tmp_path) == "console=tty0 console=ttyS0 iommu=pt|true"
+    file.write_text('GRUB_CMDLINE_LINUX="intel_iommu=on"\n')
+    assert sourced(tmp_path) == "intel_iommu=on iommu=pt|"
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_the_disk_boots_whatever_the_firmware_makes_of_its_boot_order(monkeypatch, takes):
+    """Trap 23: the path that firmware starts without an entry comes first, and a full NVRAM fails nothing."""
+    calls = []
+
+    def run(argv, given=""):
+        calls.append(" ".join(map(str, argv)))
+        if not takes and "--no-nvram" not in argv:
+            message = "no space"
+            raise install.FailedError(message)
+        return given
+
+    monkeypatch.setattr(install, "run", run)
+    install.Installation(plan(), "/dev/sdb", None, lambda _text: None)._grub()  # noqa: SLF001 - the step alone
+    assert "--removable --no-nvram" in calls[0]
+    assert "--no-nvram" not in calls[1]
+    assert len(calls) == (2 if takes else 3)
+
+
+def test_by_bios_the_planned_disk_alone_gets_a_boot_loader(monkeypatch):
+    calls = []
+    monkeypatch.setattr(install, "run", lambda argv, given="": calls.append(argv) or given)
+    install.Installation(plan(firmware="bios"), "/dev/sdb", None, None)._grub()  # noqa: SLF001 - the step alone
+    ((*_options, target),) = calls
+    assert target == "/dev/sdb"
