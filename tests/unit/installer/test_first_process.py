@@ -138,3 +138,25 @@ def test_what_fails_afterwards_starts_the_installer_from_the_disk(machine, monke
     done = ends(machine)
     assert "DONE" not in done
     assert done[-1] == "reboot"
+
+
+def test_nothing_assembles_or_starts_what_is_on_other_disks(monkeypatch, tmp_path):
+    """Traps 7, 19, 20: the rules are off before the first device is announced."""
+    rules, off, seen = tmp_path / "rules", tmp_path / "off", []
+    rules.mkdir()
+    there = ["64-md-raid-assembly.rules", "69-lvm.rules", "95-dm-notify.rules", "60-multipath.rules", "64-btrfs.rules"]
+    for name in [*there, "69-bcache.rules", "90-zfs.rules", "60-persistent-storage.rules"]:
+        (rules / name).write_text("")
+
+    def run(argv, given=""):
+        if argv[0].endswith("systemd-udevd"):
+            seen.extend(sorted(path.name for path in off.iterdir() if path.readlink().name == "null"))
+        return given
+
+    monkeypatch.setattr(first_process, "_RULES_AT", rules)
+    monkeypatch.setattr(first_process, "_RULES_OFF", off)
+    monkeypatch.setattr(first_process, "_EFIVARS", str(tmp_path / "none"))
+    monkeypatch.setattr(install, "run", run)
+    monkeypatch.setattr(first_process.subprocess, "run", lambda *_arguments, **_more: None)
+    first_process._begin()  # noqa: SLF001 - the step alone
+    assert seen == sorted([*there, "69-bcache.rules", "90-zfs.rules"])

@@ -81,3 +81,9 @@ def test_jobs_are_held_before_anything_is_provisioned_and_let_go_at_the_end():
     names = [play["name"] for play in load("playbooks/rebuild.yml")]
     assert names.index("Bring the nodes back") < names.index("Provision") < names.index("Prove")
     assert names[-1] == "Let the jobs start"
+
+
+def test_facts_of_before_a_reinstall_are_read_again():
+    """Trap 15: a cache of facts may have those of the former system."""
+    first, *_others = tasks(load("roles/rebuild/tasks/main.yml"))
+    assert first[:2] == ("gpulab.node.gpu_facts", {"work": "begin"})
