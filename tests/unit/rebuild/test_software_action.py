@@ -117,6 +117,18 @@ def test_a_reinstalled_node_comes_back_from_the_latest_capture(action, directory
     assert begin(action, directory, **found)["capture"] == "20261126T021500Z"
 
 
+@pytest.mark.parametrize(
+    ("there", "other"),
+    [(["root", "wei", "li"], False), (["root", "wei"], False), (["root", "installer"], True)],
+)
+def test_a_node_at_work_that_lost_an_account_is_no_new_one(there, other):
+    """Else the captured files would replace newer ones, where a node has the machine's id and no traces of gpulab."""
+    users = [{"name": name, "uid": uid} for name, uid in (("root", 0), ("sshd", 101), ("wei", 1000), ("li", 1001))]
+    sections = {"identity": {"machine_id": "aaaa"}, "gpulab": {"receipts": {}}, "users": users}
+    found = {**HERE, "receipts": [], "users": there}
+    assert restore_software._is_another(found, sections) is other
+
+
 def test_who_names_the_capture_means_it(action, directory):
     assert begin(action, directory, "20261125T021500Z")["capture"] == "20261125T021500Z"
 
