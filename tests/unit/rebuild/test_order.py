@@ -87,3 +87,9 @@ def test_facts_of_before_a_reinstall_are_read_again():
     """Trap 15: a cache of facts may have those of the former system."""
     first, *_others = tasks(load("roles/rebuild/tasks/main.yml"))
     assert first[:2] == ("gpulab.node.gpu_facts", {"work": "begin"})
+
+
+def test_a_reinstall_and_its_rebuild_are_of_the_same_hosts():
+    """The rebuild, and the provisioning in it, must reach no node that was not reinstalled: -l limits all of them."""
+    playbooks = [load(f"playbooks/{name}.yml") for name in ("reinstall", "rebuild", "provision")]
+    assert len({play["hosts"] for plays in playbooks for play in plays if "hosts" in play}) == 1
