@@ -48,3 +48,16 @@ def found(path):
 )
 def test_what_may_be_the_only_copy_is_no_cache(path, expected):
     assert found(path) == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/shim-signed/mok/MOK.priv",  # trap 13: modules signed by another key do not load with Secure Boot
+        "/var/lib/dkms/mok.key",
+        "/etc/munge/munge.key",  # trap 14: a cluster knows its nodes by it
+        "/etc/ssh/ssh_host_ed25519_key",  # trap 11: people would be warned of another machine
+    ],
+)
+def test_keys_without_which_a_node_is_another_one_are_captured_as_secrets(path):
+    assert found(path) == "secret"
