@@ -36,14 +36,19 @@ SEEN = {
 }
 
 
+def shown(host, command):
+    """Return what a command prints; names of files may be any bytes."""
+    return host.run(command).stdout_bytes.decode("utf-8", "backslashreplace")
+
+
 def seen(host):
-    return {name: host.run(command).stdout for name, command in SEEN.items()}
+    return {name: shown(host, command) for name, command in SEEN.items()}
 
 
 def tree(host):
     """Return what a rebuild that was refused must not have changed."""
     command = "find /etc /home /usr /var/lib/dpkg /var/spool -xdev -printf '%p %m %U %G %s %l\\n' | sort"
-    return host.check_output(command)
+    return shown(host, command)
 
 
 def docker(*arguments, **options):

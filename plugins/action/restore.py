@@ -49,7 +49,7 @@ class ActionModule(Asking):
         except FailedError as failed:
             return failed.result
         result.setdefault("capture", capture.path.name)
-        return {"changed": False, **encodable(result)}
+        return {**encodable(result), "changed": bool(result.get("changes"))}
 
     def _gates(self, of_host: Path, of_capture: Source) -> dict[str, Any]:
         of_capture.capture.verify()

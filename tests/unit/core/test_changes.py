@@ -8,7 +8,9 @@ import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes, of_files
 
 ROOT = Path(__file__).parents[3]
-MODULES = sorted((ROOT / "plugins/modules").glob("*.py"))
+# What these do is shown by their own playbooks, not by plan.yml.
+OF_REINSTALL = {"boot_once", "installer_boot", "installer_image", "installer_media"}
+MODULES = sorted(path for path in (ROOT / "plugins/modules").glob("*.py") if path.stem not in OF_REINSTALL)
 
 
 def sources(module):
