@@ -161,7 +161,8 @@ def _planned(settings: Mapping[str, Any]) -> installation.Installation:
 
 
 def _ready(settings: Mapping[str, Any], made: installation.Installation) -> media_parts.Ready:
-    assert made.plan  # noqa: S101 - without a plan there are blockers
+    if made.plan is None:
+        raise AssertionError  # without a plan there are blockers
     ready = media_parts.Ready(file_name(settings["host"]), made.plan, made.files, settings["unattended"])
     if settings["secrets"]:
         return ready
@@ -170,7 +171,8 @@ def _ready(settings: Mapping[str, Any], made: installation.Installation) -> medi
 
 
 def _of_distribution(settings: Mapping[str, Any], made: installation.Installation) -> media.Part | media.Volume:
-    assert made.image  # noqa: S101 - as above
+    if made.image is None:
+        raise AssertionError  # as above
     ready, system, address = _ready(settings, made), made.image["system"], made.image["mirror"]
     if not system.startswith("debian-"):
         return media_parts.of_others(ready, system, address)
@@ -179,7 +181,8 @@ def _of_distribution(settings: Mapping[str, Any], made: installation.Installatio
 
 def _check_mirror(settings: Mapping[str, Any], made: installation.Installation) -> None:
     """Ask the mirror for what Debian's installer will ask for. Raises Refusal R050 to R052."""
-    assert made.image  # noqa: S101 - as above
+    if made.image is None:
+        raise AssertionError  # as above
     system = made.image["system"]
     if system.startswith("debian-"):
         kernel, _initrd = media_parts.netboot(system, settings["netboot"])

@@ -109,8 +109,8 @@ import os
 import pwd
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
+from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.capture import containers as captured_containers
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
@@ -237,7 +237,7 @@ def of_environments(module: Module, asked: dict[str, Any]) -> Any:
 def _lost(address: str) -> str:
     """Return why nobody has the file of an address any more; empty where it is there."""
     try:
-        with urlopen(Request(address, method="HEAD"), timeout=SECONDS):  # noqa: S310 - of http or https
+        with open_url(address, method="HEAD", timeout=SECONDS):
             return ""
     except OSError as error:
         return f"{address}: {error}"

@@ -90,7 +90,8 @@ def pack(root: Path = Path("/"), target: Path = PACKED) -> None:
     with subprocess.Popen(
         ["zstd", "--quiet", "-1", "--threads=0", "--force", "-o", target], stdin=subprocess.PIPE
     ) as process:
-        assert process.stdin  # noqa: S101 - it is a pipe
+        if process.stdin is None:
+            raise AssertionError  # it is a pipe
         cpio.pack(root, [name for name in NOT_COPIED if name != OWN.name], cpio.Writer(process.stdin.write))
         process.stdin.close()
     if process.returncode:

@@ -20,11 +20,11 @@ import subprocess
 import tarfile
 import tempfile
 import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
 
@@ -135,7 +135,7 @@ def _mode() -> str:
 def _ask(address: str) -> None:
     """Look whether a mirror has a suite. Raises Refusal R033."""
     try:
-        with urllib.request.urlopen(address, timeout=ANSWER_SECONDS):  # noqa: S310 - the mirror is the operator's
+        with open_url(address, timeout=ANSWER_SECONDS):
             pass
     except (OSError, ValueError) as error:  # URLError is an OSError
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
@@ -200,7 +200,8 @@ def _compress(tar: tarfile.TarFile, path: Path) -> None:
     with subprocess.Popen(
         ["zstd", "--quiet", "-9", "--threads=0", "--force", "-o", path], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdin  # noqa: S101 - it is a pipe
+        if process.stdin is None:
+            raise AssertionError  # it is a pipe
         with contextlib.suppress(BrokenPipeError):
             tree_of(tar, process.stdin.write)
             process.stdin.close()
