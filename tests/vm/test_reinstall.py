@@ -17,7 +17,7 @@ from test_installer import UUID, Lab, images, line, sha256  # noqa: F401 - image
 
 HOST = "node07"
 SYSTEM, DATA = "SYSTEM1", "DATA1"
-SIZES = {"system": 6144, "data": 7168}  # MiB: room for a second installer, and for what people install
+SIZES = {"system": 12288, "data": 13312}  # MiB: room for a second installer, and what the preflight asks for
 PEOPLE = Path(__file__).with_name("people.sh")
 OPTIONS = {
     "gpulab_without_gpu": True,
