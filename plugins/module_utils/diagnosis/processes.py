@@ -47,6 +47,8 @@ _SOCKET = re.compile(r"socket:\[(\d+)\]\Z")
 _EXTENSION_LOCKS = ".cache/torch_extensions"
 TICKS = os.sysconf("SC_CLK_TCK")  # of processor time in a second
 
+PF_KTHREAD = 0x00200000  # linux/sched.h; in a container, kthreadd's number 2 belongs to any program
+
 
 class Stat:
     """The fields of /proc/PID/stat that matter here; parent and start are 0, state "" where it cannot be read."""
@@ -59,6 +61,7 @@ class Stat:
         self.command = name.partition("(")[2]
         self.state = fields[0] if whole else ""
         self.parent = int(fields[1]) if whole else 0
+        self.is_kernels = whole and bool(int(fields[6]) & PF_KTHREAD)
         self.ticks = int(fields[11]) + int(fields[12]) if whole else 0
         self.start = int(fields[19]) if whole else 0
 
@@ -66,7 +69,7 @@ class Stat:
 def table(node: Node) -> dict[int, Stat]:
     """Read every process of the node; those of the kernel are left out."""
     found = {int(name): Stat(node.text(f"/proc/{name}/stat")) for name in node.names("/proc") if name.isdigit()}
-    return {pid: stat for pid, stat in found.items() if stat.state and 2 not in (pid, stat.parent)}  # noqa: PLR2004
+    return {pid: stat for pid, stat in found.items() if stat.state and not stat.is_kernels}
 
 
 def tree(pid: int, processes: dict[int, Stat]) -> list[int]:
