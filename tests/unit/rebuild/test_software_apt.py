@@ -11,7 +11,7 @@ RELEASE = {"id": "debian", "version": "13", "name": "Debian 13"}
 LIST, LAB = "/etc/apt/sources.list", "/etc/apt/sources.list.d/lab.sources"
 PIN, PROXY = "/etc/apt/preferences.d/kernel", "/etc/apt/apt.conf.d/01proxy"
 CONTENTS = {
-    LIST: b"deb http://deb.debian.org/debian trixie main\n",
+    LIST: b"deb http://mirror.example.org/debian trixie main\n",
     LAB: b"Types: deb\nURIs: https://packages.example.org/\nSuites: stable\nComponents: main\n",
     PIN: b"Package: *\nPin: version 1\nPin-Priority: 900\n",
     PROXY: b"Acquire::Retries 1;\n",
