@@ -10,9 +10,7 @@ whenever it is used.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import getpass
-import hashlib
 import os
 import re
 import shutil
@@ -26,7 +24,9 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.installer.directory import locked, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,10 +37,9 @@ KERNEL, TREE, RECIPE, SUMS = "vmlinuz", "tree.cpio.zst", "recipe.json", "SHA256S
 SECONDS = 3600  # for the whole tree, from a slow mirror too
 ANSWER_SECONDS = 30
 LEAST_FREE = 1 << 30  # bytes where the image is kept
-_LOCK, _NEW = ".lock", ".new"
+_NEW = ".new"
 _KERNELS = re.compile(r"(?:\./)?boot/vmlinuz-[\w.+~-]+")
 _PROGRAMS = {"mmdebstrap": "mmdebstrap", "zstd": "zstd"}
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def read(path: Path) -> Image:
         if not {KERNEL, TREE, RECIPE} <= sums.keys():
             raise refuse("R035", path=path, detail=f"{SUMS} does not name all files")
         for name, digest in sums.items():
-            if _sha256(path / name) != digest:
+            if sha256(path / name) != digest:
                 raise refuse("R035", path=path, detail=f"{name} has another checksum")
     except (OSError, UnicodeDecodeError) as error:
         raise refuse("R035", path=path, detail=str(error)) from error
@@ -79,7 +78,9 @@ def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
 
     Another run that makes one in the same directory is waited for. Raises Refusal R030 to R036.
     """
-    with _writing(directory), _locked(directory):
+    with _writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    with _writing(directory), locked(directory):
         for left in directory.glob(f"{_NEW}*"):  # of a run that was killed
             shutil.rmtree(left)
         found = find(directory, recipe)
@@ -93,7 +94,7 @@ def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
             _fill(draft, recipe, mode)
             draft.chmod(0o755)
             draft.rename(directory / recipe.name())
-            _sync(directory)
+            own_files.sync(directory)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         return read(directory / recipe.name()), True
@@ -163,11 +164,11 @@ def _fill(draft: Path, recipe: Recipe, mode: str) -> None:
         _compress(tar, draft / TREE)
     archive.unlink()
     names = (KERNEL, TREE, RECIPE)
-    text = "".join(f"{_sha256(draft / name)}  {name}\n" for name in names)
+    text = "".join(f"{sha256(draft / name)}  {name}\n" for name in names)
     (draft / SUMS).write_text(text, encoding="ascii")
     for name in (*names, SUMS):
-        _sync(draft / name)
-    _sync(draft)
+        own_files.sync(draft / name)
+    own_files.sync(draft)
 
 
 def _run(command: list[str]) -> None:
@@ -216,31 +217,3 @@ def _writing(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise refuse("R036", path=directory, detail=error.strerror or error) from error
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; what holds it longer is waited for."""
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while part := stream.read(_CHUNK):
-            digest.update(part)
-    return digest.hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,6 @@ All is for the owner alone, because host keys of machines are in it. What is not
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import getpass
 import hashlib
 import json
@@ -29,12 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import boot_menu
+from ansible_collections.gpulab.node.plugins.plugin_utils.installer.directory import LOCK, locked, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ISO, PXE, README, RECORD = "gpulab.iso", "pxe", "README.txt", "media.json"
-_LOCK, _NEW, _OLD = ".lock", ".new", ".old"
+_NEW, _OLD = ".new", ".old"
 SECONDS = 1800  # for a program
 LABEL = "GPULAB"
 _GRUB = "boot/grub"
@@ -148,7 +148,7 @@ def write(directory: Path, media: Media) -> bool:
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        with _locked(directory):
+        with locked(directory):
             for left in (*directory.glob(f"{_NEW}*"), *directory.glob(f"{_OLD}*")):
                 shutil.rmtree(left)
             wanted = _wanted(directory, media)
@@ -189,16 +189,6 @@ def _writing(directory: Path) -> Iterator[None]:
         raise refuse("R054", path=directory, detail=error) from error
 
 
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
 def _readme(directory: Path, media: Media) -> bytes:
     boot = _README_BOOT.format(pxe=(directory / PXE).absolute(), user=getpass.getuser()) if media.parts else ""
     volumes = ", ".join(one.name for one in media.volumes)
@@ -235,15 +225,14 @@ def _is_there(directory: Path, wanted: dict[str, Any]) -> bool:
 
 def _sums(directory: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of the media, but for the record."""
-    paths = (path for path in directory.rglob("*") if path.is_file() and path.name not in {RECORD, _LOCK})
+    paths = (path for path in directory.rglob("*") if path.is_file() and path.name not in {RECORD, LOCK})
     return {str(path.relative_to(directory)): _sha256(path) for path in sorted(paths)}
 
 
 def _sha256(content: Path | bytes) -> str:
     if isinstance(content, bytes):
         return hashlib.sha256(content).hexdigest()
-    with content.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return sha256(content)
 
 
 def _contents(parts: Sequence[Part]) -> dict[str, Path | bytes]:
