@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture.changed_secret
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import report, software
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import report
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
 FILE = "rebuilt.json"
@@ -39,10 +39,10 @@ class ActionModule(ActionBase):
                 "age_identity": {"type": "path"},
             }
         )
-        host, directory = (task_vars or {})["inventory_hostname"], Path(args["directory"])
+        host = (task_vars or {})["inventory_hostname"]
+        place = captures.place(Path(args["directory"]), host)
         try:
-            place = captures.place(directory, host)
-            former, later = software.opened(directory, host, args["capture"]), software.opened(directory, host, None)
+            former, later = captures.named(place, host, args["capture"]), captures.named(place, host, None)
             secrets = changed_secrets(host, former, later, args["age_identity"])
             comparison = compare.compare(former.manifest, later.manifest, secrets)
             state = states.read(place)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import re
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people_all
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_containers, software_environments
+from ansible_collections.gpulab.node.plugins.plugin_utils.asking import unlogged
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
@@ -54,10 +54,11 @@ class ActionModule(LongStepAction):
         )
         host, work = self._task_vars["inventory_hostname"], self._args["work"]
         directory = Path(self._args["directory"])
-        state = states.read(captures.place(directory, host))
+        place = captures.place(directory, host)
+        state = states.read(place)
         if work == "begin":
             return self._begin(directory, host, state)
-        capture = software.opened(directory, host, self._args["capture"])
+        capture = captures.named(place, host, self._args["capture"])
         section = work if work in ("containers", "environments") else "packages"
         lacking = [one["name"] for one in state.missing if one["section"] == section] if state else []
         self._lacking = lacking
@@ -75,14 +76,15 @@ class ActionModule(LongStepAction):
 
     def _begin(self, directory: Path, host: str, state: State | None) -> dict[str, Any]:
         """Choose the capture. Raises Refusal R062 where the node still is as somebody left it."""
+        place = captures.place(directory, host)
         unfinished = state if state and not state.reached(states.STATES[-1]) else None
         named = self._args["capture"]
-        capture = software.opened(directory, host, named or (unfinished.capture if unfinished else None))
+        capture = captures.named(place, host, named or (unfinished.capture if unfinished else None))
         sections = capture.manifest["sections"]
         self._captured = {}
         found = self._ask_node("look")
-        if not named and not unfinished and found["done"] in captures.names(captures.place(directory, host)):
-            capture = software.opened(directory, host, found["done"])
+        if not named and not unfinished and found["done"] in captures.names(place):
+            capture = captures.named(place, host, found["done"])
         marked = found["marker"] and all(one["path"] != MARKER for one in capture.manifest["files"])
         if not (named or unfinished or found["done"] or marked or _is_another(found, sections)):
             raise refuse("R062", host=host, capture=capture.path.name)
@@ -189,18 +191,8 @@ class ActionModule(LongStepAction):
         """Return the module's answer. Raises Refusal and ModuleError."""
         whole = {} if "record" in more else {"captured": self._captured}
         args = {**self._args, "operation": operation, "asked": packed({**whole, **more})}
-        with self._unlogged():
+        with unlogged(self):
             return unpacked(self.call_module("restore_software", args)["answer"])
-
-    @contextlib.contextmanager
-    def _unlogged(self) -> Iterator[None]:
-        """Keep contents out of what -vvv shows and of the node's journal, but not the result of the task."""
-        before = self._play_context.no_log, self._task.no_log
-        self._play_context.no_log = self._task.no_log = True
-        try:
-            yield
-        finally:
-            self._play_context.no_log, self._task.no_log = before
 
 
 def _is_another(found: dict[str, Any], sections: dict[str, Any]) -> bool:

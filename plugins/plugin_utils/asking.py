@@ -24,6 +24,17 @@ class FailedError(Exception):
         self.result = result
 
 
+@contextlib.contextmanager
+def unlogged(action: Any) -> Iterator[None]:
+    """Keep contents out of what -vvv shows and of the node's journal, but not the result of an action plugin's task."""
+    before = action._play_context.no_log, action._task.no_log  # noqa: SLF001 - of every action plugin
+    action._play_context.no_log = action._task.no_log = True  # noqa: SLF001
+    try:
+        yield
+    finally:
+        action._play_context.no_log, action._task.no_log = before  # noqa: SLF001
+
+
 class Asking(ActionBase):
     """What such action plugins share; variables are those of the task."""
 
@@ -34,20 +45,10 @@ class Asking(ActionBase):
 
         Raises FailedError.
         """
-        with self._unlogged():
+        with unlogged(self):
             result = self._execute_module(
                 module_name=module, module_args={**args, "asked": packed(asked)}, task_vars=self.variables
             )
         if "answer" not in result:
             raise FailedError({"failed": True, **result})
         return unpacked(result["answer"])
-
-    @contextlib.contextmanager
-    def _unlogged(self) -> Iterator[None]:
-        """Keep contents out of what -vvv shows and of the node's journal, but not the result of the task."""
-        before = self._play_context.no_log, self._task.no_log
-        self._play_context.no_log = self._task.no_log = True
-        try:
-            yield
-        finally:
-            self._play_context.no_log, self._task.no_log = before

@@ -99,6 +99,18 @@ def latest(of_host: Path) -> Capture | None:
     return read(of_host / link.readlink().name) if link.is_symlink() else None
 
 
+def named(of_host: Path, host: str, name: str | None) -> Capture:
+    """Return the capture with this name, or the newest. Raises Refusal R001, R006 and R018."""
+    found = None
+    if name is None:
+        found = latest(of_host)
+    elif name in names(of_host):
+        found = read(of_host / name)
+    if found is None:
+        raise refuse("R001", host=host, what=f"capture {name}" if name else "capture", path=of_host)
+    return found
+
+
 def tree(directory: Path) -> Iterator[Path]:
     """Yield each file and directory at and below a directory. Raises Refusal R006 for anything else, and OSError."""
     left = [directory]

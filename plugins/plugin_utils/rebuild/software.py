@@ -8,29 +8,16 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, manifest
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.captures import Capture
 
 _KEPT = ("path", "kind", "mode", "owner", "uid", "group", "gid", "target")
-
-
-def opened(directory: Path, host: str, name: str | None) -> Capture:
-    """Return a capture of a host by its name, or the latest. Raises Refusal R001, R006 and R018."""
-    place = captures.place(directory, host)
-    if name is not None and name not in captures.names(place):
-        raise refuse("R001", host=host, what=f"capture {name}", path=place)
-    found = captures.read(place / name) if name else captures.latest(place)
-    if found is None:
-        raise refuse("R001", host=host, what="capture", path=place)
-    return found
 
 
 def asked(capture: Capture, work: str, identity: str | None, lacking: list[str]) -> Any:

@@ -44,13 +44,7 @@ def chosen(of_host: Path, host: str, name: str | None) -> Capture:
     written = state.read(of_host)
     if name is None and written and not written.reached("proven"):
         name = written.capture
-    if name is None:
-        found = captures.latest(of_host)
-    else:
-        found = captures.read(of_host / name) if name in captures.names(of_host) else None
-    if found is None:
-        raise refuse("R001", host=host, what=f"capture {name}" if name else "capture", path=of_host)
-    return found
+    return captures.named(of_host, host, name)
 
 
 class Source:

@@ -7,6 +7,7 @@ import pytest
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext
 from ansible_collections.gpulab.node.plugins.action import restore_software
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets as ciphers
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
@@ -45,14 +46,14 @@ def directory(tmp_path, monkeypatch):
 
 @pytest.fixture
 def opened(directory):
-    return software.opened(directory, "node07", None)
+    return captures.named(captures.place(directory, "node07"), "node07", None)
 
 
 def test_a_capture_that_is_not_there_is_refused(directory):
     with pytest.raises(Refusal, match="R001"):
-        software.opened(directory, "node07", "20200101T000000Z")
+        captures.named(captures.place(directory, "node07"), "node07", "20200101T000000Z")
     with pytest.raises(Refusal, match="R001"):
-        software.opened(directory, "node08", None)
+        captures.named(captures.place(directory, "node08"), "node08", None)
 
 
 def test_packages_get_apts_files_with_the_secret_ones(opened):
