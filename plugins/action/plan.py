@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import firs
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, host_types, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.reinstalled import reinstalled
 
 SHOWN = 6  # of what somebody else changed; the report has all
 
@@ -30,7 +31,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the plan, or fail with the refusal as data."""
         result: dict[str, Any] = {**super().run(tmp, task_vars), "changed": False}
-        self.validate_argument_spec(argument_spec={})
+        _validated, arguments = self.validate_argument_spec(argument_spec={"reinstalled_as": {"type": "str"}})
         variables = task_vars or {}
         facts = variables.get("ansible_facts", {}).get("gpulab")
         if facts is None:
@@ -38,6 +39,8 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(msg)
         given = {name: raw for name, raw in variables.items() if not host_types.is_default(name, raw)}
         known, today = catalog.load(), datetime.now(tz=timezone.utc).date()
+        if arguments["reinstalled_as"]:
+            facts = reinstalled(facts, known, arguments["reinstalled_as"])
         types = host_types.of(variables.get("group_names", ()), known)
         unset = host_types.defaults(types, known, facts["system"]["family"])
         members = variables.get("groups", {})
@@ -52,6 +55,8 @@ class ActionModule(ActionBase):
             plan = host_types.fit({name: one for name, one in unset.items() if name not in given}, types, plan_with)
         except Refusal as refusal:
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
+        if arguments["reinstalled_as"]:
+            return {**result, "plan": plan, "because": reasons(plan)}
         receipts, values = facts.get("receipts", {}), host_types.values(plan, variables, self._templar.template)
         plan["due"] = due.roles(receipts, plan, facts, values, variables)
         plan["drift"] = drifted(receipts)

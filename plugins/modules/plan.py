@@ -29,7 +29,12 @@ attributes:
   diff_mode:
     support: none
     description: There is no difference to show.
-options: {}
+options:
+  reinstalled_as:
+    description:
+      - Plan the node as it will be once this system is installed on it, such as V(debian-13), without anything that is
+        installed now. Such a plan is no fact of the host, and says nothing of what is due.
+    type: str
 seealso:
   - module: gpulab.node.gpu_facts
 """

@@ -15,9 +15,9 @@ from ansible_collections.gpulab.node.plugins.action.plan import ActionModule
 from . import make
 
 
-def run(variables, *, check_mode=False):
+def run(variables, *, check_mode=False, **arguments):
     task = Task()
-    task.check_mode = check_mode
+    task.check_mode, task.args = check_mode, arguments
     templar = Templar(loader=DataLoader(), variables=variables)
     # it can tell no more than its temporary directory: an attempt to reach the node would fail
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="unused"))

@@ -55,6 +55,17 @@ def test_a_node_is_captured_behind_the_lock_and_looked_at_again_before_it_is_arm
     assert position(INSTALL, "put") < names.index("gpulab.node.gpu_facts") < position(INSTALL, "arm")
 
 
+def test_the_settings_are_checked_against_the_new_system_before_anything_changes():
+    """Else the node is wiped, and then waits for a person who mends its inventory."""
+    reinstall = "roles/reinstall/tasks/main.yml"
+    names = [name for name, _arguments, _task in tasks(load(reinstall))]
+    planned = names.index("gpulab.node.plan")
+    assert position(reinstall, "plan") < planned < names.index("gpulab.node.refuse")
+    assert names.index("gpulab.node.refuse") < names.index("ansible.builtin.import_tasks")
+    first = load("playbooks/reinstall.yml")[0]
+    assert [name for name, _arguments, _task in tasks(first["tasks"])] == ["gpulab.node.inventory_check"]
+
+
 def test_a_node_is_proven_only_when_all_is_done():
     """A proven node is reinstalled by the same command; a run that stopped before has to go on instead."""
     assert position(FINISH, "proven") == len(list(tasks(load(FINISH)))) - 1
