@@ -101,10 +101,11 @@ def succeeds(name, command):
 
 
 def cut_off(path, *options, when, look=nothing, timeout=300, **variables):
-    """Run a playbook, and kill the controller as soon as a shell command succeeds on every node."""
+    """Run a playbook, and kill the controller once a shell command succeeds on every node, or a function is true."""
+    reached = when if callable(when) else lambda: all(succeeds(name, when) for name in nodes())
     with start(path, *options, **variables) as process:
         deadline = time.monotonic() + timeout
-        while not all(succeeds(name, when) for name in nodes()):
+        while not reached():
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline, f"{when} did not come to succeed on every node"
             time.sleep(0.5)
