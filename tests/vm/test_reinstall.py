@@ -97,15 +97,15 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(images, tmp_path_factory, say):  # noqa: F811
-    """Return a machine on which people have lived; each test goes on from the one before."""
+def story(request, images, tmp_path_factory, say):  # noqa: F811
+    """Return a machine with that firmware on which people have lived; each test goes on from the one before."""
     directory = tmp_path_factory.mktemp("story")
     lab = Lab(directory, say)
     system, data = (lab.disk(directory, which, SIZES) for which in ("system", "data"))
-    machine = Watched(directory, [(DATA, data), (SYSTEM, system)], UUID, data=data)
+    machine = Watched(directory, [(DATA, data), (SYSTEM, system)], UUID, request.param, data=data)
     try:
-        made = images("debian-12", "bios")
-        plan = lab.plan(sizes=SIZES)
+        made = images("debian-12", request.param)
+        plan = lab.plan(request.param, sizes=SIZES)
         say("the first system")
         machine.boot_kernel(made.kernel, [made.tree, lab.host_part(plan, directory)], line("poweroff", "media"))
         assert "DONE: the system is installed" in machine.wait_for_end()
@@ -114,6 +114,7 @@ def story(images, tmp_path_factory, say):  # noqa: F811
         say("people live on it")
         found = Story(machine, lab, directory, say)
         found.run(f"export DATA=/dev/vda\n{PEOPLE.read_text()}", 1800)
+        found.play("site.yml")
         yield found
     finally:
         machine.kill()
@@ -131,10 +132,10 @@ cat /etc/ssh/sshd_config.d/lab.conf; sysctl -n vm.swappiness
 """
 
 
-@pytest.mark.parametrize("system", ["debian-12", "debian-13"])
+@pytest.mark.parametrize(
+    ("story", "system"), [("bios", "debian-12"), ("bios", "debian-13"), ("uefi", "debian-13")], indirect=["story"]
+)
 def test_one_command_brings_the_machine_back(story, system):
-    if system == "debian-12":
-        story.play("site.yml")
     before, starts = story.run(LOOK), len(story.machine.hashes)
     story.play("playbooks/reinstall.yml", reinstall_system=system, reinstall_confirm=HOST)
     assert story.run(". /etc/os-release; echo $ID-$VERSION_ID") == system
@@ -146,6 +147,7 @@ def test_one_command_brings_the_machine_back(story, system):
     assert state["missing"] == []
 
 
+@pytest.mark.parametrize("story", ["bios", "uefi"], indirect=True)
 def test_a_second_rebuild_changes_nothing(story):
     output = story.play("playbooks/rebuild.yml")
     assert re.search(rf"^  {HOST} +ok +.* changed=0\b", output.rpartition("\nRECAP")[2], re.MULTILINE)
