@@ -64,7 +64,9 @@ def driver_plan(node: Node) -> Iterator[Result]:
         node.plan.get("driver.version"),
         node.plan["driver.branch"],
     )
-    if not library:
+    if not node.plan.get("driver.kernel_modules"):
+        yield skipped("no driver is planned: nvidia_driver_state is absent")
+    elif not library:
         yield fail("the planned driver is not installed", "install_driver", expected=version or branch)
     elif (version and library != version) or library.partition(".")[0] != str(branch):
         yield fail(

@@ -46,6 +46,7 @@ OF_ANOTHER_MAKER = all_of(
     *(put(f"nvml.gpus.1.power_mw.{name}", 480_000) for name in ("limit", "enforced_limit", "default_limit")),
 )
 ALONE = put("group.hosts", [])
+NO_DRIVER_PLANNED = {"branch": "580", "version": None, "kernel_modules": None}
 SHOWN = dict.fromkeys(("libGLX_nvidia.so.0", "libEGL_nvidia.so.0", "nvidia_drv.so"), nodes.DRIVER)
 LENT = {"address": "0000:65:00.0", "device": "10de:2684", "driver": "vfio-pci"}
 CASES = [
@@ -66,6 +67,7 @@ CASES = [
         None,
     ),
     ("display-match", "fail", "rtx4090x2", lambda _: None, {"driver": {"display": True}}),
+    ("driver-plan", "skipped", "rtx4090x2", put("driver.library", None), {"driver": NO_DRIVER_PLANNED}),
     ("driver-responsive", "ok", "rtx4090x2", put("pci.lent", [LENT]), None),
     ("driver-responsive", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
     ("driver-next-boot", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
