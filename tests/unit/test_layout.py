@@ -9,7 +9,7 @@ PREFIX = "ansible_collections.gpulab.node.plugins."
 # each other.
 LEVELS = (
     {"core"},
-    {"nvml", "driver", "cuda", "containers", "environments", "system", "storage", "installer"},
+    {"nvml", "driver", "cuda", "containers", "environments", "system", "storage", "installer", "slurm"},
     {"packages", "gpu_settings"},
     {"facts"},
     {"checks", "monitoring", "receipts"},

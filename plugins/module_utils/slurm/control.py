@@ -1,0 +1,106 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What scontrol and squeue say of a node, and how gpulab asks Slurm to keep jobs from it. No I/O happens here.
+
+The text form is read, because 22.05 prints JSON only with a plugin. See https://slurm.schedmd.com/scontrol.html.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SHOW_NODES = ("scontrol", "--oneliner", "show", "nodes")
+OURS = "gpulab "  # how each reason of gpulab begins; the run follows, and a colon
+# A value may hold spaces (OS, Reason): it ends where the next name begins.
+_FIELD = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)")
+_REASON = re.compile(r"\sReason=(.*?)(?: \[(\S+)@(\S+)\])?\s*(?:\sComment=.*)?$")
+_FLAGS = re.compile(r"[*~#!%$@^-]+\Z")
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node as slurmctld sees it. states: its base state and its flags, such as IDLE and DRAIN, in capitals.
+
+    reason is empty where there is none; since is when it was set, in the controller's local time.
+    """
+
+    name: str
+    host: str
+    states: tuple[str, ...]
+    reason: str = ""
+    reason_by: str = ""
+    reason_since: str = ""
+    version: str = ""
+
+    @property
+    def drained(self) -> bool:
+        """Tell whether Slurm starts no job there any more; jobs may still run."""
+        return "DRAIN" in self.states
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that is on a node; state as squeue names it, such as RUNNING or COMPLETING."""
+
+    number: str
+    user: str
+    state: str
+
+
+def nodes(text: str) -> list[SlurmNode]:
+    """Parse the output of SHOW_NODES, one node a line."""
+    return [_node(line) for line in text.splitlines() if line.startswith("NodeName=")]
+
+
+def _node(line: str) -> SlurmNode:
+    reason = _REASON.search(line)
+    fields = dict(_FIELD.findall(line[: reason.start()] if reason else line))
+    name = str(fields["NodeName"])
+    return SlurmNode(
+        name=name,
+        host=str(fields.get("NodeHostName", name)),
+        states=tuple(_FLAGS.sub("", state) for state in fields.get("State", "").upper().split("+")),
+        reason=reason[1] if reason else "",
+        reason_by=(reason[2] or "") if reason else "",
+        reason_since=(reason[3] or "") if reason else "",
+        version=fields.get("Version", ""),
+    )
+
+
+def own(found: list[SlurmNode], hostname: str) -> SlurmNode | None:
+    """Return the node that a machine of this name is; None where Slurm does not know it."""
+    short = hostname.partition(".")[0]
+    names = {hostname, short}
+    return next((node for node in found if names & {node.name, node.host}), None)
+
+
+def show_jobs(name: str) -> list[str]:
+    """Return the command that lists the jobs on a node."""
+    return ["squeue", "--noheader", f"--nodelist={name}", "--format=%A %u %T"]
+
+
+def jobs(text: str) -> list[Job]:
+    """Parse the output of show_jobs."""
+    return [Job(*line.split()) for line in text.splitlines() if len(line.split()) == 3]  # noqa: PLR2004 - its fields
+
+
+def reason(run: str, why: str) -> str:
+    """Return gpulab's reason for a drain, in one line without double quotes, which scontrol takes off."""
+    return f"{OURS}{run}: {' '.join(why.split())}".replace('"', "'")
+
+
+def is_ours(node: SlurmNode, run: str) -> bool:
+    """Tell whether the reason of a node is this run's."""
+    return node.reason.startswith(f"{OURS}{run}:")
+
+
+def drain(name: str, why: str) -> list[str]:
+    """Return the command after which no further job starts on a node; running jobs go on. why: see reason."""
+    return ["scontrol", "update", f"nodename={name}", "state=drain", f"reason={why}"]
+
+
+def resume(name: str) -> list[str]:
+    """Return the command that takes a drain back; the node is then what it would be without it."""
+    return ["scontrol", "update", f"nodename={name}", "state=resume"]
