@@ -134,6 +134,7 @@ FAMILIES = {
     "V": "Proof",
     "R": "Rebuild",
     "G": "Diagnosis",
+    "F": "Fleet",
 }
 TOPICS = {
     "driver": "NVIDIA's driver",

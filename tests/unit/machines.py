@@ -151,6 +151,7 @@ BARE: dict[str, Any] = {
     "limits": {"services": {}, "sessions": {}, "shared_memory_mib": 32768},
     "services": {},
     "long_steps": [],
+    "fence": None,
     "kernel_log": {"readable": True, "events": []},
     "storage": [],
     "own_files": [],

@@ -12,7 +12,7 @@ LEVELS = (
     {"nvml", "driver", "cuda", "containers", "environments", "system", "storage", "installer", "slurm"},
     {"packages", "gpu_settings"},
     {"facts"},
-    {"checks", "monitoring", "receipts"},
+    {"checks", "fence", "monitoring", "receipts"},
     {"active", "capture", "diagnosis"},
     {"rebuild"},
 )

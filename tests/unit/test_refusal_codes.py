@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
 
-FAMILIES = "HIPDCESVRG"
+FAMILIES = "HIPDCESVRGF"
 
 
 def test_codes_stand_in_the_order_of_families_and_numbers():

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.options import load as
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
 # Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
-WITHOUT_SCENARIO = {"diagnose", "plan", "preflight", "reboot", "reinstall", "verify"}
+WITHOUT_SCENARIO = {"diagnose", "fence", "plan", "preflight", "reboot", "reinstall", "verify"}
 
 
 def load(path):

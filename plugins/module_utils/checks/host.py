@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of the node around the GPUs: processors, memory, disks, clock."""
+"""Checks of the node around the GPUs: processors, memory, disks, clock, and whether it is in service."""
 
 from __future__ import annotations
 
@@ -123,3 +123,17 @@ def reboot_pending(node: Node) -> Iterator[Result]:
         yield info(f"a reboot is pending: {'; '.join(reasons)}", "reboot", observed=len(reasons), expected=0)
     else:
         yield ok("no reboot is pending")
+
+
+@check("fleet-fence", proves="the node is in service, or has been taken out no longer than announced", source="gpulab")
+def fence(node: Node) -> Iterator[Result]:
+    """Warn of a fence that a failure or a run that died has left behind; one that is at work is no fault."""
+    found = node.facts.optional("fence")
+    if not found:
+        yield ok("the node is in service")
+        return
+    said = f"out of service since {found['since']} by {found['by']} (run {found['run']}): {found['reason']}"
+    if found["held"] or found["overdue"]:
+        yield warn(said, "lift_fence", observed="fenced", expected="in service")
+    else:
+        yield info(said)

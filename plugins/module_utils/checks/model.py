@@ -64,6 +64,8 @@ REMEDIES = {
     " firewall, cables, switches.",
     "check_storage": "Check the mount, the file server and the network between. umount -l releases a dead mount.",
     "check_exports": "Check systemctl status nfs-server and exportfs -s. Then run the role storage again.",
+    "lift_fence": "Mend the node and go on with the change: ansible-playbook gpulab.node.rollout. Or bring it back as"
+    " it is: ansible-playbook gpulab.node.fence -e fence_state=absent.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",
     "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",

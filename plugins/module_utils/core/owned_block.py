@@ -34,8 +34,8 @@ def inside(text: str, owner: str) -> str:
     return "\n".join(lines[first + 1 : lines.index(end, first)])
 
 
-def merged(text: str | None, content: str, owner: str) -> str | None:
-    """Return a file's text with the block, at its end, holding the content; None for no file.
+def merged(text: str | None, content: str, owner: str, *, first: bool = False) -> str | None:
+    """Return a file's text with the block, at its end or first, holding the content; None for no file.
 
     text is None where there is no file. Without content there is no block, and a file that has nothing else goes.
     """
@@ -43,6 +43,9 @@ def merged(text: str | None, content: str, owner: str) -> str | None:
     if not content.strip():
         gone = others != (text or "") and not others.strip()
         return None if gone or text is None else others
+    block = f"{BEGIN.format(owner=owner)}\n{content.rstrip()}\n{END.format(owner=owner)}\n"
+    if first:
+        return block + others
     if others and not others.endswith("\n"):
         others += "\n"
-    return f"{others}{BEGIN.format(owner=owner)}\n{content.rstrip()}\n{END.format(owner=owner)}\n"
+    return others + block

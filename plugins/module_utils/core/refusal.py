@@ -5,7 +5,7 @@
 
 The codes live in this file and nowhere else. A code is never given another meaning.
 Families: H host and connection, I inventory and input, P plan, D driver, C CUDA, E Python environment, S long steps and
-runs, V proof, R rebuild, G diagnosis. They stand in this order, and each in the order of its numbers.
+runs, V proof, R rebuild, G diagnosis, F fleet. They stand in this order, and each in the order of its numbers.
 """
 
 from __future__ import annotations
@@ -1476,6 +1476,58 @@ CODES = {
     ),
     "G002": ("{option} is {value}, not {wanted}", "Correct it, or leave it out. Nothing was looked at."),
     "G003": ("the diagnosis cannot be written to {path}: {detail}", "Use another directory, or free space there."),
+    # F001 to F029: the fence and the rollout
+    "F001": (
+        "no change may begin now: {why}",
+        "Run the same command again when the freeze is over. No further node was changed.",
+    ),
+    "F002": (
+        "the rollout {run} is at work: {user} on {machine}, process {pid}",
+        "Wait until it ends, or stop it there; the same command then goes on with it. Nothing was changed.",
+    ),
+    "F003": (
+        "{out} of {all} nodes are out of service, and no more than {most} may be: {who}",
+        "Bring these nodes back first, or raise rollout_out_at_once. Nothing was changed.",
+    ),
+    "F004": ("{option} is {value}: {detail}", "Correct it. Nothing was changed."),
+    "F005": (
+        "the change stopped at {host}: {cause}",
+        (
+            "{remedy} Then run the rollout again; it begins with {host}, which stays fenced. The nodes after it are as"
+            " before."
+        ),
+    ),
+    "F006": (
+        "{host} was still in use after {minutes} minutes ({who})",
+        "Run the rollout again when they are done, or with a longer rollout_wait_minutes. The node is as it was.",
+    ),
+    "F007": (
+        "{host} has been fenced since {since} by {by} (run {run}): {reason}",
+        (
+            "Let that run come to its end. If it never will, lift its fence: ansible-playbook gpulab.node.fence"
+            " -e fence_state=absent -e fence_force={host}"
+        ),
+    ),
+    "F008": (
+        "Slurm's controller does not answer: {detail}",
+        "Check slurmctld and munge (scontrol ping). Then run again. Nothing was changed.",
+    ),
+    "F009": (
+        "Slurm does not know the node {host}",
+        "Add it to slurm.conf, or set fence_engine: none for it. Nothing was changed.",
+    ),
+    "F010": (
+        "{host} has none of the files in /etc/pam.d by which people log in: {services}",
+        "Check its PAM configuration. Nothing was changed.",
+    ),
+    "F011": (
+        "no canary is left: {detail}",
+        "Name others in rollout_canary, or run again when one of them is back. No further node was changed.",
+    ),
+    "F012": (
+        "{host} was lost on the way, in the state {state} since {since}",
+        "Bring it back, and run the rollout again; it begins with {host}. The nodes after it are as before.",
+    ),
 }
 
 

@@ -47,6 +47,7 @@ class Facts(_Receipts):
     limits: Limits
     services: dict[str, Service] | None
     long_steps: list[str]
+    fence: Fence | None
     kernel_log: KernelLog
     storage: list[Tier]
     own_files: list[str]
@@ -65,6 +66,23 @@ class Receipt(TypedDict):
     problem: str
     differs: list[str]
     drift: list[str]
+
+
+class Fence(TypedDict):
+    """A node that gpulab has taken out of service: the run, since when and until when (UTC), by whom, and why.
+
+    held: it failed, and waits for somebody to mend it. overdue: it should be back by now. before is what Slurm said.
+    """
+
+    run: str
+    since: str
+    by: str
+    reason: str
+    until: str | None
+    engine: str
+    held: bool
+    before: dict[str, Any]
+    overdue: bool
 
 
 class System(TypedDict):

@@ -8,6 +8,17 @@ from . import nodes
 from .faults import OLD, Fault, all_of, every_gpu, put
 
 VOLATILE = ("corrected", "uncorrected", "dram_uncorrected", "sram_uncorrected")
+FENCE = {
+    "run": "R1",
+    "since": "2026-11-26T21:00:00Z",
+    "by": "anna on laptop",
+    "reason": "driver 550",
+    "until": None,
+    "engine": "none",
+    "held": False,
+    "before": {},
+    "overdue": False,
+}
 LOST = {"index": 3, "error": "GPU_IS_LOST", "code": 15}
 
 
@@ -863,6 +874,7 @@ HOST = [
         "start_service",
         "warn",
     ),
+    Fault("a fence left behind", "l40s", put("fence", {**FENCE, "held": True}), "fleet-fence", "lift_fence", "warn"),
     Fault("few processor cores", "h100x8", put("system.cpu_cores", 16), "cpu-cores", "none", "info"),
     Fault("less memory than the GPUs", "b200x8", put("system.memory_mib", 500_000), "host-memory", "none", "info"),
     Fault("a reboot is pending", "t4", put("reboot.reasons", ["nouveau is bound"]), "reboot-pending", "reboot", "info"),

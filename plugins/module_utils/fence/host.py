@@ -1,0 +1,184 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take a node out of service, see when nobody uses it any more, and bring it back. Nothing is ever killed.
+
+The record on the node says whose fence it is. Only what it says was done is taken back, so a drain or a lock of
+somebody else's stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.facts import fence as facts
+from ansible_collections.gpulab.node.plugins.module_utils.facts import users
+from ansible_collections.gpulab.node.plugins.module_utils.fence import login
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+Call = Callable[[list[str]], tuple[int, str, str]]  # exit status, output, errors
+AUTO, NONE, SLURM = "auto", "none", "slurm"
+SLURMD = ("/lib/systemd/system/slurmd.service", "/etc/systemd/system/slurmd.service")
+_NOT_SET_UP = "Could not establish a configuration source"  # scontrol, where Slurm is installed and has no slurm.conf
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Whose fence it is to be: run (its name), by (a person), and why; until is UTC in ISO 8601, or None."""
+
+    run: str
+    by: str
+    reason: str = ""
+    until: str | None = None
+    held: bool = False
+    engine: str = AUTO
+    passing: tuple[str, ...] = ()
+
+
+class Fence:
+    """The fence of one node; host is its name in refusals, call runs a command there, module an AnsibleModule."""
+
+    def __init__(self, node: Node, call: Call, module: Any, host: str) -> None:
+        """Take the node, and its name there."""
+        self._node, self._call, self._module, self._host = node, call, module, host
+        self._hostname = socket.gethostname()
+
+    def record(self) -> dict[str, Any] | None:
+        """Return the fence of this node, None where there is none. Raises Refusal H220."""
+        return facts.record(self._node)
+
+    def users(self, own: int) -> str:
+        """Say who would lose work if the node stopped now, jobs of Slurm first; nothing where nobody would.
+
+        own is this process, whose connection does not count. Raises Refusal F008.
+        """
+        found = self.record()
+        name = found["before"].get("name") if found and found["engine"] == SLURM else None
+        jobs = control.jobs(self._ask(control.show_jobs(name))) if name else []
+        said = [f"job {job.number} of {job.user} ({job.state.lower()})" for job in jobs]
+        return ", ".join(filter(None, [*said, users.in_use(users.read(self._node, [], own))]))
+
+    def drain(self, wish: Wish) -> list[str]:
+        """Fence the node, or correct why it is fenced; return what changed. Raises Refusal F007 to F010.
+
+        Under Slurm, logins stay open until the last job has ended: its user may look after it.
+        """
+        before = self.record()
+        if before and before["run"] != wish.run:
+            raise refuse("F007", host=self._host, **before)
+        if not login.services(self._node):
+            raise refuse("F010", host=self._host, services=", ".join(login.SERVICES))
+        here = self._member(before["engine"] if before else wish.engine)
+        engine = SLURM if here else NONE
+        ours = bool(here and control.is_ours(here, wish.run))
+        found = {"name": here.name, "drained": here.drained and not ours, "reason": here.reason} if here else {}
+        record: dict[str, Any] = {
+            "run": wish.run,
+            "since": before["since"] if before else time.strftime(facts.TIME, time.gmtime()),
+            "by": wish.by,
+            "reason": wish.reason,
+            "until": wish.until,
+            "engine": engine,
+            "held": wish.held,
+            "before": before["before"] if before else found,
+        }
+        changed = [facts.RECORD] if record != before else []
+        if changed and not self._module.check_mode:
+            records.write(self._node.path(facts.RECORD), record)
+        why = control.reason(wish.run, wish.reason)
+        if here and not record["before"]["drained"] and not (here.drained and here.reason == why):
+            changed.append(f"Slurm: drain {here.name}")
+            self._do(control.drain(here.name, why))
+        if engine == NONE or self._node.exists(login.MESSAGE):
+            changed += self.close(record, wish.passing)
+        if before is None and not self._module.check_mode:
+            self._call(["wall", message(record)])
+        return changed
+
+    def close(self, record: dict[str, Any], passing: Iterable[str]) -> list[str]:
+        """Keep people from logging in; return what changed. The user that this came by, and these, still may."""
+        return login.write(self._node, self._module, message(record), {*passing, *_came_by(self._node)})
+
+    def resume(self, run: str, *, force: bool = False) -> tuple[list[str], str]:
+        """Bring the node back into service; return what changed, and why Slurm still has it drained, if it has.
+
+        Only this run's fence is lifted, unless forced; a node without one is left alone. Raises Refusal F007, F008.
+        """
+        record = self.record()
+        if record is None:
+            return [], ""
+        if record["run"] != run and not force:
+            raise refuse("F007", host=self._host, **record)
+        changed, left = [], ""
+        if record["engine"] == SLURM:
+            here = self._member(SLURM)
+            if here and control.is_ours(here, record["run"]):
+                changed.append(f"Slurm: resume {here.name}")
+                self._do(control.resume(here.name))
+            elif here and here.drained:
+                left = here.reason
+        changed += [*login.write(self._node, self._module, ""), facts.RECORD]
+        if not self._module.check_mode:
+            records.remove(self._node.path(facts.RECORD))
+        return changed, left
+
+    def _member(self, engine: str) -> control.SlurmNode | None:
+        """Return what Slurm says of this node; None where the engine is none. Raises Refusal F008, F009."""
+        if engine == NONE or (engine == AUTO and not any(map(self._node.exists, SLURMD))):
+            return None
+        rc, output, errors = self._call(list(control.SHOW_NODES))
+        if engine == AUTO and rc != 0 and _NOT_SET_UP in errors:
+            return None
+        if rc != 0:
+            raise refuse("F008", detail=_last(errors or output))
+        here = control.own(control.nodes(output), self._hostname)
+        if here is None and engine == SLURM:
+            raise refuse("F009", host=self._host)
+        return here
+
+    def _ask(self, argv: list[str]) -> str:
+        rc, output, errors = self._call(argv)
+        if rc != 0:
+            raise refuse("F008", detail=_last(errors or output))
+        return output
+
+    def _do(self, argv: list[str]) -> None:
+        if not self._module.check_mode:
+            self._ask(argv)
+
+
+def message(record: dict[str, Any]) -> str:
+    """Return what people read who log in, or who are logged in when the fence comes."""
+    run = "" if record["run"] == record["by"] else f", run {record['run']}"
+    back = f" It should be back by {record['until']}." if record["until"] else ""
+    return (
+        f"gpulab: this node is out of service since {record['since']} ({record['by']}{run}):"
+        f" {record['reason']}.{back} What runs goes on; please end your work and start it elsewhere."
+    )
+
+
+def _came_by(node: Node) -> set[str]:
+    """Return the users that this connection logged in as: sudo's word, and the kernel's."""
+    found = {name for name in (os.environ.get("SUDO_USER"), os.environ.get("DOAS_USER")) if name}
+    uid = node.text("/proc/self/loginuid")
+    with contextlib.suppress(KeyError, ValueError):
+        found.add(pwd.getpwuid(int(uid)).pw_name)
+    return found
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no answer"
