@@ -26,10 +26,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, 
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings import as_written, version
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings import as_written
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.store import Store, open_store
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.values import faults
 
 if TYPE_CHECKING:

@@ -1,32 +1,19 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For the record: what the inventory set for a host, as it is written there, and the version of gpulab."""
+"""For the record: what the inventory set for a host, as it is written there."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from ansible.parsing.vault import EncryptedString
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, for_people
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.options import Option
-
-ROOT = Path(__file__).parents[3]
-
-
-def version() -> str:
-    """Return the version of this collection, as it was built, or of this checkout."""
-    built = ROOT / "MANIFEST.json"
-    if built.is_file():
-        return str(json.loads(built.read_text(encoding="utf-8"))["collection_info"]["version"])
-    return str(yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["version"])
 
 
 def as_written(variables: Mapping[str, Any]) -> dict[str, Any]:
