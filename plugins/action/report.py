@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import gather, publish
 
-ARGUMENTS = {"directory": {"type": "path"}, "baseline": {"type": "path"}}
+ARGUMENTS = {"directory": {"type": "path"}, "baseline": {"type": "path"}, "kept": {"type": "int"}}
 
 
 class ActionModule(ActionBase):
@@ -28,7 +28,7 @@ class ActionModule(ActionBase):
         _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         hosts = gather(task_vars["ansible_play_hosts_all"], task_vars["hostvars"])
         try:
-            report, lines, directory = publish(hosts, arguments["directory"], arguments["baseline"])
+            report, lines, directory = publish(hosts, arguments["directory"], arguments["baseline"], arguments["kept"])
         except Refusal as refusal:
             return {"failed": True, "msg": str(refusal)}
         return {

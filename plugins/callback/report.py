@@ -1,46 +1,52 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpulab.node.report: a report of a run that ended before its proof."""
+"""gpulab.node.report: what the report says of the run, and a report of a run that ended before its proof."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: report
 type: aggregate
-short_description: A report of a run that ended before its proof
+short_description: What the report says of the run, and a report of a run that ended before its proof
 version_added: 0.3.0
 author: The gpulab founders (@gpulab)
 description:
+  - Notes what each task changes and how long the run takes, for M(gpulab.node.report).
   - Where every host was refused, failed or became unreachable, Ansible ends a run before M(gpulab.node.report) is
     reached. This callback then writes the same report, with what ended each host's run.
   - It does so only in whole runs of playbooks that have that task, never in check mode or with C(--tags).
-  - Directory and baseline are the variables C(verify_report_directory) and C(verify_baseline), as in
+  - Its settings are the variables C(verify_report_directory), C(verify_baseline) and C(verify_reports_kept), as in
     C(playbooks/verify.yml).
 requirements:
   - enabled by C(callbacks_enabled = gpulab.node.report)
 """
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible.vars.hostvars import HostVars
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import short_task
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import noted
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import gather, publish
 
 if TYPE_CHECKING:
     from ansible.executor.stats import AggregateStats
     from ansible.executor.task_result import CallbackTaskResult
+    from ansible.inventory.host import Host
     from ansible.playbook import Playbook
     from ansible.playbook.play import Play
+    from ansible.playbook.task import Task
 
 WRITES_IT = "gpulab.node.report"
 ALL = "all"
 
 
 class CallbackModule(CallbackBase):
-    """Keep how each host left the run, and write the report at its end, unless the run has done so."""
+    """Note the run; keep how each host left it, and write the report at its end, unless the run has done so."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -50,6 +56,7 @@ class CallbackModule(CallbackBase):
     def __init__(self) -> None:
         """Begin without a play."""
         super().__init__()
+        self._run = noted.begin()
         self._due = False
         self._play: Play | None = None
         self._names: dict[str, None] = {}
@@ -66,18 +73,31 @@ class CallbackModule(CallbackBase):
         self._play = play
         self._names.update(dict.fromkeys(host.name for host in _inventory(play).get_hosts(play.hosts)))
 
+    def v2_runner_on_start(self, host: Host, task: Task) -> None:
+        """Note that a host is at work."""
+        self._run.board.start_task(host.get_name(), short_task(task.get_name()), time.monotonic())
+
+    def v2_runner_on_skipped(self, result: CallbackTaskResult) -> None:
+        """Note that a host is done with its task."""
+        self._end(result)
+
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """See that the run writes its report itself."""
+        """Note a change; see that the run writes its report itself."""
+        self._end(result)
+        if result.result.get("changed"):
+            self._run.change(result.host.get_name(), short_task(result.task.get_name()))
         self._due = self._due and result.task.action != WRITES_IT
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:  # noqa: FBT001, FBT002
         """Keep why a host left the run."""
+        self._end(result)
         self._due = self._due and result.task.action != WRITES_IT
         if not ignore_errors:
             self._ends[result.host.get_name()] = {**result.result, "failed": True}
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
         """Keep that a host could not be reached."""
+        self._end(result)
         self._ends[result.host.get_name()] = {**result.result, "unreachable": True}
 
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:  # noqa: ARG002 - Ansible's signature
@@ -89,13 +109,17 @@ class CallbackModule(CallbackBase):
         others = {"failed": True, "msg": f"the run ended before it reached this host, because {first} failed"}
         try:
             hosts = gather(self._names, hostvars, {**dict.fromkeys(self._names, others), **self._ends})
-            _document, lines, _directory = publish(
-                hosts, hostvars[first].get("verify_report_directory"), hostvars[first].get("verify_baseline")
+            settings = (
+                hostvars[first].get(f"verify_{name}") for name in ("report_directory", "baseline", "reports_kept")
             )
+            _document, lines, _directory = publish(hosts, *settings)
             said = lines[-1]  # where it is; what became of the hosts has been shown
         except Refusal as refusal:
             said = str(refusal)
         self._display.display(said)
+
+    def _end(self, result: CallbackTaskResult) -> None:
+        self._run.board.end_task(result.host.get_name(), time.monotonic())
 
 
 def _inventory(play: Play) -> Any:

@@ -12,8 +12,9 @@ short_description: Report what the proof found on all hosts of the play
 version_added: 0.1.0
 author: The gpulab founders (@gpulab)
 description:
-  - Writes C(report.html) (one file, needs no network), C(report.json), C(junit.xml) and for each host C(HOST.prom) for
-    the Prometheus node exporter's textfile collector.
+  - Writes C(report.html) (one file, needs no network), C(report.json), C(summary.json), C(junit.xml) and for each host
+    C(HOST.prom) for the Prometheus node exporter's textfile collector.
+  - What the run changed and how long it took is known where the callback C(gpulab.node.report) is enabled.
   - Takes each host's C(gpulab) facts, the result of M(gpulab.node.verify) registered as C(gpulab_verify), and those of
     the tasks before it as C(playbooks/verify.yml) registers them, that of M(gpulab.node.gpu_facts) as
     C(gpulab_reading). A host without results is named with what is known.
@@ -21,8 +22,12 @@ description:
 options:
   directory:
     description: Where to write. Unset writes to C(reports/TIME) below the working directory, to which C(reports/latest)
-      then points.
+      then points; C(reports/index.html) lists what is there.
     type: path
+  kept:
+    description: How many reports to keep below C(reports). Older ones are removed; one in whose directory there is
+      anything else stays. Unset keeps all.
+    type: int
   baseline:
     description: A C(report.json) of an earlier run. The report then says what changed since.
     type: path

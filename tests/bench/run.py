@@ -192,7 +192,7 @@ def reading() -> dict[str, float]:
 
 
 def report() -> dict[str, float]:
-    """Return what the report of 64 nodes costs."""
+    """Return what the report of 200 nodes costs."""
     output = subprocess.run(
         [sys.executable, "tests/bench/report.py"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300
     ).stdout
@@ -206,7 +206,7 @@ def main() -> None:
         "nothing to do, 64 nodes": many_nodes,
         "plan of 1,000 hosts": planning,
         "facts of 8 simulated GPUs": reading,
-        "report of 64 nodes": report,
+        "report of 200 nodes": report,
         "10 environments of 300 packages": environments,
     }
     for title, benchmark in benchmarks.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import fleet, runner
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import rates_mean_something
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     REMEDIES,
     SEVERITIES,
@@ -16,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     worst,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
 
 SCHEMA = 1
 COLUMNS = (
@@ -32,16 +34,24 @@ COLUMNS = (
     "temperature_celsius",
     "ecc",
     "last_xid",
+    "xids",
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "remapped_rows",
+    "replays",
+    "rates",
 )
+RATES = ("_gbs", "_tflops")
 FINDINGS = ("fail", "warn", "unknown", "info")
 
 
-def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
+def build(hosts: dict[str, dict[str, Any]], created: str, seconds: float | None = None) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"groups", "facts", "plan", "results", "verify", "reading"}: its facts and plan (None
-    where it has none), the results of its checks (empty where it was not judged), and how the tasks verify and
-    gpu_facts ended. created is the time of the run, ISO 8601 in UTC.
+    hosts maps each host's name to {"groups", "facts", "plan", "results", "verify", "reading", "run"}: its facts and
+    plan (None where it has none), the results of its checks (empty where it was not judged), how the tasks verify and
+    gpu_facts ended, and what the run did there (see noted.py). created is the time of the run, ISO 8601 in UTC, seconds
+    how long the run took until then, None where nobody looked.
     """
     compared = fleet.compare({name: Facts(host["facts"]) for name, host in hosts.items() if host["facts"]})
     entries = [_host(name, host, compared.get(name, [])) for name, host in sorted(hosts.items())]
@@ -49,6 +59,8 @@ def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "created": created,
+        "gpulab": version(),
+        "seconds": seconds,
         "verdict": worst(entry["verdict"] for entry in entries),
         "counts": count(result for entry in entries for result in entry["results"]),
         "checks": {
@@ -70,11 +82,17 @@ def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any
         "detail": detail,
         "verdict": worst(result["severity"] for result in results) if state == "verified" else "fail",
         "counts": count(results),
+        "groups": sorted(host["groups"]),
+        "level": host["verify"].get("declared", {}).get("level"),
+        **host["run"],
         "simulated": facts.get("simulated") or None,
         **host_types.shown(host["plan"], host["groups"]),
         "system": facts.get("system.name"),
         "kernel": facts.get("system.kernel"),
         "driver": facts.get("nvml.driver_version") or facts.get("driver.library"),
+        "cuda": [str(toolkit.get("version") or toolkit["prefix"]) for toolkit in facts.get("cuda.toolkits", [])],
+        "environments": [_environment(environment) for environment in facts.get("environments", [])],
+        "rates": _rates_of_all(facts),
         "gpus": inventory(facts),
         "results": results,
     }
@@ -94,11 +112,14 @@ def _state(host: dict[str, Any]) -> tuple[str, str | None]:
 
 def inventory(facts: Facts) -> list[dict[str, Any]]:
     """Return one record for each GPU of a node: NVML's where it answers, else what the PCI bus shows."""
-    xids: dict[str, int] = {}
+    xids: dict[str, dict[str, int]] = {}
     for event in facts.get("kernel_log.events", []):
         if event.get("xid") is not None:
-            xids[str(event.get("bus_id"))] = event["xid"]
-    listed = [_gpu(gpu, xids) for gpu in facts.get("nvml.gpus", [])]
+            seen = xids.setdefault(str(event.get("bus_id")), {})
+            # the one that came last is the last one
+            seen[str(event["xid"])] = seen.pop(str(event["xid"]), 0) + event.get("count", 1)
+    rates = _rates(facts)
+    listed = [_gpu(gpu, xids, rates) for gpu in facts.get("nvml.gpus", [])]
     return listed or [
         {
             **dict.fromkeys(COLUMNS),
@@ -110,10 +131,11 @@ def inventory(facts: Facts) -> list[dict[str, Any]]:
     ]
 
 
-def _gpu(gpu: Facts, xids: dict[str, int]) -> dict[str, Any]:
+def _gpu(gpu: Facts, xids: dict[str, dict[str, int]], rates: dict[str, dict[str, float]]) -> dict[str, Any]:
     """Return what the inventory says of a GPU that NVML lists."""
     if "error" in gpu.data:
         return {**dict.fromkeys(COLUMNS), "index": gpu.data.get("index"), "model": f"no answer: {gpu.data['error']}"}
+    seen = xids.get(str(gpu.get("bus_id")), {})
     return {
         "index": gpu.get("index"),
         "model": gpu.get("name"),
@@ -127,8 +149,53 @@ def _gpu(gpu: Facts, xids: dict[str, int]) -> dict[str, Any]:
         "power_limit_watts": gpu.get("power_mw.enforced_limit", 0) // 1000 or None,
         "temperature_celsius": gpu.get("temperature.gpu"),
         "ecc": gpu.get("ecc.mode.enabled"),
-        "last_xid": xids.get(str(gpu.get("bus_id"))),
+        "last_xid": int([*seen][-1]) if seen else None,
+        "xids": seen,
+        "ecc_corrected": gpu.get("ecc.aggregate.corrected"),
+        "ecc_uncorrected": gpu.get("ecc.aggregate.uncorrected"),
+        "remapped_rows": _remapped(gpu),
+        "replays": gpu.get("pcie.replays"),
+        "rates": rates.get(str(gpu.get("uuid")), {}),
     }
+
+
+def _remapped(gpu: Facts) -> int | None:
+    """Return how many rows of the GPU's memory were replaced; None where the board has no such counter."""
+    rows = [gpu.get(f"remapped_rows.{cause}") for cause in ("corrected", "uncorrected")]
+    known = [number for number in rows if number is not None]
+    return sum(known) if known else None
+
+
+def _rates(facts: Facts) -> dict[str, dict[str, float]]:
+    """Return what the active tests measured on each GPU, by UUID; those of simulated GPUs mean nothing."""
+    if not rates_mean_something(facts):
+        return {}
+    return {
+        str(gpu.get("uuid")): {
+            rate: value
+            for test in gpu["tests"].data.values()
+            for rate, value in test.items()
+            if rate.endswith(RATES) and value is not None
+        }
+        for gpu in facts["measurements.gpus"]
+    }
+
+
+def _rates_of_all(facts: Facts) -> dict[str, float]:
+    """Return what was measured over all GPUs of the node, and over nodes."""
+    found = {}
+    for test in ("all_reduce", "nodes_all_reduce") if rates_mean_something(facts) else ():
+        value = facts.get(f"measurements.{test}.{test}_gbs")
+        if value is not None:
+            found[f"{test}_gbs"] = value
+    return found
+
+
+def _environment(environment: Facts) -> str:
+    """Return an environment with its framework: torch (pytorch 2.13.0)."""
+    framework, name = environment.get("expected.framework"), environment["name"]
+    version_of = environment.get("answer.version") or environment.get("expected.version")
+    return f"{name} ({' '.join(filter(None, (framework, version_of)))})" if framework else str(name)
 
 
 def _pcie(gpu: Facts) -> str | None:

@@ -1,12 +1,14 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a proof's document to disk, each file whole or not at all."""
+"""Write a proof's document to disk, each file whole or not at all; keep the newest reports and an index over them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,14 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.installer.directory import locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import junit, prometheus, terminal
-from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["place", "terminal", "write"]
+__all__ = ["place", "terminal", "tidy", "write"]
 REPORTS = Path("reports")
+DATED = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
+# What a report's directory has; names that begin with a dot are what an interrupted run left there.
+OURS = re.compile(r"\.?(report\.json|summary\.json|junit\.xml|report\.html|.+\.prom)(\..+)?")
 READABLE = 0o644
 
 
@@ -41,7 +47,7 @@ def place(directory: str | None, now: datetime) -> Path:
 
 
 def write(document: dict[str, Any], earlier: dict[str, Any] | None, directory: Path) -> None:
-    """Write report.json, junit.xml, report.html and a <host>.prom for each host. Raises Refusal V003."""
+    """Write report.json, summary.json, junit.xml, report.html and a <host>.prom for each host. Raises Refusal V003."""
     try:
         for name, text in _texts(document, earlier):
             _replace(directory / name, text)
@@ -52,10 +58,47 @@ def write(document: dict[str, Any], earlier: dict[str, Any] | None, directory: P
 def _texts(document: dict[str, Any], earlier: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     created = datetime.strptime(document["created"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     yield "report.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
+    yield "summary.json", json.dumps(summary(document), indent=1) + "\n"
     yield "junit.xml", junit(document)
     for host in document["hosts"]:
         yield f"{file_name(host['name'])}.prom", prometheus(host, created.timestamp())
     yield "report.html", html(document, earlier)
+
+
+def tidy(kept: int | None) -> None:
+    """Remove the oldest of the dated reports until so many are left, and list those in reports/index.html.
+
+    None keeps them all. A directory in which there is anything else is left alone. Raises Refusal V003.
+    """
+    try:
+        with locked(REPORTS):
+            dated = sorted((path for path in REPORTS.iterdir() if DATED.fullmatch(path.name)), reverse=True)
+            for path in dated[max(kept, 1) :] if kept is not None else ():
+                _remove(path)
+            left = [path for path in dated if (path / "report.html").is_file()]
+            _replace(REPORTS / "index.html", index([{"place": path.name, "summary": _summary(path)} for path in left]))
+    except OSError as error:
+        raise refuse("V003", path=REPORTS, detail=error.strerror) from error
+
+
+def _remove(directory: Path) -> None:
+    """Remove a report that holds nothing but what gpulab wrote; one that cannot be removed stays."""
+    latest = directory.parent / "latest"
+    files = [] if directory.is_symlink() or latest.resolve() == directory.resolve() else [*directory.iterdir()]
+    if files and all(OURS.fullmatch(path.name) and not path.is_dir() for path in files):
+        with contextlib.suppress(OSError):
+            for path in files:
+                path.unlink()
+            directory.rmdir()
+
+
+def _summary(directory: Path) -> dict[str, Any] | None:
+    """Return what the index says of a report; None where nothing is known of it."""
+    try:
+        found: dict[str, Any] = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
 
 
 def _replace(path: Path, text: str) -> None:

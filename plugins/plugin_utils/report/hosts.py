@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import re
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NOBODY_LOOKED, noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,17 +33,21 @@ BEFORE_THE_PROOF = (
 
 
 def publish(
-    hosts: dict[str, dict[str, Any]], directory: str | None, baseline: str | None
+    hosts: dict[str, dict[str, Any]], directory: str | None, baseline: str | None, kept: int | None
 ) -> tuple[dict[str, Any], list[str], Path]:
     """Write the report of these hosts; return its document, what to tell on a terminal, and its directory.
 
+    Without a directory it is one of the dated reports, of which so many are kept, all where kept is None.
     Raises Refusal V003 where it cannot be written, V004 where baseline is no report.
     """
     now = datetime.now(timezone.utc)
-    report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}")
+    run = noted()
+    report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}", run.seconds() if run else None)
     earlier = _earlier(baseline)
     place = files.place(directory, now)
     files.write(report, earlier, place)
+    if not directory:
+        files.tidy(kept)
     return report, [*files.terminal(report), f"report: {place / 'report.html'}"], place
 
 
@@ -54,7 +59,7 @@ def gather(
     ends are the results by which hosts left the run, where they are known; else what the tasks before the proof
     registered tells.
     """
-    hosts = {}
+    hosts, run = {}, noted()
     for name in names:
         known = hostvars[name]
         facts, verdict = known.get("ansible_facts") or {}, known.get("gpulab_verify") or {}
@@ -64,6 +69,7 @@ def gather(
             "plan": facts.get("gpulab_plan"),
             "verify": {part: verdict[part] for part in ("declared", "failed", "msg") if part in verdict},
             "reading": _ending(last_words(known) or (ends or {}).get(name) or {}, name),
+            "run": run.of(name) if run else NOBODY_LOOKED,
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
     plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))

@@ -1,53 +1,115 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A proof's document as one HTML file: no network, no script; the filter is CSS."""
+"""A proof's document as one HTML file that needs no network, and the index of all reports.
+
+One script of ours searches, filters and sorts. The page's own policy lets no other run, and without it all is shown.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, worst
 from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import duration
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import compare, findings
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+HERE = Path(__file__).parent
 SYMBOLS = {"ok": "✓", "skipped": "·", "info": "i", "unknown": "?", "warn": "!", "fail": "✗"}
 GRAVEST_FIRST = SEVERITIES[::-1]
+# A finding of more hosts shows their names when it is opened.
+MANY = 24
 
 
 def html(document: dict[str, Any], earlier: dict[str, Any] | None = None) -> str:
     """Return the report; with an earlier document it also says what changed since."""
+    hosts = document["hosts"]
+    verdicts = [host["verdict"] for host in hosts]
+    found, cells = _by_check(document)
+    matrix = {host["name"]: _row(host) for host in hosts}
+    columns = [check for check in document["checks"] if any(_says(row.get(check)) for row in matrix.values())]
+    groups = sorted({group for host in hosts for group in host["groups"]})
+    models = sorted({model for host in hosts for model in _models(host)})
+    return _page(
+        "report.html.j2",
+        document=document,
+        fit=sum(verdict not in ("fail", "warn") for verdict in verdicts),
+        warned=verdicts.count("warn"),
+        failed=verdicts.count("fail"),
+        levels=sorted({host["level"] for host in hosts if host["level"]}),
+        altered=sum(bool(host["changed"]) for host in hosts),
+        simulations=_simulations(hosts),
+        found=found,
+        cells=cells,
+        many=MANY,
+        matrix=matrix,
+        columns=columns,
+        idle=[check for check in document["checks"] if check not in columns],
+        groups=groups,
+        models=models,
+        filters=[
+            {
+                "groups": " ".join(str(groups.index(group)) for group in host["groups"]),
+                "models": " ".join(str(models.index(model)) for model in _models(host)),
+            }
+            for host in hosts
+        ],
+        gpus={host["name"]: _gpus(host) for host in hosts},
+        types=_types(hosts),
+        changes=compare(document, earlier) if earlier else None,
+    )
+
+
+def index(reports: list[dict[str, Any]]) -> str:
+    """Return a page that lists reports, by {place, summary}: the name of its directory, and what summary() said of it.
+
+    The summary is None for a report of which nothing is known.
+    """
+    return _page("index.html.j2", reports=reports)
+
+
+def summary(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what the index says of a report."""
+    hosts = document["hosts"]
+    return {
+        **{part: document[part] for part in ("created", "gpulab", "seconds", "verdict")},
+        "levels": sorted({host["level"] for host in hosts if host["level"]}),
+        "hosts": len(hosts),
+        **{verdict: [host["name"] for host in hosts if host["verdict"] == verdict] for verdict in ("fail", "warn")},
+        "changed": sum(bool(host["changed"]) for host in hosts),
+        "simulated": any(host["simulated"] for host in hosts),
+    }
+
+
+def _page(template: str, **values: Any) -> str:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, written=host_types.written)
-    hosts = document["hosts"]
-    found = {host["name"]: findings(host["results"]) for host in hosts}
-    verdicts = [host["verdict"] for host in hosts]
+    environment.filters.update(
+        shown=shown, written=host_types.written, anchor=file_name, duration=duration, at=_at, some=_some
+    )
     style = environment.get_template("report.css").render(severities=GRAVEST_FIRST)
-    return environment.get_template("report.html.j2").render(
-        document=document,
+    script = (HERE / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template(template).render(
         style=Markup(style),  # noqa: S704 - ours, and made of severities only
+        script=Markup(script),  # noqa: S704 - ours
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'",
         symbols=SYMBOLS,
         severities=GRAVEST_FIRST,
-        failed=verdicts.count("fail"),
-        warned=verdicts.count("warn"),
-        fit=len(verdicts) - verdicts.count("fail") - verdicts.count("warn"),
-        simulations=_simulations(hosts),
-        troubled=sorted(
-            (host for host in hosts if found[host["name"]] or host["state"] != "verified"),
-            key=lambda host: GRAVEST_FIRST.index(host["verdict"]),
-        ),
-        findings=found,
-        matrix={host["name"]: _row(host) for host in hosts},
-        changes=compare(document, earlier) if earlier else None,
+        **values,
     )
 
 
@@ -56,6 +118,75 @@ def shown(value: Any, unit: str = "") -> str:
     if value is None:
         return "-"
     return ("no", "yes")[value] if isinstance(value, bool) else f"{value}{unit}"
+
+
+def _at(time: str) -> str:
+    """Return a time of a document for people."""
+    return time.replace("T", " ").replace("Z", " UTC")
+
+
+def _some(names: list[str]) -> str:
+    """Return names, or the first of many and how many more there are."""
+    return ", ".join(names) if len(names) <= MANY else f"{', '.join(names[:MANY])} and {len(names) - MANY} more"
+
+
+def _by_check(document: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[tuple[str, str], str]]:
+    """Return what a person must look at, by check; and where the finding of a host and a check is on the page.
+
+    Each check has {id, severity, entries, hosts}, the gravest and the most frequent first; each entry is one finding
+    with all hosts that have it: {severity, summary, reason, remediation, hosts: [{name, number, gpus, observed, ...}]}.
+    """
+    entries: dict[tuple[str, ...], dict[str, Any]] = {}
+    for number, host in enumerate(document["hosts"]):
+        for found in _lost(host) + findings(host["results"]):
+            parts = ("id", "severity", "summary", "reason", "remediation")
+            entry = entries.setdefault(
+                tuple(str(found[part]) for part in parts), {**{part: found[part] for part in parts}, "hosts": []}
+            )
+            evidence = {part: found[part] for part in ("observed", "expected", "unit", "gpus")}
+            entry["hosts"].append({"name": host["name"], "number": number, **evidence})
+    ordered = sorted(entries.values(), key=lambda entry: entry["id"])
+    checks = []
+    for check, of_check in groupby(ordered, key=lambda entry: entry["id"]):
+        its = sorted(of_check, key=lambda entry: (GRAVEST_FIRST.index(entry["severity"]), -len(entry["hosts"])))
+        names = {host["name"] for entry in its for host in entry["hosts"]}
+        checks.append({"id": check, "severity": its[0]["severity"], "entries": its, "hosts": len(names)})
+    checks.sort(key=lambda check: (GRAVEST_FIRST.index(check["severity"]), -check["hosts"]))
+    cells: dict[tuple[str, str], str] = {}
+    for number, entry in enumerate(entry for check in checks for entry in check["entries"]):
+        entry["anchor"] = f"finding-{number + 1}"
+        entry["evidence"] = _same_evidence(entry["hosts"])
+        for host in entry["hosts"]:
+            cells.setdefault((host["name"], entry["id"]), entry["anchor"])
+    return checks, cells
+
+
+NOT_JUDGED = "not judged"
+
+
+def _lost(host: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the finding about a host that was not judged."""
+    if host["state"] == "verified":
+        return []
+    what = "unreachable" if host["state"] == "unreachable" else "failed before it could be judged"
+    return [
+        {
+            **dict.fromkeys(("observed", "expected", "unit")),
+            "id": NOT_JUDGED,
+            "severity": "fail",
+            "summary": what,
+            "reason": host["detail"],
+            "remediation": "none",
+            "gpus": [],
+        }
+    ]
+
+
+def _same_evidence(hosts: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return {observed, expected, unit} where it is the same on all hosts, and there is some."""
+    first = {part: hosts[0][part] for part in ("observed", "expected", "unit")}
+    same = all(host[part] == first[part] for host in hosts for part in first)
+    return first if same and (first["observed"] is not None or first["expected"] is not None) else None
 
 
 def _simulations(hosts: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -73,3 +204,29 @@ def _row(host: dict[str, Any]) -> dict[str, str]:
     for result in host["results"]:
         row[result["id"]] = worst((row.get(result["id"], result["severity"]), result["severity"]))
     return row
+
+
+def _says(severity: str | None) -> bool:
+    return severity not in (None, "skipped")
+
+
+def _models(host: dict[str, Any]) -> list[str]:
+    """Return the models of the host's GPUs, each once."""
+    return list(dict.fromkeys(str(gpu["model"]) for gpu in host["gpus"] if gpu["model"]))
+
+
+def _gpus(host: dict[str, Any]) -> str:
+    """Return the host's GPUs in a few words: 8 x NVIDIA H100."""
+    count = {model: sum(str(gpu["model"]) == model for gpu in host["gpus"]) for model in _models(host)}
+    return ", ".join(f"{number} × {model}" for model, number in count.items())  # noqa: RUF001 - for people
+
+
+def _types(hosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return {types, defaults, hosts} for each combination of types and of what they set."""
+    found: dict[str, dict[str, Any]] = {}
+    for host in hosts:
+        if host["host_types"]:
+            key = repr((host["host_types"], host["defaults"]))
+            one = found.setdefault(key, {"types": host["host_types"], "defaults": host["defaults"], "hosts": []})
+            one["hosts"].append(host["name"])
+    return list(found.values())

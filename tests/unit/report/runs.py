@@ -6,13 +6,22 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NOBODY_LOOKED
 
 from unit.checks import nodes
 from unit.checks.test_faults import FAULTS
 
 CREATED = "2026-11-21T01:00:00Z"
 HOSTILE = "<script>document.title='pwned'</script>&\"'\x1b"
-NOTHING = {"groups": ["gpu-nodes"], "facts": None, "plan": None, "results": [], "verify": {}, "reading": {}}
+NOTHING = {
+    "groups": ["gpu-nodes"],
+    "facts": None,
+    "plan": None,
+    "results": [],
+    "verify": {},
+    "reading": {},
+    "run": NOBODY_LOOKED,
+}
 UNREACHABLE = {**NOTHING, "reading": {"unreachable": True, "msg": "Connection refused"}}
 
 
@@ -28,6 +37,27 @@ def faulty(*names: str) -> dict[str, Any]:
     for fault in faults:
         fault.inject(facts)
     return judged(facts)
+
+
+def fleet(number: int) -> dict[str, dict[str, Any]]:
+    """Return so many hosts of three kinds; every fifth has a finding, every fiftieth cannot be reached."""
+    kinds = [
+        ("training_servers", judged(nodes.healthy("h100x8"))),
+        ("training_servers", judged(nodes.healthy("h200x8"))),
+        ("workstations", judged(nodes.healthy("rtx4090x2"))),
+    ]
+    faults = [
+        ("training_servers", faulty("XID 79", "power limit lowered")),
+        ("training_servers", faulty("persistence mode off")),
+        ("training_servers", faulty("two NVLinks down", "row remap failed, and pending too")),
+    ]
+    hosts = {}
+    for at in range(1, number + 1):
+        group, host = faults[at // 5 % 3] if at % 5 == 0 else kinds[at % 3]
+        host = UNREACHABLE if at % 50 == 0 else host
+        run = {"changed": ["nvidia_driver : Install the driver"] if at % 7 == 0 else [], "seconds": 12.5 + at}
+        hosts[f"node{at:03d}"] = {**host, "groups": ["gpu-nodes", group, f"rack{at % 4}"], "run": run}
+    return hosts
 
 
 def simulated() -> dict[str, Any]:

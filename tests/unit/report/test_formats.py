@@ -1,12 +1,17 @@
 """Each format is well-formed, whatever a node calls itself, and complete."""
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, formats
-from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary
 
 from unit.checks import nodes
 from unit.report import runs
@@ -19,25 +24,118 @@ class Page(HTMLParser):
         """Parse the page."""
         super().__init__()
         self.tags, self.references, self.text = [], [], ""
+        self.ids, self.policy, self.scripts, self._inside = [], "", [], ""
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         """Note the element."""
         self.tags.append(tag)
+        self._inside = tag
+        self.ids += [value for name, value in attributes if name == "id"]
+        if ("http-equiv", "Content-Security-Policy") in attributes:
+            self.policy = dict(attributes)["content"]
         self.references += [(tag, value) for name, value in attributes if name in ("src", "href", "srcset", "data")]
 
     def handle_data(self, data):
         """Note the text."""
-        self.text += data
+        if self._inside == "script":
+            self.scripts.append(data)
+            self._inside = ""
+        else:
+            self.text += data
 
 
-def test_html_needs_no_network_and_runs_no_script():
-    text = html(runs.mixed(), runs.mixed())
+SCRIPT = Path(document.__file__).with_name("report.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "text", [html(runs.mixed(), runs.mixed()), index([{"place": "x", "summary": summary(runs.mixed())}])]
+)
+def test_html_needs_no_network_and_runs_no_script_but_ours(text):
     page = Page(text)
     assert {tag for tag, _ in page.references} == {"a"}
-    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert not {"link", "img", "iframe"} & set(page.tags)
     assert "@import" not in text
     assert "url(" not in text
+    assert page.scripts == [SCRIPT]
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    assert page.policy.startswith("default-src 'none'; ")
+    assert f"script-src 'sha256-{digest}';" in page.policy
+
+
+def links(page):
+    """Return the places on the page that its links name."""
+    return {unquote(value.removeprefix("#")) for _tag, value in page.references if value.startswith("#")}
+
+
+def test_every_link_leads_somewhere():
+    names = ["node1", "fe80::1", "../odd name/%41", runs.HOSTILE]
+    hosts = {**dict.fromkeys(names[1:], runs.UNREACHABLE), "node1": runs.faulty("XID 79")}
+    page = Page(html(document.build(hosts, runs.CREATED)))
+    assert {"host-node1", "about-fe80::1", "finding-1", "check-xids"} <= links(page) <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_a_finding_of_many_hosts_is_said_once():
+    hosts = {f"node{at:02d}": runs.faulty("persistence mode off") for at in range(44)}
+    hosts["node07"] = runs.faulty("XID 79")
+    page = Page(html(document.build(hosts, runs.CREATED)))
+    (summary_of,) = {r["summary"] for r in hosts["node00"]["results"] if r["severity"] == "warn"}
+    assert page.text.count(summary_of) == 1
+    section = page.text[page.text.index("Findings") :]
+    assert section.index("xids") < section.index(summary_of)  # the gravest first
+    assert "43 hosts" in section
+
+
+def test_a_value_that_differs_stands_beside_its_host():
+    hosts = {name: runs.judged(nodes.healthy("h100x8")) for name in ("cool", "warm", "hot")}
+    for name, value in (("warm", 91), ("hot", 97)):
+        (result, *_rest) = hosts[name]["results"]
+        result.update(severity="warn", summary="too hot", observed=value)
+    text = re.sub(r"\s+", " ", Page(html(document.build(hosts, runs.CREATED))).text)
+    assert text.count("too hot") == 1
+    assert "hot 97 warm 91" in text
+    assert "cool 9" not in text
+
+
+def test_checks_with_nothing_to_look_at_have_no_column():
+    def heads(text):
+        return re.findall(r"<span>([\w-]+)</span></th>", text)
+
+    one = runs.judged(nodes.healthy("rtx4090x2"))
+    skipped = {result["id"] for result in one["results"]} - {
+        result["id"] for result in one["results"] if result["severity"] != "skipped"
+    }
+    alone = html(document.build({"a": one}, runs.CREATED))
+    assert skipped
+    assert not skipped & set(heads(alone))
+    assert (
+        f"{len(document.build({}, runs.CREATED)['checks']) - len(heads(alone))} checks had nothing to look at" in alone
+    )
+    with_another = html(document.build({"a": one, "b": runs.judged(nodes.healthy("h100x8"))}, runs.CREATED))
+    assert skipped & set(heads(with_another))
+
+
+def test_html_says_what_the_run_did():
+    changed = {"changed": ["nvidia_driver : Install the driver"], "seconds": 185.0}
+    hosts = {"a": {**runs.judged(nodes.healthy("h100x8")), "run": changed, "groups": ["rack1"]}, "b": runs.UNREACHABLE}
+    hosts["a"]["verify"] = {"declared": {"level": "standard"}}
+    report = document.build(hosts, runs.CREATED, 3725.0)
+    text = re.sub(r"\s+", " ", Page(html(report)).text)
+    assert f"gpulab {version()} · level standard · took 1h02m, changed 1 of 2 hosts" in text
+    for word in ("3m05s", "nvidia_driver : Install the driver", "rack1", nodes.KERNEL):
+        assert word in text
+    assert "took" not in Page(html(runs.mixed())).text.partition("Hosts and checks")[0]  # where nobody looked
+
+
+def test_index_lists_every_report_and_who_is_not_fit():
+    known = {"place": "2026-11-21T010000Z", "summary": summary(runs.mixed())}
+    page = Page(index([known, {"place": "2026-11-20T010000Z", "summary": None}]))
+    assert [value for _tag, value in page.references] == [
+        "2026-11-21T010000Z/report.html",
+        "2026-11-20T010000Z/report.html",
+    ]
+    assert "away, bad, early, failed" in page.text
 
 
 @pytest.mark.parametrize("name", [runs.HOSTILE, "<img src=x onerror=alert(1)>"])
@@ -48,7 +146,9 @@ def test_html_shows_hostile_names_as_text(name):
     )
     earlier = document.build({name: runs.faulty("XID 79")}, "2026-11-01T00:00:00Z")
     page = Page(html(report, earlier))
-    assert not {"script", "img"} & set(page.tags)
+    assert page.tags.count("script") == 1
+    assert page.scripts == [SCRIPT]
+    assert "img" not in page.tags
     assert name in page.text
 
 

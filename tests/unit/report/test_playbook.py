@@ -168,6 +168,34 @@ def test_host_refused_before_the_proof_is_reported_with_its_refusal(play, tmp_pa
         assert host["detail"].startswith(f"GPULAB-H001 {host['name']}")
 
 
+def test_report_says_what_the_run_changed_and_how_long_it_took(play, tmp_path):
+    site = [
+        {
+            "hosts": "gpu-nodes",
+            "gather_facts": False,
+            "tasks": [
+                {"name": "Change one", "ansible.builtin.command": "sleep 1", "when": "inventory_hostname == 'one'"},
+                {"name": "Change none", "ansible.builtin.command": "true", "changed_when": False},
+            ],
+        },
+        {"ansible.builtin.import_playbook": str(ROOT / "playbooks/verify.yml")},
+    ]
+    (tmp_path / "site.yml").write_text(yaml.safe_dump(site), encoding="utf-8")
+    _status, _, report = play({"one": LOCAL, "two": LOCAL}, tmp_path / "site.yml")
+    one, two = report["hosts"]
+    assert (one["changed"], two["changed"]) == (["Change one"], [])
+    assert report["seconds"] >= one["seconds"] >= 1
+    assert one["level"] == "quick"
+    assert {"gpu-nodes", "workstations"} <= set(one["groups"])
+
+
+def test_nothing_is_said_of_the_run_where_nobody_looked(play, monkeypatch):
+    monkeypatch.setenv("ANSIBLE_CALLBACKS_ENABLED", "no.such.callback")
+    _status, _, report = play({"away": AWAY})
+    assert report["seconds"] is None
+    assert (report["hosts"][0]["changed"], report["hosts"][0]["seconds"]) == (None, None)
+
+
 SITE = ROOT / "site.yml"
 
 
