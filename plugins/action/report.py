@@ -11,7 +11,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import gather, publish
 
-ARGUMENTS = {"directory": {"type": "path"}, "baseline": {"type": "path"}, "kept": {"type": "int"}}
+ARGUMENTS = {
+    "directory": {"type": "path"},
+    "baseline": {"type": "path"},
+    "kept": {"type": "int"},
+    "history": {"type": "path"},
+}
 
 
 class ActionModule(ActionBase):
@@ -28,7 +33,7 @@ class ActionModule(ActionBase):
         _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         hosts = gather(task_vars["ansible_play_hosts_all"], task_vars["hostvars"])
         try:
-            report, lines, directory = publish(hosts, arguments["directory"], arguments["baseline"], arguments["kept"])
+            report, lines, directory = publish(hosts, arguments, record=not self._task.check_mode)
         except Refusal as refusal:
             return {"failed": True, "msg": str(refusal)}
         return {

@@ -16,8 +16,8 @@ description:
   - Where every host was refused, failed or became unreachable, Ansible ends a run before M(gpulab.node.report) is
     reached. This callback then writes the same report, with what ended each host's run.
   - It does so only in whole runs of playbooks that have that task, never in check mode or with C(--tags).
-  - Its settings are the variables C(verify_report_directory), C(verify_baseline) and C(verify_reports_kept), as in
-    C(playbooks/verify.yml).
+  - Its settings are the variables C(verify_report_directory), C(verify_baseline), C(verify_reports_kept) and
+    C(verify_history_directory), as in C(playbooks/verify.yml).
 requirements:
   - enabled by C(callbacks_enabled = gpulab.node.report)
 """
@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 
 WRITES_IT = "gpulab.node.report"
 ALL = "all"
+SETTINGS = {
+    "directory": "verify_report_directory",
+    "baseline": "verify_baseline",
+    "kept": "verify_reports_kept",
+    "history": "verify_history_directory",
+}
 
 
 class CallbackModule(CallbackBase):
@@ -109,10 +115,8 @@ class CallbackModule(CallbackBase):
         others = {"failed": True, "msg": f"the run ended before it reached this host, because {first} failed"}
         try:
             hosts = gather(self._names, hostvars, {**dict.fromkeys(self._names, others), **self._ends})
-            settings = (
-                hostvars[first].get(f"verify_{name}") for name in ("report_directory", "baseline", "reports_kept")
-            )
-            _document, lines, _directory = publish(hosts, *settings)
+            settings = {name: hostvars[first].get(variable) for name, variable in SETTINGS.items()}
+            _document, lines, _directory = publish(hosts, settings)
             said = lines[-1]  # where it is; what became of the hosts has been shown
         except Refusal as refusal:
             said = str(refusal)

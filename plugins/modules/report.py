@@ -28,8 +28,12 @@ options:
     description: How many reports to keep below C(reports). Older ones are removed; one in whose directory there is
       anything else stays. Unset keeps all.
     type: int
+  history:
+    description: Directory of the history, a file of JSON lines for each host, to which the report adds one. The report
+      compares with what is there. Unset takes C(reports/history), and none where O(directory) is set.
+    type: path
   baseline:
-    description: A C(report.json) of an earlier run. The report then says what changed since.
+    description: A C(report.json) of an earlier run to compare with, in place of the last proofs of the same hosts.
     type: path
 attributes:
   check_mode:

@@ -286,5 +286,6 @@ OPTIONS: dict[str, Form] = {
     "verify_mounts.path": ANY_PLACE,
     "verify_profile": Form(words="names", entries=((".+", LINE),)),
     "verify_python": INTERPRETER,
+    "verify_history_directory": HERE,
     "verify_report_directory": HERE,
 }

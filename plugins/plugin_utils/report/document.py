@@ -18,6 +18,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
+from ansible_collections.gpulab.node.plugins.plugin_utils.history import trends
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
 
 SCHEMA = 1
 COLUMNS = (
@@ -68,7 +70,22 @@ def build(hosts: dict[str, dict[str, Any]], created: str, seconds: float | None 
             **{known.id: {"proves": known.proves, "source": known.source} for known in fleet.COMPARISONS},
         },
         "remedies": {remedy: REMEDIES[remedy] for remedy in sorted(used)},
+        "changes": None,
+        "trends": [],
         "hosts": entries,
+    }
+
+
+def with_history(report: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with what is new and gone since earlier lines of the history, and what gets worse."""
+    now = {host["name"]: line(report, host) for host in report["hosts"]}
+    worse = [{"host": name, **found} for name in now for found in trends.trends([*earlier.get(name, []), now[name]])]
+    remedies = {found["remediation"]: REMEDIES[found["remediation"]] for found in worse}
+    return {
+        **report,
+        "changes": since(now, earlier),
+        "trends": worse,
+        "remedies": dict(sorted({**report["remedies"], **remedies}.items())),
     }
 
 
@@ -213,29 +230,3 @@ def findings(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if result["gpu"]:
                 entry["gpus"].append(result["gpu"])
     return sorted(grouped.values(), key=lambda entry: -SEVERITIES.index(entry["severity"]))
-
-
-def compare(document: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
-    """Return what changed since an earlier document: findings that are new, and those that are gone."""
-    now, before = _signatures(document), _signatures(earlier)
-    both = {host["name"] for host in document["hosts"]} & {host["name"] for host in earlier["hosts"]}
-    return {
-        "earlier": earlier["created"],
-        "new": [now[key] for key in sorted(now.keys() - before.keys()) if key[0] in both],
-        "gone": [before[key] for key in sorted(before.keys() - now.keys()) if key[0] in both],
-        "hosts_added": sorted({host["name"] for host in document["hosts"]} - both),
-        "hosts_removed": sorted({host["name"] for host in earlier["hosts"]} - both),
-    }
-
-
-def _signatures(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return the findings of warn and above by what makes them the same in two runs: host, check, severity and GPU."""
-    return {
-        (host["name"], result["id"], result["severity"], str((result["gpu"] or {}).get("uuid"))): {
-            "host": host["name"],
-            **{part: result[part] for part in ("id", "severity", "summary", "gpu")},
-        }
-        for host in document["hosts"]
-        for result in host["results"]
-        if result["severity"] in ("warn", "fail")
-    }

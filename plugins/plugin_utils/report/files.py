@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import htm
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["place", "terminal", "tidy", "write"]
+__all__ = ["REPORTS", "place", "terminal", "tidy", "write"]
 REPORTS = Path("reports")
 DATED = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 # What a report's directory has; names that begin with a dot are what an interrupted run left there.
@@ -46,23 +46,23 @@ def place(directory: str | None, now: datetime) -> Path:
     return path
 
 
-def write(document: dict[str, Any], earlier: dict[str, Any] | None, directory: Path) -> None:
+def write(document: dict[str, Any], directory: Path) -> None:
     """Write report.json, summary.json, junit.xml, report.html and a <host>.prom for each host. Raises Refusal V003."""
     try:
-        for name, text in _texts(document, earlier):
+        for name, text in _texts(document):
             _replace(directory / name, text)
     except OSError as error:
         raise refuse("V003", path=directory, detail=error.strerror) from error
 
 
-def _texts(document: dict[str, Any], earlier: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+def _texts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     created = datetime.strptime(document["created"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     yield "report.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
     yield "summary.json", json.dumps(summary(document), indent=1) + "\n"
     yield "junit.xml", junit(document)
     for host in document["hosts"]:
         yield f"{file_name(host['name'])}.prom", prometheus(host, created.timestamp())
-    yield "report.html", html(document, earlier)
+    yield "report.html", html(document)
 
 
 def tidy(kept: int | None) -> None:

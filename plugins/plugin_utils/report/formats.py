@@ -104,6 +104,19 @@ def terminal(document: dict[str, Any]) -> list[str]:
                 gpus = f" [GPU {', '.join(str(gpu['index']) for gpu in found['gpus'])}]" if found["gpus"] else ""
                 remedy = f"{found['severity']:<4} {found['id']}{gpus}: {found['summary']} -> {found['remediation']}"
                 lines.append(f"{'':<{width}}  {remedy}")
+    return lines + _news(document)
+
+
+def _news(document: dict[str, Any]) -> list[str]:
+    """Return what changed since the last proof of these hosts, and what gets worse."""
+    changes, lines = document["changes"], []
+    if changes:
+        lines.append(f"since {changes['earlier']}: {len(changes['new'])} new, {len(changes['gone'])} gone")
+        for word in ("new", "gone"):
+            lines += [f"  {word:<4} {one['host']} {one['id']}: {one['summary']}" for one in changes[word]]
+    for found in document["trends"]:
+        gpu = f" [GPU {found['gpu']['index']}]" if found["gpu"] else ""
+        lines.append(f"worse: {found['host']}{gpu} {found['summary']} -> {found['remediation']}")
     return lines
 
 

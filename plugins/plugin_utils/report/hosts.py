@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.history import files as past
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NOBODY_LOOKED, noted
@@ -33,21 +35,30 @@ BEFORE_THE_PROOF = (
 
 
 def publish(
-    hosts: dict[str, dict[str, Any]], directory: str | None, baseline: str | None, kept: int | None
+    hosts: dict[str, dict[str, Any]], settings: Mapping[str, Any], *, record: bool = True
 ) -> tuple[dict[str, Any], list[str], Path]:
     """Write the report of these hosts; return its document, what to tell on a terminal, and its directory.
 
-    Without a directory it is one of the dated reports, of which so many are kept, all where kept is None.
-    Raises Refusal V003 where it cannot be written, V004 where baseline is no report.
+    settings has directory, baseline, kept and history of gpulab.node.report, each None where it is unset. With record
+    the proof becomes part of the history. Raises Refusal V003 where something cannot be written, V004 where baseline is
+    no report.
     """
     now = datetime.now(timezone.utc)
     run = noted()
     report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}", run.seconds() if run else None)
-    earlier = _earlier(baseline)
+    baseline, directory = _earlier(settings["baseline"]), settings["directory"]
+    kept_in = settings["history"] or (None if directory else files.REPORTS / "history")
+    history = past.read(Path(kept_in), hosts) if kept_in else {}
+    report = document.with_history(report, history)
+    if baseline:
+        since_then = {host["name"]: [line(baseline, host)] for host in baseline["hosts"]}
+        report["changes"] = since({host["name"]: line(report, host) for host in report["hosts"]}, since_then)
     place = files.place(directory, now)
-    files.write(report, earlier, place)
+    files.write(report, place)
+    if kept_in and record:
+        past.append(Path(kept_in), {host["name"]: line(report, host) for host in report["hosts"]})
     if not directory:
-        files.tidy(kept)
+        files.tidy(settings["kept"])
     return report, [*files.terminal(report), f"report: {place / 'report.html'}"], place
 
 

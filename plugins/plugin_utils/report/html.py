@@ -18,7 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SE
 from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import duration
-from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import compare, findings
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -29,8 +29,8 @@ GRAVEST_FIRST = SEVERITIES[::-1]
 MANY = 24
 
 
-def html(document: dict[str, Any], earlier: dict[str, Any] | None = None) -> str:
-    """Return the report; with an earlier document it also says what changed since."""
+def html(document: dict[str, Any]) -> str:
+    """Return the report."""
     hosts = document["hosts"]
     verdicts = [host["verdict"] for host in hosts]
     found, cells = _by_check(document)
@@ -64,7 +64,7 @@ def html(document: dict[str, Any], earlier: dict[str, Any] | None = None) -> str
         ],
         gpus={host["name"]: _gpus(host) for host in hosts},
         types=_types(hosts),
-        changes=compare(document, earlier) if earlier else None,
+        changes=document["changes"],
     )
 
 

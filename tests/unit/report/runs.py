@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NOBODY_LOOKED
@@ -58,6 +59,15 @@ def fleet(number: int) -> dict[str, dict[str, Any]]:
         run = {"changed": ["nvidia_driver : Install the driver"] if at % 7 == 0 else [], "seconds": 12.5 + at}
         hosts[f"node{at:03d}"] = {**host, "groups": ["gpu-nodes", group, f"rack{at % 4}"], "run": run}
     return hosts
+
+
+def compared(report: dict[str, Any], *earlier: dict[str, Any]) -> dict[str, Any]:
+    """Return a document that knows earlier ones, the latest last."""
+    lines: dict[str, list[Any]] = {}
+    for before in earlier:
+        for host in before["hosts"]:
+            lines.setdefault(host["name"], []).append(line(before, host))
+    return document.with_history(report, lines)
 
 
 def simulated() -> dict[str, Any]:

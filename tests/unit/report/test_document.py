@@ -65,20 +65,6 @@ def test_the_same_finding_on_all_gpus_is_one():
     assert len(found["gpus"]) == 8
 
 
-def test_comparison_names_new_and_gone_findings():
-    before = document.build({"a": runs.faulty("XID 79"), "b": runs.judged(nodes.healthy("t4"))}, "2026-11-01T00:00:00Z")
-    after = document.build({"a": runs.faulty("power limit lowered"), "c": runs.simulated()}, runs.CREATED)
-    changes = document.compare(after, before)
-    assert {entry["id"] for entry in changes["new"]} == {"power-limit"}
-    assert {entry["id"] for entry in changes["gone"]} == {"xids"}
-    assert (changes["hosts_added"], changes["hosts_removed"]) == (["c"], ["b"])
-
-
-def test_comparison_of_equal_runs_is_empty():
-    changes = document.compare(runs.mixed(), runs.mixed())
-    assert changes["new"] == changes["gone"] == []
-
-
 @pytest.mark.parametrize(
     ("check", "inject"),
     [

@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 21, 1, 0, 0, tzinfo=timezone.utc)
 
 def test_files_are_written_for_every_reader(tmp_path):
     report = runs.mixed()
-    files.write(report, None, tmp_path)
+    files.write(report, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     hosts = {f"{host['name']}.prom" for host in report["hosts"]}
     assert names == {"report.json", "summary.json", "report.html", "junit.xml", *hosts}
@@ -26,7 +26,7 @@ def test_files_are_written_for_every_reader(tmp_path):
 def test_host_name_does_not_lead_out_of_the_directory(tmp_path):
     (tmp_path / "report").mkdir()
     names = ["../evil", "a/b", "..", ".hidden", "fe80::1", "node-1.example.org"]
-    files.write(document.build(dict.fromkeys(names, runs.UNREACHABLE), runs.CREATED), None, tmp_path / "report")
+    files.write(document.build(dict.fromkeys(names, runs.UNREACHABLE), runs.CREATED), tmp_path / "report")
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
     written = {path.name for path in (tmp_path / "report").glob("*.prom")}
     assert len(written) == len(names)
@@ -34,7 +34,7 @@ def test_host_name_does_not_lead_out_of_the_directory(tmp_path):
 
 
 def test_interrupted_write_leaves_the_earlier_file(tmp_path, monkeypatch):
-    files.write(document.build({}, runs.CREATED), None, tmp_path)
+    files.write(document.build({}, runs.CREATED), tmp_path)
     before = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
 
     def full(_handle, _mode):
@@ -42,7 +42,7 @@ def test_interrupted_write_leaves_the_earlier_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fchmod", full)
     with pytest.raises(Refusal, match=r"GPULAB-V003.*No space left"):
-        files.write(runs.mixed(), None, tmp_path)
+        files.write(runs.mixed(), tmp_path)
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == before
 
 
@@ -70,7 +70,7 @@ def reports(tmp_path, monkeypatch):
     """Return a directory reports/ with four reports, of which the third is latest."""
     monkeypatch.chdir(tmp_path)
     for hour in range(4):
-        files.write(runs.mixed(), None, files.place(None, NOW.replace(hour=hour)))
+        files.write(runs.mixed(), files.place(None, NOW.replace(hour=hour)))
     (tmp_path / "reports/latest").unlink()
     (tmp_path / "reports/latest").symlink_to("2026-11-21T020000Z")
     return tmp_path / "reports"
@@ -118,7 +118,7 @@ def test_report_beside_which_somebody_keeps_something_stays_whole(reports, name)
 
 
 def test_nothing_outside_is_followed_or_removed(reports, tmp_path):
-    files.write(runs.mixed(), None, tmp_path)
+    files.write(runs.mixed(), tmp_path)
     (reports / "2026-01-01T000000Z").symlink_to(tmp_path)
     (reports / "history").mkdir()
     before = set(tmp_path.iterdir())

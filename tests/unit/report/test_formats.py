@@ -49,7 +49,7 @@ SCRIPT = Path(document.__file__).with_name("report.js").read_text(encoding="utf-
 
 
 @pytest.mark.parametrize(
-    "text", [html(runs.mixed(), runs.mixed()), index([{"place": "x", "summary": summary(runs.mixed())}])]
+    "text", [html(runs.compared(runs.mixed(), runs.mixed())), index([{"place": "x", "summary": summary(runs.mixed())}])]
 )
 def test_html_needs_no_network_and_runs_no_script_but_ours(text):
     page = Page(text)
@@ -145,7 +145,7 @@ def test_html_shows_hostile_names_as_text(name):
         runs.CREATED,
     )
     earlier = document.build({name: runs.faulty("XID 79")}, "2026-11-01T00:00:00Z")
-    page = Page(html(report, earlier))
+    page = Page(html(runs.compared(report, earlier)))
     assert page.tags.count("script") == 1
     assert page.scripts == [SCRIPT]
     assert "img" not in page.tags
@@ -170,13 +170,13 @@ def test_html_shows_evidence_and_remedy_of_every_finding():
 def test_html_shows_each_changed_finding():
     earlier = document.build({"bad": runs.judged(nodes.healthy("h100x8"))}, "2026-11-01T00:00:00Z")
     report = runs.mixed()
-    changes = document.compare(report, earlier)
+    changes = runs.compared(report, earlier)["changes"]
     assert {entry["id"] for entry in changes["new"]} == {"gpu-count", "xids"}
-    text = Page(html(report, earlier)).text
+    text = Page(html(runs.compared(report, earlier))).text
     section = text[text.index("Since 2026-11-01 00:00:00 UTC") : text.index("Findings")]
     for entry in changes["new"]:
         assert re.search(rf"{entry['host']}\s+{entry['id']}\s+{re.escape(entry['summary'])}", section)
-    gone = Page(html(earlier, report)).text
+    gone = Page(html(runs.compared(earlier, report))).text
     assert "XID 79" in gone[gone.index("Gone") : gone.index("Findings")]
 
 

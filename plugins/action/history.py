@@ -1,0 +1,43 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Say what the history knows of the hosts of the play."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
+from ansible_collections.gpulab.node.plugins.plugin_utils.history import files
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import of, told
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.files import REPORTS
+
+ARGUMENTS = {"directory": {"type": "path"}, "days": {"type": "int", "default": 90}}
+
+
+class ActionModule(ActionBase):
+    """Read the history of all hosts of the play, on the controller."""
+
+    BYPASS_HOST_LOOP = True
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what is known of each host, and lines for a terminal."""
+        super().run(tmp, task_vars)
+        names = (task_vars or {})["ansible_play_hosts_all"]
+        _validated, arguments = self.validate_argument_spec(ARGUMENTS)
+        try:
+            history = files.read(Path(arguments["directory"] or REPORTS / "history"), names, files.MOST_BYTES * 2)
+        except Refusal as refusal:
+            return {"failed": True, "msg": str(refusal)}
+        now = datetime.now(timezone.utc)
+        hosts = [of(name, history[name], now, arguments["days"]) for name in names]
+        lines = [
+            for_people(line) for known in hosts for line in told(known, history[known["host"]][-known["proofs"] :])
+        ]
+        return {"changed": False, "hosts": hosts, "msg": lines}

@@ -1,0 +1,60 @@
+#!/usr/bin/python
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: history
+short_description: Say what the history knows of the hosts of the play
+version_added: 0.3.0
+author: The gpulab founders (@gpulab)
+description:
+  - Reads the lines that M(gpulab.node.report) added for each proof. Says of each host what its last proof found, what is new
+    and gone since those before, what gets worse from proof to proof, and the range of what each GPU showed.
+  - Runs once, on the controller. It never connects to a node.
+options:
+  directory:
+    description: Directory of the history. Unset takes C(reports/history) below the working directory.
+    type: path
+  days:
+    description: How far to look back.
+    type: int
+    default: 90
+attributes:
+  check_mode:
+    description: Nothing is ever changed.
+    support: full
+  diff_mode:
+    description: Nothing is ever changed.
+    support: none
+seealso:
+  - module: gpulab.node.report
+"""
+
+EXAMPLES = r"""
+- name: Read the history
+  gpulab.node.history:
+    days: 30
+  register: history
+
+- name: Show it
+  ansible.builtin.debug:
+    msg: "{{ history.msg }}"
+  run_once: true
+"""
+
+RETURN = r"""
+hosts:
+  description: What is known of each host, as proofs, last (the last line), stale_days, new, gone and trends.
+  returned: success
+  type: list
+  elements: dict
+msg:
+  description: The same for people.
+  returned: success
+  type: list
+  elements: str
+"""

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules over the history of one host: what gets worse from proof to proof. No I/O happens here.
+
+Each rule takes the lines of a host (see lines.py), the latest last, and yields what it finds in the latest one.
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+
+    Lines = Sequence[Line]
+    Found = Iterator[dict[str, Any]]
+
+# With fewer earlier values there is nothing usual to stand out from.
+ENOUGH = 3
+# The checks of one proof hold a rate against 0.85 of the node's other GPUs; a GPU varies less against itself.
+SLOWER_SHARE = 0.9
+# As the comparison of nodes has it (checks/fleet.py).
+WARMER_CELSIUS = 20
+# A check that turned from good to bad or back so often is not cured by what was done.
+TURNS = 4
+# Counters for which any rise is a defect, and those of which only a rise in each of the last proofs is one.
+NEVER_RISES = {"ecc_uncorrected": "uncorrected memory errors", "remapped_rows": "replaced rows of memory"}
+MAY_RISE = {"ecc_corrected": "corrected memory errors", "replays": "PCIe replays"}
+STEPS = 3
+
+
+def trends(lines: Lines) -> list[dict[str, Any]]:
+    """Return what gets worse on a host: {rule, gpu, summary, remediation} each. remediation is one of REMEDIES."""
+    judged = [line for line in lines if line["state"] == "verified"]
+    return [{"rule": rule.__name__, **found} for rule in RULES for found in rule(judged)] if judged else []
+
+
+def slower(lines: Lines) -> Found:
+    """Find rates below the usual one of the same GPU, or of the node."""
+    for gpu, name, values in (*_values(lines, "rates"), *_of_node(lines)):
+        *earlier, last = values
+        if len(earlier) >= ENOUGH and last is not None:
+            usual = median(earlier)
+            if last < SLOWER_SHARE * usual:
+                rate, _, unit = name.rpartition("_")
+                unit = {"gbs": "GB/s", "tflops": "TFLOPS"}.get(unit, unit)
+                summary = f"{rate} {last:g} {unit}, {1 - last / usual:.0%} below its median of {len(earlier)} proofs"
+                yield _found(gpu, summary, "contact_support")
+
+
+def more_errors(lines: Lines) -> Found:
+    """Find counters of memory errors that rose since the first of these proofs, and others that rise each time."""
+    for gpu, records in _gpus(lines):
+        for name, what in NEVER_RISES.items():
+            known = [record[name] for record in records if record[name] is not None]
+            if known and known[-1] > known[0]:
+                yield _found(gpu, f"{known[-1] - known[0]} more {what} in {len(known)} proofs", "reset_gpu")
+        for name, what in MAY_RISE.items():
+            known = [record[name] for record in records if record[name] is not None][-STEPS - 1 :]
+            if len(known) > STEPS and all(one < other for one, other in zip(known, known[1:])):
+                yield _found(gpu, f"{what} rise in each proof: {', '.join(map(str, known))}", "check_seating")
+
+
+def xid_again(lines: Lines) -> Found:
+    """Find XIDs that came, and came once more by a later proof; counts begin at 0 at each boot."""
+    for gpu, records in _gpus(lines):
+        came: dict[str, int] = {}
+        before: dict[str, int] = {}
+        for record in records:
+            counts = record["xids"] or {}
+            for xid, count in counts.items():
+                if count > before.get(xid, 0) or (xid in before and count < before[xid]):
+                    came[xid] = came.get(xid, 0) + 1
+            before = counts
+        for xid, times in came.items():
+            if times > 1:
+                yield _found(gpu, f"XID {xid} came between proofs {times} times", "contact_support")
+
+
+def warmer(lines: Lines) -> Found:
+    """Find GPUs much warmer than they usually are."""
+    for gpu, records in _gpus(lines):
+        *earlier, last = [record["temperature_celsius"] for record in records]
+        known = [value for value in earlier if value is not None]
+        if len(known) >= ENOUGH and last is not None and last > median(known) + WARMER_CELSIUS:
+            yield _found(gpu, f"{last} °C, {last - median(known):g} more than its median", "check_cooling")
+
+
+def narrower(lines: Lines) -> Found:
+    """Find links with fewer lanes than they once had."""
+    for gpu, records in _gpus(lines):
+        lanes = [
+            int(match[1]) for match in (re.search(r"x(\d+)$", record["pcie"] or "") for record in records) if match
+        ]
+        if lanes and lanes[-1] < max(lanes):
+            yield _found(gpu, f"{lanes[-1]} PCIe lanes, once {max(lanes)}", "check_seating")
+
+
+def gone(lines: Lines) -> Found:
+    """Find GPUs of the proof before that this one does not list: fallen off the bus, or replaced."""
+    if len(lines) > 1:
+        here = {gpu["uuid"] for gpu in lines[-1]["gpus"]}
+        for gpu in lines[-2]["gpus"]:
+            if gpu["uuid"] and gpu["uuid"] not in here:
+                yield _found(gpu, f"GPU {gpu['index']} ({gpu['uuid']}) is not there any more", "check_seating")
+
+
+def comes_and_goes(lines: Lines) -> Found:
+    """Find checks that turn from good to bad and back again."""
+    for check in lines[-1]["checks"]:
+        bad = [line["checks"][check] != "ok" for line in lines if check in line["checks"]]
+        turns = sum(one != other for one, other in zip(bad, bad[1:]))
+        if turns >= TURNS:
+            yield _found(None, f"{check} turned {turns} times in {len(bad)} proofs", "contact_support")
+
+
+RULES: tuple[Callable[[Lines], Found], ...] = (slower, more_errors, xid_again, warmer, narrower, gone, comes_and_goes)
+
+
+def _found(gpu: dict[str, Any] | None, summary: str, remediation: str) -> dict[str, Any]:
+    named = {key: gpu.get(key) for key in ("index", "uuid", "bus_id")} if gpu else None
+    return {"gpu": named, "summary": summary, "remediation": remediation}
+
+
+def _gpus(lines: Lines) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield each GPU of the latest line, and its records in all lines; a GPU is the same by its UUID."""
+    for gpu in lines[-1]["gpus"]:
+        if gpu["uuid"]:
+            yield gpu, [one for line in lines for one in line["gpus"] if one["uuid"] == gpu["uuid"]]
+
+
+def _values(lines: Lines, part: str) -> Iterator[tuple[dict[str, Any] | None, str, list[Any]]]:
+    """Yield each rate of the latest line's GPUs with its values, the latest last."""
+    for gpu, records in _gpus(lines):
+        for name in gpu[part] or {}:
+            yield gpu, name, [record[part][name] for record in records if name in (record[part] or {})]
+
+
+def _of_node(lines: Lines) -> Iterator[tuple[dict[str, Any] | None, str, list[Any]]]:
+    for name in lines[-1]["rates"] or {}:
+        yield None, name, [line["rates"][name] for line in lines if name in (line["rates"] or {})]

@@ -1,0 +1,99 @@
+"""Each rule finds what gets worse, and is silent at its near miss."""
+
+import copy
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.trends import RULES, trends
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
+
+from unit.checks import nodes
+from unit.report import runs
+
+REPORT = document.build({"a": runs.judged(nodes.measured("h100x8"))}, runs.CREATED)
+LINE = line(REPORT, REPORT["hosts"][0])
+
+
+def history(*changes):
+    """Return a line for each change(line, its first GPU)."""
+    lines = []
+    for change in changes:
+        one = copy.deepcopy(LINE)
+        if change:
+            change(one, one["gpus"][0])
+        lines.append(one)
+    return lines
+
+
+def found(*changes):
+    return [(one["rule"], (one["gpu"] or {}).get("index")) for one in trends(history(*changes))]
+
+
+def gpu(**values):
+    return lambda _line, its: its.update(values)
+
+
+def rate(value):
+    return lambda _line, its: its["rates"].update(memory_gbs=value)
+
+
+def node_rate(value):
+    return lambda one, _gpu: one["rates"].update(all_reduce_gbs=value)
+
+
+def check(severity):
+    return lambda one, _gpu: one["checks"].update(nvlink=severity)
+
+
+def without_first(one, _gpu):
+    one["gpus"].pop(0)
+
+
+CASES = {
+    "slower": ([rate(3000), rate(3010), rate(2990), rate(2690)], 0),
+    "slower than this by too little": ([rate(3000), rate(3010), rate(2990), rate(2710)], None),
+    "slower than two earlier proofs only": ([rate(3000), rate(3000), rate(2000)], None),
+    "slower over the node": ([node_rate(400), node_rate(400), node_rate(400), node_rate(300)], "node"),
+    "more_errors uncorrected": ([gpu(ecc_uncorrected=1), None, gpu(ecc_uncorrected=3)], 0),
+    "more_errors none": ([gpu(ecc_uncorrected=3), None, gpu(ecc_uncorrected=3)], None),
+    "more_errors rows": ([gpu(remapped_rows=0), gpu(remapped_rows=1)], 0),
+    "more_errors each time": ([gpu(replays=n) for n in (1, 5, 9, 12)], 0),
+    "more_errors not each time": ([gpu(replays=n) for n in (1, 5, 5, 12)], None),
+    "more_errors too few": ([gpu(replays=n) for n in (1, 5, 12)], None),
+    "xid_again": ([gpu(xids={"79": 1}), gpu(xids={}), gpu(xids={"79": 1})], 0),
+    "xid_again the same one": ([gpu(xids={"79": 1}), gpu(xids={"79": 1})], None),
+    "xid_again more": ([gpu(xids={"79": 1}), gpu(xids={"79": 2})], 0),
+    "xid_again after a boot": ([gpu(xids={"79": 3}), gpu(xids={"79": 1})], 0),
+    "warmer": ([gpu(temperature_celsius=n) for n in (40, 41, 39, 61)], 0),
+    "warmer by too little": ([gpu(temperature_celsius=n) for n in (40, 41, 39, 60)], None),
+    "narrower": ([gpu(pcie="gen 1 of 5, x16"), gpu(pcie="gen 5 of 5, x8")], 0),
+    "narrower never": ([gpu(pcie="gen 1 of 5, x16"), gpu(pcie="gen 5 of 5, x16")], None),
+    "gone": ([None, without_first], 0),
+    "gone before already": ([None, without_first, without_first], None),
+    "comes_and_goes": ([check(s) for s in ("ok", "fail", "ok", "warn", "ok")], "node"),
+    "comes_and_goes three times": ([check(s) for s in ("ok", "fail", "ok", "warn")], None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rule_finds_what_gets_worse_and_nothing_else(name):
+    changes, index = CASES[name]
+    assert found(*changes) == ([] if index is None else [(name.split()[0], None if index == "node" else index)])
+
+
+def test_every_rule_has_a_case_and_every_remedy_is_known():
+    assert {rule.__name__ for rule in RULES} == {
+        name.split()[0] for name, (_changes, at) in CASES.items() if at is not None
+    }
+    remedies = {one["remediation"] for changes, _at in CASES.values() for one in trends(history(*changes))}
+    assert remedies <= REMEDIES.keys()
+
+
+def test_a_proof_that_did_not_happen_says_nothing():
+    def away(one, _gpu):
+        one.update(state="unreachable", gpus=[], rates={})
+
+    assert found(None, away) == []
+    assert found(away) == []
+    assert found(away, None) == []
