@@ -37,13 +37,14 @@ README = """<!-- Written by `make docs` from meta/argument_specs.yml. -->
 {description}
 
 ```yaml
-- hosts: gpu-nodes
+- hosts: {hosts}
   become: true
   roles:
     - gpulab.node.{name}
 ```
 
 {options}"""
+OWN_HOSTS = {"monitoring_server"}  # roles for hosts of a group of their own
 DEFAULTS = """---
 # Written by `make docs` from meta/argument_specs.yml, which says more.
 
@@ -180,6 +181,7 @@ def readme(name: str, main: dict[str, Any]) -> str:
     """Return the README of a role; main is its specification."""
     return README.format(
         name=name,
+        hosts=name if name in OWN_HOSTS else "gpu-nodes",
         title=main["short_description"],
         description=_markdown(main["description"], "\n\n"),
         options=_table(main.get("options", {})) or "It has no variables.\n",

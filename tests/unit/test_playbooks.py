@@ -13,7 +13,18 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import due
 
 ROOT = Path(__file__).parents[2]
 INCLUDE_ROLE, IMPORT_TASKS = "ansible.builtin.include_role", "ansible.builtin.import_tasks"
-AROUND = {"capture", "diagnose", "fence", "plan", "preflight", "rebuild", "reinstall", "verify"}  # outside of the list
+# Outside of the list
+AROUND = {
+    "capture",
+    "diagnose",
+    "fence",
+    "monitoring_server",
+    "plan",
+    "preflight",
+    "rebuild",
+    "reinstall",
+    "verify",
+}
 STAYS = {"storage", "environments", "conda"}  # people's data, and what they work with
 UNDONE_BY_NOTHING = {"reboot"}
 

@@ -1528,6 +1528,18 @@ CODES = {
         "{host} was lost on the way, in the state {state} since {since}",
         "Bring it back, and run the rollout again; it begins with {host}. The nodes after it are as before.",
     ),
+    # F080 to F099: the monitoring server
+    "F080": (
+        "{host} has a Prometheus or an Alertmanager that somebody configured: {paths}",
+        (
+            "Choose another server. Or leave this role out, and add the rules and the scrape configuration of the role"
+            " monitoring, which are in its files, to your own."
+        ),
+    ),
+    "F081": (
+        "{system} on {host} has no packages of Prometheus",
+        "Use a server with Debian or Ubuntu for the group monitoring_server.",
+    ),
 }
 
 

@@ -9,18 +9,21 @@ own deadline, says so in the metrics, and leaves no second one behind.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log, libraries, modprobe
+from ansible_collections.gpulab.node.plugins.module_utils.facts import fence, kernel_log, libraries, modprobe
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import user_name
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring import metrics
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import query
@@ -40,15 +43,18 @@ def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvm
     pci, simulated = facts_pci.read(node)
     outcome = child.wait()
     library_path = libraries.nvml(ldconfig.output() or "")
+    nvml_facts = query.assemble(child.messages, outcome, child.reason)
     facts = {
         "pci": pci,
         "simulated": simulated,
-        "nvml": query.assemble(child.messages, outcome, child.reason),
+        "nvml": nvml_facts,
         "driver": {
             "loaded": modprobe.loaded(node)["nvidia"]["version"],
             "library": libraries.driver_version(node.resolve(library_path)) if library_path else None,
         },
         "kernel_log": log.facts(),
+        "fenced": node.exists(fence.RECORD),
+        "owners": owners(node, nvml_facts["gpus"]),
         "mounts": mounts(node.text("/etc/fstab"), node.text("/proc/1/mountinfo")),
         "time": time.time(),
         "seconds": time.monotonic() - began,
@@ -64,6 +70,17 @@ def _read(emit: Emit, lock: Path, library: str) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX)
     emit({"reading": "the library"})
     query.read_node(emit, library)
+
+
+def owners(node: Node, gpus: list[dict[str, Any]]) -> dict[int, str]:
+    """Return the user of each process with a context on a GPU, by its PID; those that have just ended are left out."""
+    found = {}
+    for gpu in gpus:
+        processes = gpu.get("processes")
+        for process in processes if isinstance(processes, list) else ():
+            with contextlib.suppress(OSError):
+                found[process["pid"]] = user_name(node.path(f"/proc/{process['pid']}").stat().st_uid)
+    return found
 
 
 def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:

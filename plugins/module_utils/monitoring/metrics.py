@@ -8,6 +8,7 @@ Units are base units and stand in the names. What a board, its driver or its lib
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -105,6 +106,7 @@ def measure(facts: dict[str, Any]) -> Metrics:
         if isinstance(gpu.get("uuid"), str):
             slot = _slot_width(facts["pci"]["gpus"], gpu.get("bus_id"))
             _gpu(metrics, gpu, slot)
+            _users(metrics, gpu, facts["owners"])
     _kernel_log(metrics, facts["kernel_log"])
     for place, mounted in facts["mounts"].items():
         metrics.gauge(
@@ -116,6 +118,7 @@ def measure(facts: dict[str, Any]) -> Metrics:
 def _reading(metrics: Metrics, facts: dict[str, Any]) -> None:
     metrics.gauge("gpulab_collector_timestamp_seconds", "When these metrics were read.", facts["time"])
     metrics.gauge("gpulab_collector_duration_seconds", "How long the reading took.", facts["seconds"])
+    metrics.gauge("gpulab_node_fenced", "Whether the node is out of service for a change.", facts["fenced"])
     simulated = bool(facts["simulated"] or facts["nvml"]["simulated"])
     metrics.gauge("gpulab_gpus_simulated", "Whether the GPUs are simulated: nothing was measured on a GPU.", simulated)
     for state in STATES:
@@ -165,6 +168,16 @@ def _gpu(metrics: Metrics, gpu: dict[str, Any], slot_width: int | None) -> None:
     _work(metrics, gpu, labels)
     _health(metrics, gpu, labels)
     _links(metrics, gpu, labels, slot_width)
+
+
+def _users(metrics: Metrics, gpu: dict[str, Any], owners: dict[int, str]) -> None:
+    processes = gpu["processes"]
+    counted = Counter(owners.get(one["pid"]) for one in processes) if isinstance(processes, list) else {}
+    for user, count in counted.items():
+        if user is not None:
+            metrics.gauge(
+                "gpulab_gpu_user_processes", "Processes of a user with a context.", count, user=user, **_identity(gpu)
+            )
 
 
 def _heat_and_power(metrics: Metrics, gpu: dict[str, Any], labels: Labels) -> None:

@@ -20,6 +20,8 @@ def facts(model: str = "a100-pcie-x2", **parts: Any) -> dict[str, Any]:
         "simulated": None,
         "driver": {"loaded": nodes.DRIVER, "library": nodes.DRIVER},
         "kernel_log": {"readable": True, "events": []},
+        "fenced": False,
+        "owners": {},
         "mounts": {},
         **parts,
     }

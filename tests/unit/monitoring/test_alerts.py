@@ -16,7 +16,7 @@ from .conftest import ROLE, ROOT
 from .reading import facts
 
 ALERTS = ROLE / "files/alerts.yml"
-RULES = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
+RULES = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][-1]["rules"]}
 NODE = 'instance="node07"'
 GPU = f'{NODE}, uuid="GPU-1", index="1", model="NVIDIA X"'
 # What others measure: Prometheus itself, and node exporter
@@ -48,6 +48,10 @@ ECC = {"type": "uncorrected", "since": "driver_load"}
 FIRES, SILENT = 1, 0  # how many alerts
 SEEN = "gpulab_kernel_log_error_timestamp_seconds"
 CASES = [
+    Case("NodeFenced", FIRES, 0, node("gpulab_node_fenced", "1")),
+    Case("NodeFenced", FIRES, 300, node("gpulab_node_fenced", "1 _x300")),
+    Case("NodeFenced", SILENT, 370, node("gpulab_node_fenced", "1 _x370")),
+    Case("NodeFenced", SILENT, 2, node("gpulab_node_fenced", "1 0 0")),
     Case("NodeExporterDown", FIRES, 6, node("up", "0x10", job="gpulab")),
     Case("NodeExporterDown", SILENT, 6, node("up", "0x3 1x7", job="gpulab")),
     Case("NodeExporterDown", SILENT, 6, node("up", "0x10", job="other")),
@@ -132,6 +136,27 @@ def judge(promtool, directory, tests):
 
 def test_alerts_fire_and_are_silent_as_they_should(promtool, tmp_path):
     status, said = judge(promtool, tmp_path, [count(case, case.fires) for case in CASES])
+    assert status == 0, said
+
+
+def test_gpu_hours_are_counted_by_user(promtool, tmp_path):
+    """One of two GPUs for an hour, the other for half of it."""
+    series = {
+        **gpu("user_processes", "2x60", user="li"),
+        f'gpulab_gpu_user_processes{{{NODE}, uuid="GPU-2", user="li"}}': "1x29 0x30",
+    }
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": "round(gpulab:user_gpu_hours:1h, 0.1)",
+                "eval_time": "60m",
+                "exp_samples": [{"labels": '{instance="node07", user="li"}', "value": 1.5}],
+            }
+        ],
+    }
+    status, said = judge(promtool, tmp_path, [test])
     assert status == 0, said
 
 

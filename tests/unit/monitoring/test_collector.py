@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import user_name
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring import collector
 
 from .conftest import SIM
@@ -119,3 +120,8 @@ def test_a_collector_that_is_stopped_while_it_writes_leaves_no_draft(tmp_path, m
     finally:
         signal.signal(signal.SIGTERM, former)
     assert not list(tmp_path.iterdir())
+
+
+def test_owners_of_processes():
+    gpus = [{"processes": [{"pid": os.getpid()}, {"pid": 1 << 30}]}, {"processes": {"error": "UNKNOWN"}}]
+    assert collector.owners(Node(), gpus) == {os.getpid(): user_name(os.getuid())}

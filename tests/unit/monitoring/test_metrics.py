@@ -138,3 +138,12 @@ def test_mounts():
     found = text(mounts={"/data": False, "/home": True})
     assert samples(found, "gpulab_mount_mounted", mountpoint="/data") == [0.0]
     assert samples(found, "gpulab_mount_mounted", mountpoint="/home") == [1.0]
+
+
+def test_processes_are_counted_by_user():
+    processes = [{"pid": pid, "memory_mib": 1} for pid in (7, 8, 9, 10)]
+    given = facts(owners={7: "li", 8: "wei", 9: "li"})  # the last one has ended
+    given["nvml"]["gpus"][0]["processes"] = processes
+    found = metrics.exposition(given)
+    assert samples(found, "gpulab_gpu_user_processes", user="li") == [2.0]
+    assert samples(found, "gpulab_gpu_user_processes") == [2.0, 1.0]
