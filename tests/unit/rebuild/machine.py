@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 UUID = "4c4c4544-0042-4a10-8031-c4c04f503733"
 MAC = "b8:ca:3a:00:00:01"
 KEY = "ssh-ed25519 AAAAC3Nz admin@controller\n"
-HASH = "$y$j9T$canary"
+HASH = "$y$j9T$canary7f3a"
 SHADOW, HOST_KEY = "/etc/shadow", "/etc/ssh/ssh_host_ed25519_key"
 CONTENTS = {
     "/etc/hosts": b"127.0.0.1 localhost\n10.0.0.7 node07.lab node07\n",
     f"{HOST_KEY}.pub": b"ssh-ed25519 AAAAC3Nz node07\n",
     SHADOW: f"root:*:1::\nadmin:{HASH}:19000:0:99999:7:::\n".encode(),
-    HOST_KEY: b"-----BEGIN OPENSSH PRIVATE KEY-----\ncanary\n",
+    HOST_KEY: b"-----BEGIN OPENSSH PRIVATE KEY-----\ncanary7f3a\n",
 }
 INSTALLERS = [
     {
