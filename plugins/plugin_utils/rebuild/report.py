@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,9 @@ def document(
     differences, counts = [], dict.fromkeys((one["reason"] for one in expected), 0)
     for change in comparison["changes"]:
         subject = [change["section"], *change["subject"]]
-        record = next((one for one in expected if _fits(subject, change["change"], one)), None)
+        record = next((one for one in expected if _fits(subject, change, one)), None)
+        if change["before"] is change["after"] is None:
+            continue  # a setting that is null is one that is not set
         if record:
             counts[record["reason"]] += 1
         elif not _is_of_missing([*change["subject"], *_names(change["before"])], names):
@@ -55,9 +58,11 @@ def _names(value: Any) -> list[str]:
     return [*value.get("names", ())] if isinstance(value, dict) else []
 
 
-def _fits(subject: Sequence[str], change: str, record: dict[str, Any]) -> bool:
+def _fits(subject: Sequence[str], change: dict[str, Any], record: dict[str, Any]) -> bool:
     """Tell whether a difference is the record's: each of its patterns fits the name at its place."""
-    if change not in record.get("change", (change,)):
+    if change["change"] not in record.get("change", (change["change"],)):
+        return False
+    if "alike" in record and len({re.sub(record["alike"], "", str(change[side])) for side in ("before", "after")}) > 1:
         return False
     return any(
         len(patterns) <= len(subject) and all(map(fnmatchcase, subject, patterns)) for patterns in record["subjects"]

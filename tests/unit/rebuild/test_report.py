@@ -4,6 +4,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import report
 
 EXPECTED = [
     {"reason": "a new system disk", "source": ["x"], "subjects": [["disks", "disks", "*", "below"]]},
+    {"reason": "a new root", "source": ["x"], "alike": r"root=\S+", "subjects": [["boot", "arguments"]]},
     {"reason": "newer packages", "source": ["x"], "change": ["changed"], "subjects": [["packages", "*", "version"]]},
 ]
 GONE = {"section": "packages", "name": "old-tool", "why": "no package source has it"}
@@ -22,6 +23,18 @@ def test_expected_differences_are_counted_by_their_reason():
     found = document(change("disks", "disks", "sda", "below", "x"), change("packages", "git amd64", "version"))
     assert found["differences"] == []
     assert found["expected"] == {"a new system disk": 1, "newer packages": 1}
+
+
+def test_a_value_that_differs_in_more_than_it_may_is_named():
+    root = {**change("boot", "arguments"), "before": "root=UUID=1 ro quiet", "after": "root=UUID=2 ro quiet"}
+    assert document(root)["expected"] == {"a new root": 1}
+    more = {**root, "after": "root=UUID=2 ro"}
+    assert document(more)["differences"] == [more]
+
+
+def test_a_null_that_is_gone_is_no_difference():
+    gone = {**change("gpulab", "settings", "x", how="gone"), "before": None, "after": None}
+    assert document(gone)["differences"] == []
 
 
 def test_all_others_are_named():
