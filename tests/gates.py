@@ -32,7 +32,7 @@ TOO_LONG = {
 UNSEEN = {"nvidia_rpm", "rebuild"}
 FULL_ONLY = TOO_LONG | UNSEEN
 # One of these is in each make test that has time left for it; which, the commit decides.
-IN_TURN = ("nvidia_runfile", "conda")
+IN_TURN = ("nvidia_runfile", "conda", "monitoring_server")
 # Their other node is left to make test-full.
 ONE_NODE = {
     "nvidia_repository": ("LAB_NODES=debian13",),
