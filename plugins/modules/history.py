@@ -12,8 +12,8 @@ short_description: Say what the history knows of the hosts of the play
 version_added: 0.3.0
 author: The gpulab founders (@gpulab)
 description:
-  - Reads the lines that M(gpulab.node.report) added for each proof. Says of each host what its last proof found, what is new
-    and gone since those before, what gets worse from proof to proof, and the range of what each GPU showed.
+  - Reads the lines that M(gpulab.node.report) added for each proof. Says of each host what its last proof found, what
+    is new and gone since those before, what gets worse from proof to proof, and the range of what each GPU showed.
   - Runs once, on the controller. It never connects to a node.
 options:
   directory:
