@@ -21,6 +21,7 @@ NODE = 'instance="node07"'
 GPU = f'{NODE}, uuid="GPU-1", index="1", model="NVIDIA X"'
 # What others measure: Prometheus itself, and node exporter
 FOREIGN = {"up", "ALERTS", "node_textfile_mtime_seconds", "node_textfile_scrape_error", "node_filesystem_device_error"}
+FOREIGN |= {f"node_filesystem_{name}" for name in ("avail_bytes", "size_bytes", "readonly")}
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,21 @@ def node(name, values, **labels):
     return {f"{name}{{{NODE}{more}}}": values}
 
 
+def disk(free, readonly=0, fstype="ext4"):
+    where = {"mountpoint": "/data", "fstype": fstype}
+    values = {"avail_bytes": free, "size_bytes": 100, "readonly": readonly}
+    return {
+        series: text
+        for name, value in values.items()
+        for series, text in node(f"node_filesystem_{name}", f"{value}x20", **where).items()
+    }
+
+
 PROM = "/var/lib/prometheus/node-exporter/gpulab-gpu.prom"
 ECC = {"type": "uncorrected", "since": "driver_load"}
 FIRES, SILENT = 1, 0  # how many alerts
+IDLE = gpu("utilization_ratio", "0x300", unit="gpu")
+HELD = gpu("processes", "1x300")
 SEEN = "gpulab_kernel_log_error_timestamp_seconds"
 CASES = [
     Case("NodeFenced", FIRES, 0, node("gpulab_node_fenced", "1")),
@@ -93,6 +106,42 @@ CASES = [
     Case("GpuRowRemapPending", SILENT, 1, gpu("row_remap_pending", "0x5")),
     Case("GpuPcieWidth", FIRES, 20, gpu("pcie_width", "16x4 8x30")),
     Case("GpuPcieWidth", SILENT, 11, {**gpu("pcie_width", "8x20"), **gpu("pcie_width_max", "16x20")}),
+    Case("GpuPcieReplays", FIRES, 70, gpu("pcie_replays_total", "0+2x80")),
+    Case("GpuPcieReplays", SILENT, 70, gpu("pcie_replays_total", "500+1x80")),
+    Case("GpuNvlinkDown", FIRES, 10, gpu("nvlink_active", "1x3 0x20", link="3")),
+    Case("GpuNvlinkDown", SILENT, 10, gpu("nvlink_active", "0x20", link="3")),
+    Case(
+        "GpuNvlinkDown",
+        SILENT,
+        10,
+        {**gpu("nvlink_active", "0x20", link="3"), **gpu("nvlink_active", "1x20", link="4")},
+    ),
+    Case("GpuThrottled", FIRES, 11, gpu("clock_event", "1x20", reason="hw_thermal")),
+    Case("GpuThrottled", SILENT, 11, gpu("clock_event", "1x5 0 1x14", reason="hw_thermal")),
+    Case("GpuThrottled", SILENT, 11, gpu("clock_event", "1x20", reason="idle")),
+    Case("GpuEccCorrected", FIRES, 60, gpu("ecc_errors_total", "0+3x70", **{**ECC, "type": "corrected"})),
+    Case("GpuEccCorrected", SILENT, 60, gpu("ecc_errors_total", "500+1x70", **{**ECC, "type": "corrected"})),
+    Case("GpuRecoveryAction", FIRES, 3, gpu("recovery_action", "2x5")),
+    Case("GpuRecoveryAction", SILENT, 3, gpu("recovery_action", "0x5")),
+    Case("GpuHeldIdle", FIRES, 250, {**gpu("memory_used_bytes", "3000000000x300"), **IDLE, **HELD}),
+    Case("GpuHeldIdle", SILENT, 250, {**gpu("memory_used_bytes", "1000000000x300"), **IDLE, **HELD}),
+    Case(
+        "GpuHeldIdle", SILENT, 250, {**gpu("memory_used_bytes", "3000000000x300"), **IDLE, **gpu("processes", "0x300")}
+    ),
+    Case(
+        "GpuHeldIdle",
+        SILENT,
+        250,
+        {
+            **gpu("memory_used_bytes", "3000000000x300"),
+            **HELD,
+            **gpu("utilization_ratio", "0x200 0.5 0x99", unit="gpu"),
+        },
+    ),
+    Case("DiskFull", FIRES, 11, disk(4)),
+    Case("DiskFull", SILENT, 11, disk(6)),
+    Case("DiskFull", SILENT, 11, disk(0, fstype="squashfs")),
+    Case("DiskFull", SILENT, 11, disk(0, readonly=1)),
     Case("MountGone", FIRES, 3, node("gpulab_mount_mounted", "0x5", mountpoint="/data")),
     Case("MountGone", SILENT, 3, node("gpulab_mount_mounted", "1x5", mountpoint="/data")),
     Case("MountDead", FIRES, 6, node("node_filesystem_device_error", "1x10", mountpoint="/data", fstype="nfs4")),
@@ -165,6 +214,11 @@ def test_promtool_would_say_if_they_did_not(promtool, tmp_path, case):
     status, said = judge(promtool, tmp_path, [count(case, 1 - case.fires)])
     assert status != 0
     assert "FAILED" in said
+
+
+def test_a_slow_gpu_is_told_by_reasons_that_there_are():
+    (reasons,) = re.findall(r'reason=~"([^"]+)"', RULES["GpuThrottled"]["expr"])
+    assert set(reasons.split("|")) <= metrics.EVENT_REASONS.keys()
 
 
 def test_harmless_xids_are_those_of_the_catalog():
