@@ -64,6 +64,9 @@ BRANCH = Form(r"\d{3}", None)
 SHA256 = Form(r"[0-9a-fA-F]{64}", "a SHA-256, 64 hexadecimal digits")
 FINGERPRINT = Form(r"[0-9A-Fa-f]( *[0-9A-Fa-f]){39,63}", "a whole fingerprint, 40 or 64 hexadecimal digits")
 SIZE = Form(r"-1|\d+(\.\d+)? ?([kKmMgGtT]i?)?[bB]?", "a size such as 64m or 8g")
+SECRET = Form(LINE.pattern, LINE.words, LINE.most, secret=True)
+MAIL = Form(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*", "an address of mail")
+ENDPOINT = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}", "a host and a port, such as mail.lab:587")
 HERE = Form(words="a path on the controller", most=4096)
 PLACE = Form(
     r"(/(?!\.{1,2}(/|$))[A-Za-z0-9_@+.,=-]+)+/?",
@@ -221,6 +224,13 @@ OPTIONS: dict[str, Form] = {
     "gpulab_nvidia_repository_url": MIRROR,
     "monitoring_listen_address": ADDRESS,
     "monitoring_restart_force": LINE,
+    "monitoring_server_listen_address": ADDRESS,
+    "monitoring_server_mail.from": MAIL,
+    "monitoring_server_mail.password": SECRET,
+    "monitoring_server_mail.smarthost": ENDPOINT,
+    "monitoring_server_mail.to": MAIL,
+    "monitoring_server_mail.user": LINE,
+    "monitoring_server_webhook_url": URL,
     "monitoring_targets": HERE,
     "nccl_address": HOST,
     "nccl_interface": Form(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}", "the name of an interface"),

@@ -16,7 +16,7 @@ TEXTS = sorted(place for place, form in forms.OPTIONS.items() if place in PLACES
 REFUSED = {"GPULAB-I007", "GPULAB-I030", "GPULAB-I031", "GPULAB-E018"}
 MAPPINGS = sorted(place for place, form in forms.OPTIONS.items() if form.entries)
 # Texts that are no argument, no path on a node and in no file there: patterns of hosts, paths on the controller.
-FREE = {forms.LINE, forms.HERE, forms.OPTIONS["secure_boot_mok_password"]}
+FREE = {forms.LINE, forms.SECRET, forms.HERE, forms.OPTIONS["secure_boot_mok_password"]}
 
 
 def refusals(place, value):
