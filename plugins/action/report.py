@@ -31,7 +31,8 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
         _validated, arguments = self.validate_argument_spec(ARGUMENTS)
-        hosts = gather(task_vars["ansible_play_hosts_all"], task_vars["hostvars"])
+        batch = (task_vars.get("__rollout_turn") or {}).get("batch")  # the others of a rollout come later
+        hosts = gather(batch or task_vars["ansible_play_hosts_all"], task_vars["hostvars"])
         try:
             report, lines, directory = publish(hosts, arguments, record=not self._task.check_mode)
         except Refusal as refusal:

@@ -103,6 +103,10 @@ fence:
   description: The record of the fence, or null.
   returned: success
   type: dict
+fresh:
+  description: Whether the node had no fence before.
+  returned: success
+  type: bool
 users:
   description: Who uses the node; empty where nobody does.
   returned: success
@@ -144,7 +148,7 @@ def work(module: AnsibleModule) -> dict[str, Any]:
     if given["lock"] and not module.check_mode:
         run_lock.hold(given["lock"], run_lock.GO_ON)
     fence, changed, left = Fence(Node(), call, module, given["host"] or ""), [], ""
-    users = ""
+    users, before = "", fence.record()
     if given["work"] == "drain":
         names = ("run", "by", "reason", "until", "held", "engine")
         changed = fence.drain(Wish(**{name: given[name] for name in names}, passing=tuple(given["passing"])))
@@ -159,6 +163,7 @@ def work(module: AnsibleModule) -> dict[str, Any]:
         "changed": bool(changed),
         "changes": changes(write=changed),
         "fence": fence.record(),
+        "fresh": before is None,
         "users": users,
         "drained_by_others": left,
     }

@@ -183,13 +183,13 @@ class Lab:
         """Run ansible-playbook to its end and return its Run."""
         return self.start(playbook, *arguments, **environment).wait(timeout)
 
-    def log_in(self, name, command):
+    def log_in(self, name, command, user="admin"):
         """Start a command on a node as somebody who comes by SSH; return the process of the connection."""
         inventory = yaml.safe_load((self.inventory / "hosts.yml").read_text())
         known = next(group["hosts"][name] for group in inventory.values() if name in group.get("hosts", {}))
         options = (f"UserKnownHostsFile={self.directory}/known_hosts", "IdentitiesOnly=yes", "BatchMode=yes")
         argv = ["ssh", "-i", f"{self.directory}/id", *(f"-o{option}" for option in options)]
-        return subprocess.Popen([*argv, f"admin@{known['ansible_host']}", command], stdin=subprocess.DEVNULL)
+        return subprocess.Popen([*argv, f"{user}@{known['ansible_host']}", command], stdin=subprocess.DEVNULL)
 
     def _claim(self):
         """Hold the lab's name for as long as this process lives: two checkouts would work on the same nodes."""

@@ -23,6 +23,7 @@ AROUND = {
     "preflight",
     "rebuild",
     "reinstall",
+    "rollout",
     "verify",
 }
 STAYS = {"storage", "environments", "conda"}  # people's data, and what they work with
@@ -69,9 +70,11 @@ def test_every_role_may_be_due():
     assert list(due.PARTS) == [role for role in ROLES if role != "reboot"]
 
 
-@pytest.mark.parametrize("playbook", ["provision", "plan"])
-def test_a_playbook_runs_the_list(playbook):
-    assert list(lists(load(f"playbooks/{playbook}.yml"))) == ["tasks/roles.yml"]
+def test_the_playbooks_run_the_list_and_what_is_around_it():
+    assert list(lists(load("playbooks/plan.yml"))) == ["tasks/plan.yml", "tasks/roles.yml"]
+    assert list(lists(load("playbooks/provision.yml"))) == ["tasks/begin.yml", "tasks/apply.yml"]
+    assert list(lists(load("playbooks/rollout.yml")))[1:] == ["tasks/plan.yml", "tasks/begin.yml", "tasks/apply.yml"]
+    assert list(lists(load("playbooks/tasks/apply.yml"))) == ["roles.yml"]
 
 
 def test_what_is_taken_away_goes_in_reverse():

@@ -1493,8 +1493,8 @@ CODES = {
     "F005": (
         "the change stopped at {host}: {cause}",
         (
-            "{remedy} Then run the rollout again; it begins with {host}, which stays fenced. The nodes after it are as"
-            " before."
+            "{remedy} Then run the rollout again. If a change had begun, {host} stays fenced, and the rollout begins"
+            " with it. The nodes after it are as before."
         ),
     ),
     "F006": (

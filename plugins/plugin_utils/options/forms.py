@@ -57,6 +57,10 @@ class Form:
 
 LINE = Form(words="one line of text", most=4096)
 NAME = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "a name of letters, digits and '_.-'")
+SHARE = Form(r"[1-9]\d{0,5}|([1-9]\d?|100)%", "a number of nodes, or a share such as 25%")
+MOMENT = Form(
+    r"\d\d:\d\d|\d{4}-\d\d-\d\d( \d\d:\d\d)?", 'a time such as "08:00", in quotes, or a day such as 2026-12-20'
+)
 SMALL_NAME = Form(r"[a-z][a-z0-9_.-]*", None)
 VERSION = Form(r"\d+(\.\d+)*", None)
 CUDA_VERSION = Form(r"\d{2}\.\d", None)
@@ -271,6 +275,15 @@ OPTIONS: dict[str, Form] = {
     "reinstall_packages": Form(r"[a-z0-9][a-z0-9.+-]+", "a package's name"),
     "reinstall_security_mirror": MIRROR,
     "reinstall_system": NAME,
+    "rollout_batch": SHARE,
+    "rollout_canary": LINE,
+    "rollout_directory": HERE,
+    "rollout_freeze.from": MOMENT,
+    "rollout_freeze.reason": LINE,
+    "rollout_freeze.to": MOMENT,
+    "rollout_freeze_file": HERE,
+    "rollout_out_at_once": SHARE,
+    "rollout_reason": LINE,
     "secure_boot_mok_password": Form(r"[!-~]{8,256}", "8 to 256 characters of ASCII, no blanks", 256, secret=True),
     "storage_tiers.devices": Form(r"[A-Za-z0-9/][A-Za-z0-9/_.:=+@\\-]*", "a disk's serial number, path or UUID=..."),
     "storage_tiers.export_options": Form(r"[a-z_]+(=[A-Za-z0-9_:.-]+)?", "an option of an export"),

@@ -1,1 +1,1 @@
-"""Tiers of storage: the plan, and what is read of a node."""
+"""Tests of the fence."""

@@ -1,0 +1,220 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpulab.node.rollout: the order of a rollout, whose turn it is, and what became of each node, on the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import order, report, state
+from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
+
+ARGUMENTS = {
+    "work": {"type": "str", "choices": ["order", "turn", "note", "fail", "report"], "required": True},
+    "directory": {"type": "path", "default": "rollouts"},
+    "file": {"type": "path"},
+    "canary": {"type": "list", "elements": "str", "default": []},
+    "batch": {"type": "str", "default": "25%"},
+    "out_at_once": {"type": "str", "default": "25%"},
+    "freeze": {"type": "list", "elements": "dict", "default": []},
+    "freeze_file": {"type": "path"},
+    "minutes": {"type": "float", "default": 0},
+    "state": {"type": "str", "choices": [state.CHANGING, state.PROVING, state.DONE]},
+    "result": {"type": "dict"},
+}
+_CODE = re.compile(r"GPULAB-([A-Z]\d{3}) (.*?) Remedy: (.*)")
+_FINDING = re.compile(r"^(?:warn|fail) ([\w-]+: .*?)\. \w+: ", re.MULTILINE)  # as the module verify ends
+USUAL = 3600  # seconds that a change takes, where nobody knows
+
+
+class ActionModule(ActionBase):
+    """Do one work; order and report are once for all hosts of the play."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the work answers, or the refusal."""
+        super().run(tmp, task_vars)
+        variables = task_vars or {}
+        _validated, args = self.validate_argument_spec(ARGUMENTS)
+        works = {
+            "order": self._order,
+            "turn": self._turn,
+            "note": self._note,
+            "fail": self._fail,
+            "report": self._report,
+        }
+        try:
+            return {"changed": False, **works[args["work"]](args, variables)}
+        except Refusal as refusal:
+            return failure([refusal])
+
+    def _order(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        directory, mine = Path(args["directory"]), this_run(os.getppid())
+        _refuse_freeze(args)
+        earlier = state.unfinished(directory)
+        run = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+        document = state.read(earlier) if earlier else state.new(run, mine)
+        known = {name: variables["hostvars"][name] for name in variables["ansible_play_hosts_all"]}
+        found = [_candidate(name, known[name], document["run"]) for name in known]
+        document.update(holder=mine, stopped=None)
+        proven = [
+            one.kind
+            for one in found
+            if not one.waits and document["hosts"].get(one.name, {}).get("state") == state.DONE
+        ]
+        wished = order.order(found, args["canary"], proven, batch=args["batch"], out_at_once=args["out_at_once"])
+        document.update(order=list(wished.names), canaries=list(wished.canaries), proven=proven)
+        for one in found:
+            entry = document["hosts"].setdefault(one.name, state.host(one.kind, list(one.due)))
+            entry.update(kind=one.kind, due=list(one.due), again=one.fenced)
+            if one.refusal is not None:
+                if entry["state"] not in (*state.ON_THE_WAY, state.FAILED):  # those are still fenced
+                    state.enter(entry, state.REFUSED)
+                entry["refusal"] = dict(one.refusal)
+            elif one.waits:
+                state.enter(entry, state.WAITING)
+                entry["refusal"] = None
+            elif entry["state"] != state.DONE:
+                state.enter(entry, state.CURRENT)
+                entry["refusal"] = None
+        file = directory / document["run"] / state.FILE
+        if not self._task.check_mode:
+            records.write(file, document)
+        last = state.last_seconds(directory)
+        users = {name: _users(known[name]) for name in document["order"]}
+        back = datetime.now(timezone.utc) + timedelta(minutes=args["minutes"], seconds=max([USUAL, *last.values()]))
+        return {
+            "run": document["run"],
+            "file": str(file),
+            "order": document["order"],
+            "sizes": list(wished.sizes),
+            "until": f"{back:%Y-%m-%dT%H:%M:%SZ}" if args["minutes"] else None,
+            "lines": report.before(document, list(wished.sizes), users, last),
+        }
+
+    def _turn(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        name, batch = variables["inventory_hostname"], list(variables["ansible_play_batch"])
+        with state.changing(Path(args["file"])) as document:
+            why = state.obstacle(document, name, batch)
+            if why is None:
+                try:
+                    _refuse_freeze(args)
+                except Refusal as refusal:
+                    why = asdict(refusal)
+            if why:
+                document["stopped"] = why
+            else:
+                entry = document["hosts"][name]
+                state.enter(entry, state.DRAINING)
+                entry["before"] = _seen(variables)
+        return {"go": why is None, "batch": batch, "why": why}
+
+    def _note(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        with state.changing(Path(args["file"])) as document:
+            entry = document["hosts"][variables["inventory_hostname"]]
+            state.enter(entry, args["state"])
+            entry["after"] = _seen(variables)
+            if args["state"] == state.DONE:
+                entry.update(again=False, refusal=None)
+                document["proven"] = sorted({*document["proven"], entry["kind"]})
+        return {}
+
+    def _fail(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Note how a node left the rollout; one on which nothing had begun is as it was."""
+        result = args["result"] or {}
+        refusal = _explained(result)
+        with state.changing(Path(args["file"])) as document:
+            entry = document["hosts"][variables["inventory_hostname"]]
+            begun = entry["state"] != state.DRAINING or entry["again"]
+            ended = state.BUSY if refusal["code"] == "F006" else state.REFUSED
+            state.enter(entry, state.FAILED if begun else ended)
+            entry["refusal"] = refusal
+            entry["after"] = _seen(variables)
+        return {"state": entry["state"], "cause": entry["refusal"]["cause"]}
+
+    def _report(self, args: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
+        path = Path(args["file"])
+        document = state.read(path)
+        lines = report.after(document)
+        text = path.with_name("report.txt")
+        text.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        hosts = document["hosts"]
+        refusals = {
+            name: one["refusal"] for name, one in hosts.items() if one["refusal"] and one["state"] in state.OPEN
+        }
+        waiting = [name for name in document["order"] if hosts[name]["state"] == state.WAITING]
+        if document["stopped"] and waiting:
+            refusals[waiting[0]] = document["stopped"]
+        return {"lines": [*lines, f"report: {text}, {path}"], "refusals": refusals}
+
+
+def _refuse_freeze(args: dict[str, Any]) -> None:
+    """Raise Refusal F001 where no change may begin now."""
+    why = order.frozen(args["freeze"], datetime.now())  # noqa: DTZ005 - the controller's own time
+    file = Path(args["freeze_file"]) if args["freeze_file"] else None
+    if not why and file and file.exists():
+        words = " ".join(file.read_text(encoding="utf-8", errors="replace").split())
+        why = f"the file {file} is there" + (f" ({words[:200]})" if words else "")
+    if why:
+        raise refuse("F001", why=why)
+
+
+def _candidate(name: str, known: Any, run: str) -> order.Candidate:
+    """Return a node from what the tasks before have read of it, and by what they refused it."""
+    facts = (known.get("ansible_facts") or {}).get("gpulab")
+    failed = known.get("__rollout_refused")
+    if failed or not facts:
+        return order.Candidate(name, refusal=_explained(failed or {}))
+    fence = facts.get("fence")
+    kind = ", ".join(sorted({gpu["device"] for gpu in facts["pci"]["gpus"]})) or "no GPU"
+    due = tuple(known["ansible_facts"]["gpulab_plan"]["due"])
+    kind = f"{kind}, {facts['system']['id']} {facts['system']['version']}"
+    if fence and fence["run"] != run:
+        return order.Candidate(name, kind, due, refusal=_plain(asdict(refuse("F007", host=name, **fence))))
+    return order.Candidate(name, kind, due, fenced=bool(fence))
+
+
+def _plain(refusal: Any) -> dict[str, str]:
+    return {key: str(refusal[key]) for key in ("code", "cause", "remedy")}
+
+
+def _explained(result: dict[str, Any]) -> dict[str, str]:
+    """Return why a task failed in the form of a refusal; of a proof, its findings are the cause."""
+    if result.get("refusal"):
+        return _plain(result["refusal"])
+    text = str(result.get("msg") or "")
+    code, findings = _CODE.match(text), _FINDING.findall(text)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "its task failed")
+    return {
+        "code": code[1] if code else "",
+        "cause": f"the proof failed: {first(findings, 3, '; ')}" if findings else code[2] if code else line,
+        "remedy": code[3] if code else "Read what the run says of it, and mend the node.",
+    }
+
+
+def _users(known: Any) -> str:
+    facts = (known.get("ansible_facts") or {}).get("gpulab")
+    return in_use(json.loads(json.dumps(facts["users_of_gpus"], default=str))) if facts else ""
+
+
+def _seen(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return what a report compares of a node."""
+    facts = variables["ansible_facts"].get("gpulab") or {}
+    if not facts:
+        return {}
+    return {"driver": str(facts["driver"]["library"]), "kernel": str(facts["system"]["kernel"])}

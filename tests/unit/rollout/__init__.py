@@ -1,0 +1,1 @@
+"""Tests of the rollout: its order, its state, its report."""
