@@ -19,6 +19,7 @@ AROUND = {
     "diagnose",
     "fence",
     "monitoring_server",
+    "nightly",
     "plan",
     "preflight",
     "rebuild",

@@ -1528,6 +1528,15 @@ CODES = {
         "{host} was lost on the way, in the state {state} since {since}",
         "Bring it back, and run the rollout again; it begins with {host}. The nodes after it are as before.",
     ),
+    # F060 to F079: the nightly proof
+    "F060": (
+        "the nightly proof cannot run on {host}: {detail}",
+        "Set nightly_user, nightly_directory and nightly_program to what is on the controller. Nothing was changed.",
+    ),
+    "F061": (
+        "the timers need a systemd reload on {host}, which can detach GPUs from running containers: {who}",
+        "Run again when the GPUs are idle. Nothing was changed.",
+    ),
     # F080 to F099: the monitoring server
     "F080": (
         "{host} has a Prometheus or an Alertmanager that somebody configured: {paths}",

@@ -55,6 +55,7 @@ class Form:
         return self.elsewhere is not None and shown.has_secret(text)
 
 
+CALENDAR = Form(r"[A-Za-z0-9*][A-Za-z0-9*,./:~ -]*", "a calendar event of systemd's, such as *-*-* 02:00")
 LINE = Form(words="one line of text", most=4096)
 NAME = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "a name of letters, digits and '_.-'")
 SHARE = Form(r"[1-9]\d{0,5}|([1-9]\d?|100)%", "a number of nodes, or a share such as 25%")
@@ -246,6 +247,15 @@ OPTIONS: dict[str, Form] = {
     "nccl_version": VERSION,
     "network_address": ADDRESS,
     "network_group": LINE,
+    "nightly_directory": PLACE,
+    "nightly_hosts": LINE,
+    "nightly_inventory": PLACE,
+    "nightly_limit": Form(r"[A-Za-z0-9_][A-Za-z0-9_.:,&!*~-]*", "a pattern of hosts without blanks"),
+    "nightly_on_failure": Form(r"[A-Za-z0-9_][A-Za-z0-9@_.:-]*\.(service|target)", "a unit of systemd's"),
+    "nightly_program": PLACE,
+    "nightly_quick_at": CALENDAR,
+    "nightly_standard_at": CALENDAR,
+    "nightly_user": NAME,
     "nvidia_driver_branch": BRANCH,
     "nvidia_driver_change_force": LINE,
     "nvidia_driver_imex_nodes": ADDRESS,
