@@ -25,6 +25,7 @@ AROUND = {
     "rebuild",
     "reinstall",
     "rollout",
+    "slurm",
     "verify",
 }
 STAYS = {"storage", "environments", "conda"}  # people's data, and what they work with

@@ -1528,6 +1528,60 @@ CODES = {
         "{host} was lost on the way, in the state {state} since {since}",
         "Bring it back, and run the rollout again; it begins with {host}. The nodes after it are as before.",
     ),
+    # F030 to F059: Slurm
+    "F030": (
+        "{host} has {path}, which gpulab did not write",
+        (
+            "To add gpulab's nodes beside it, set slurm_join: true for the controller. If not, remove slurm_state."
+            " Nothing was changed."
+        ),
+    ),
+    "F031": (
+        "{path} on {host} has no {missing}, which gpulab's nodes need",
+        "Add it there and restart slurmctld. Then run again. Nothing was changed.",
+    ),
+    "F032": (
+        "the MUNGE key of {host} is {problem}",
+        (
+            "Stop the jobs, remove /etc/munge/munge.key on the Slurm controller, or the value of slurm_munge_key, and"
+            " run again. gpulab makes a random key."
+        ),
+    ),
+    "F033": (
+        "the driver of {host} lists {found} of {expected} GPUs, so Slurm cannot know them",
+        "Set the node up and prove it: ansible-playbook gpulab.node.provision. Then run again.",
+    ),
+    "F034": (
+        "a GPU of {host} is split by MIG, and Slurm of the distribution cannot give its instances to jobs",
+        "Turn MIG off (gpu_settings_mig), or remove slurm_state for this node.",
+    ),
+    "F035": (
+        "{host} has or gets Slurm {version}, which cannot work with Slurm {other} of its controller {controller}",
+        (
+            "Set slurm_controller to a host with a Slurm that is as new, or at most two releases newer (three from"
+            " 24.11 on). Nothing was changed."
+        ),
+    ),
+    "F036": (
+        "{host} is a node of the Slurm controller {controller}, which is not part of this run or was refused",
+        "Name both: -l {host},{controller}. Nothing was changed on {host}.",
+    ),
+    "F037": (
+        "slurm_state of {host} is present, but {controller} is not a host of the inventory's group slurm_controllers",
+        "Add a host to that group, or correct slurm_controller.",
+    ),
+    "F038": (
+        "{host} would go from Slurm {before} to {after}, which cannot read the state of jobs of {before}",
+        "Upgrade to a release between them first. Nothing was changed.",
+    ),
+    "F039": (
+        "{host} and {other} both have the hostname {hostname}, so Slurm cannot tell them apart",
+        "Give one of them another name (hostnamectl set-hostname). Then run again.",
+    ),
+    "F040": (
+        "{host} has jobs of Slurm: {who}",
+        "Drain it (scontrol update nodename=NAME state=drain reason=removal), wait for its jobs, then run again.",
+    ),
     # F060 to F079: the nightly proof
     "F060": (
         "the nightly proof cannot run on {host}: {detail}",

@@ -1,0 +1,75 @@
+"""Slurm, seen from its nodes: daemons, control groups and jobs are real, the GPUs behind the device files are not."""
+
+import time
+
+import pytest
+
+CONTROLLER = {"debian13": "head", "debian12": "debian12"}
+TYPE = {"debian13": "a100-pcie-40gb", "debian12": "rtx-4090"}
+# What a job can open: where the control group lets it, the kernel finds no driver behind the file.
+OPENS = 'for gpu in 0 1; do (: < /dev/nvidia$gpu) 2>&1 | grep -q "not permitted" || echo "opens $gpu"; done'
+
+
+@pytest.fixture
+def name(host):
+    return host.check_output("hostname")
+
+
+@pytest.fixture
+def node(host, name):
+    """Return a function that returns what Slurm says of the node, by name."""
+
+    def shown():
+        fields = host.check_output("scontrol --oneliner show node %s", name).split()
+        return dict(field.split("=", 1) for field in fields if "=" in field)
+
+    return shown
+
+
+def wait(what, seconds=30):
+    end = time.monotonic() + seconds
+    while not (answer := what()) and time.monotonic() < end:
+        time.sleep(0.5)
+    return answer
+
+
+def test_the_node_takes_jobs_and_has_the_planned_gpus(node, name):
+    shown = node()
+    assert shown["State"] == "IDLE"
+    assert shown["Gres"] == f"gpu:{TYPE[name]}:2"
+    assert shown["Sockets"] == "1"
+
+
+def test_a_job_has_its_gpu_and_no_other(host, name):
+    job = f"sh -c '{OPENS}; echo sees $CUDA_VISIBLE_DEVICES'"
+    told = host.check_output(f"timeout 60 srun --immediate=30 --gres=gpu:{TYPE[name]}:1 {job}")
+    assert told.splitlines() == ["opens 0", "sees 0"]
+
+
+def test_two_jobs_share_a_node_without_asking_for_memory(host):
+    job = "timeout 60 srun --immediate=30 --gres=gpu:1 sh -c 'sleep 2; echo $SLURM_STEP_GPUS' > /tmp/job.$n &"
+    host.check_output(f"for n in 1 2; do {job} done; wait")
+    assert sorted(host.file(f"/tmp/job.{n}").content_string for n in (1, 2)) == ["0\n", "1\n"]
+
+
+def test_nodes_have_no_files_of_their_own(host, name):
+    assert host.file("/etc/slurm/slurm.conf").exists == (name == CONTROLLER[name])
+
+
+def test_a_partition_per_host_type(host, name):
+    expected = {"debian13": {"gpu*", "training_servers"}, "debian12": {"gpu*", "workstations"}}
+    assert set(host.check_output("sinfo --noheader --format=%P").split()) == expected[name]
+
+
+def test_the_key_is_private_and_random(host):
+    key = host.file("/etc/munge/munge.key")
+    assert (key.user, key.mode & 0o077, key.size) == ("munge", 0, 128)
+    assert host.run("munge --no-input | unmunge").rc == 0
+
+
+def test_accounting_knows_the_jobs(host, name):
+    def seen():
+        return "gres/gpu=1" in host.check_output("sacct --allusers --noheader --parsable2 --format=AllocTRES")
+
+    if CONTROLLER[name] == "head":  # which keeps accounts
+        assert wait(seen)

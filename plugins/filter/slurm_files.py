@@ -1,0 +1,61 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a controller of Slurm, as a filter over the nodes of its cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, versions
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OWNER = "slurm"
+
+
+def slurm_files(  # noqa: PLR0913 - what a filter is given
+    members: list[str],
+    variables: Mapping[str, Mapping[str, Any]],
+    host: str,
+    about: Mapping[str, Any],
+    former: Mapping[str, str],
+    *,
+    join: bool = False,
+) -> dict[str, Any]:
+    """Return {"join", "files", "nodes"}: whether there is a slurm.conf of somebody else's, and contents by path.
+
+    about has the fields of module_utils.slurm.cluster.Cluster but types; former has the texts of the files that are
+    there. nodes are the hostnames. Raises AnsibleFilterError with F030, F031, F038 and F039.
+    """
+    own = variables[host]
+    try:
+        versions.check_upgrade(host, own["__slurm_now"], own["__slurm_next"])
+        text = owned_block.outside(former.get(cluster.CONFIGURATION, ""), OWNER)
+        theirs = cluster.check_own(host, text, join=join)
+        lines = former.get(cluster.JOINED if theirs else cluster.CONFIGURATION, "")
+        gres = former.get(cluster.JOINED_GRES if theirs else cluster.GRES, "")
+        found = [variables[name]["__slurm_node"] for name in members if "__slurm_node" in variables[name]]
+        nodes = cluster.merged([cluster.Node(**one) for one in found], lines, gres, members)
+        types = list(catalog.load().host_types)
+        files = (
+            cluster.joined(text, nodes, types)
+            if theirs
+            else cluster.texts(cluster.Cluster(**about, types=types), nodes)
+        )
+    except Refusal as refusal:
+        raise AnsibleFilterError(str(refusal)) from refusal
+    return {"join": theirs, "files": files, "nodes": [one.hostname for one in nodes]}
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by name."""
+        return {"slurm_files": slurm_files}

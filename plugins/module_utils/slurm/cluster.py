@@ -1,0 +1,247 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a cluster of Slurm, from the facts of its nodes, and what is judged before. No I/O happens here.
+
+The controller alone has the files; its nodes ask it for them (https://slurm.schedmd.com/configless_slurm.html). A node
+that is not part of a run keeps its lines: each ends with a comment that holds its name in the inventory.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import is_own
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+CONFIGURATION, GRES, CGROUP = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
+# Beside a slurm.conf and a gres.conf that are somebody else's. Slurm gives nodes only what lies beside its own files.
+JOINED, JOINED_GRES = "/etc/slurm/gpulab.conf", "/etc/slurm/gpulab-gres.conf"
+NONE = "# no node"  # a file that another one includes has to be there
+ALL = "gpu"  # the partition of all nodes
+_LINE = re.compile(r"^NodeName=(\S+) .*# (\S+)$", re.MULTILINE)
+_NAMED = re.compile(r"^\s*NodeName=(\S+)", re.MULTILINE | re.IGNORECASE)
+_SETTING = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*(?:#.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the cluster, and its lines in slurm.conf and gres.conf. cpus and memory_mib are what jobs may use."""
+
+    name: str
+    hostname: str
+    line: str
+    gres: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the files say beside the nodes: its name, and hostname and address of its controller.
+
+    types are the host types of the inventory that have a partition of their own.
+    """
+
+    name: str
+    controller: str
+    address: str
+    accounting: bool = False
+    types: Sequence[str] = ()
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+
+def topology(cpuinfo: str) -> tuple[int, int, int] | None:
+    """Return (sockets, cores of each, threads of each) from /proc/cpuinfo; None where it does not add up."""
+    found = {
+        name: {int(value) for value in re.findall(rf"^{name}\s*: (\d+)$", cpuinfo, re.MULTILINE)}
+        for name in ("physical id", "cpu cores", "siblings")
+    }
+    if len(found["cpu cores"]) != 1 or len(found["siblings"]) != 1:
+        return None
+    (cores,), (siblings,) = found["cpu cores"], found["siblings"]
+    sockets, threads = len(found["physical id"]), siblings // max(cores, 1)
+    whole = sockets * cores * threads == len(re.findall(r"^processor\s*:", cpuinfo, re.MULTILINE))
+    return (sockets, cores, threads) if whole and threads else None
+
+
+def kind(name: str) -> str:
+    """Return a GPU's type for --gres=gpu:TYPE, from NVML's name: "a100-pcie-40gb", "rtx-4090"."""
+    short = re.sub(r"\b(NVIDIA|GeForce|Tesla|Quadro)\b", "", name, flags=re.IGNORECASE)
+    return re.sub(r"[^a-z0-9]+", "-", short.lower()).strip("-") or "gpu"
+
+
+def node(  # noqa: PLR0913, PLR0917 - all that its lines are made of
+    name: str, facts: Mapping[str, Any], cpuinfo: str, address: str | None, types: Sequence[str], reserve: int
+) -> Node:
+    """Return a node from its facts. name is the inventory's, reserve the percentage of memory that no job gets.
+
+    Raises Refusal F033 where the driver does not list every GPU, and F034 where one is cut by MIG.
+    """
+    gpus = facts["nvml"]["gpus"] if facts["nvml"]["state"] == "ok" else []
+    there = [gpu for gpu in gpus if isinstance(gpu.get("minor"), int)]
+    expected = len(facts["pci"]["gpus"])
+    if len(there) != expected:
+        raise refuse("F033", host=name, found=len(there), expected=expected)
+    if any((gpu.get("mig") or {}).get("enabled") is True for gpu in there):
+        raise refuse("F034", host=name)
+    there = sorted(there, key=lambda gpu: int(gpu["minor"]))
+    hostname = facts["system"]["hostname"].partition(".")[0]
+    known = topology(cpuinfo)
+    cpus = (
+        "Sockets={} CoresPerSocket={} ThreadsPerCore={}".format(*known)
+        if known
+        else f"CPUs={facts['system']['cpu_cores']}"
+    )
+    kinds = [kind(gpu["name"]) for gpu in there]
+    counted = ",".join(f"gpu:{one}:{kinds.count(one)}" for one in dict.fromkeys(kinds))
+    parts = [
+        f"NodeName={hostname}",
+        f"NodeAddr={address}" if address else "",
+        cpus,
+        f"RealMemory={facts['system']['memory_mib'] * (100 - reserve) // 100}",
+        f"Gres={counted}" if counted else "",
+        f"Feature={','.join(types)}" if types else "",
+        f"# {name}",
+    ]
+    joined = {frozenset(pair["gpus"]) for pair in facts["nvml"]["peers"] if pair["nvlink"] == "ok"}
+    gres = []
+    for gpu, one in zip(there, kinds):
+        links = [-1 if other is gpu else int(frozenset((gpu["index"], other["index"])) in joined) for other in there]
+        told = f" Links={','.join(map(str, links))}" if any(link > 0 for link in links) else ""
+        gres.append(
+            f"NodeName={hostname} AutoDetect=off Name=gpu Type={one} File=/dev/nvidia{gpu['minor']}{told} # {name}"
+        )
+    return Node(name, hostname, " ".join(filter(None, parts)), tuple(gres))
+
+
+def merged(nodes: Sequence[Node], former: str, former_gres: str, members: Collection[str]) -> list[Node]:
+    """Return these nodes and those that files of an earlier run name, as far as they are members, by hostname.
+
+    Raises Refusal F039 where two of them have one hostname.
+    """
+    ours = {one.name for one in nodes}
+    kept = [
+        Node(
+            name=found[2],
+            hostname=found[1],
+            line=found[0],
+            gres=tuple(one[0] for one in _LINE.finditer(former_gres) if one[2] == found[2]),
+        )
+        for found in _LINE.finditer(former)
+        if found[2] in members and found[2] not in ours
+    ]
+    found_hosts: dict[str, str] = {}
+    for one in sorted([*nodes, *kept], key=lambda node: node.hostname):
+        if one.hostname in found_hosts:
+            raise refuse("F039", host=one.name, other=found_hosts[one.hostname], hostname=one.hostname)
+        found_hosts[one.hostname] = one.name
+    return sorted([*nodes, *kept], key=lambda node: node.hostname)
+
+
+def _number(line: str, name: str) -> int:
+    found = re.search(rf"\b{name}=(\d+)", line)
+    return int(found[1]) if found else 1
+
+
+def _memory_of_a_cpu(nodes: Sequence[Node]) -> int:
+    """Return MiB: what a job gets with each CPU where it asks for none. Without it, one job would take all."""
+    shares = []
+    for one in nodes:
+        threads = (
+            _number(one.line, "Sockets") * _number(one.line, "CoresPerSocket") * _number(one.line, "ThreadsPerCore")
+        )
+        shares.append(_number(one.line, "RealMemory") // max(threads, _number(one.line, "CPUs")))
+    return max(min(shares, default=1), 1)
+
+
+def _partitions(
+    nodes: Sequence[Node], types: Sequence[str], *, everyone: str = "ALL", default: bool = True
+) -> list[str]:
+    if not nodes:
+        return []
+    features = {name for one in nodes for name in re.findall(r" Feature=(\S+)", one.line)[:1]}
+    used = [one for one in types if any(one in found.split(",") for found in features)]
+    first = "Default=YES " if default else ""
+    return [
+        *(f"NodeSet={one} Feature={one}" for one in used),
+        f"PartitionName={ALL} Nodes={everyone} {first}MaxTime=INFINITE State=UP",
+        *(f"PartitionName={one} Nodes={one} MaxTime=INFINITE State=UP" for one in used),
+    ]
+
+
+def texts(cluster: Cluster, nodes: Sequence[Node]) -> dict[str, str]:
+    """Return the contents of the files of a cluster that is gpulab's own, by path."""
+    accounting = (
+        {
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": cluster.address,
+            "AccountingStorageTRES": "gres/gpu",
+        }
+        if cluster.accounting
+        else {}
+    )
+    settings = {
+        "ClusterName": cluster.name,
+        "SlurmctldHost": f"{cluster.controller}({cluster.address})",
+        "SlurmctldParameters": "enable_configless",
+        "SlurmUser": "slurm",
+        "AuthType": "auth/munge",
+        "StateSaveLocation": "/var/lib/slurm/slurmctld",
+        "SlurmdSpoolDir": "/var/spool/slurmd",
+        "ReturnToService": "1",
+        "MpiDefault": "none",
+        "GresTypes": "gpu",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_Core_Memory",
+        "DefMemPerCPU": str(_memory_of_a_cpu(nodes)),
+        "ProctrackType": "proctrack/cgroup",
+        "TaskPlugin": "task/cgroup,task/affinity",
+        "JobAcctGatherType": "jobacct_gather/cgroup",
+        "PrologFlags": "Alloc,Contain",
+        **accounting,
+        **{str(name): str(value) for name, value in cluster.further.items()},
+    }
+    lines = [f"{name}={value}" for name, value in settings.items()]
+    lines += [one.line for one in nodes] + _partitions(nodes, cluster.types)
+    return {
+        CONFIGURATION: "\n".join(lines),
+        GRES: "\n".join(line for one in nodes for line in one.gres) or NONE,
+        CGROUP: "ConstrainDevices=yes\nConstrainCores=yes\nConstrainRAMSpace=yes",
+    }
+
+
+def joined(text: str, nodes: Sequence[Node], types: Sequence[str]) -> dict[str, str]:
+    """Return the files that lie beside a slurm.conf of somebody else's, by path: only nodes that it does not name."""
+    named = {name.lower() for name in _NAMED.findall(text)}
+    new = [one for one in nodes if one.hostname.lower() not in named]
+    everyone = ",".join(one.hostname for one in new)
+    return {
+        JOINED: "\n".join([*(one.line for one in new), *_partitions(new, types, everyone=everyone, default=False)])
+        or NONE,
+        JOINED_GRES: "\n".join(line for one in new for line in one.gres) or NONE,
+    }
+
+
+def check_own(host: str, text: str, *, join: bool) -> bool:
+    """Judge the slurm.conf that is on a host, and tell whether it is somebody else's and to be joined.
+
+    Raises Refusal F030 where it is somebody else's and shall not be, and F031 where it lacks what gpulab's nodes need.
+    """
+    if not text.strip() or is_own(text):
+        return False
+    if not join:
+        raise refuse("F030", host=host, path=CONFIGURATION)
+    settings = {name.lower(): value.lower() for name, value in _SETTING.findall(text)}
+    needed = (
+        ("GresTypes=gpu", "gpu" in settings.get("grestypes", "")),
+        ("SlurmctldParameters=enable_configless", "enable_configless" in settings.get("slurmctldparameters", "")),
+        ("AuthType=auth/munge", settings.get("authtype", "auth/munge") == "auth/munge"),
+    )
+    missing = [name for name, there in needed if not there]
+    if missing:
+        raise refuse("F031", host=host, path=CONFIGURATION, missing=", ".join(missing))
+    return True
