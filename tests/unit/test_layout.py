@@ -13,7 +13,7 @@ LEVELS = (
     {"packages", "gpu_settings"},
     {"facts"},
     {"checks", "fence", "monitoring", "receipts"},
-    {"active", "capture", "diagnosis"},
+    {"active", "capture", "diagnosis", "slurm_node"},
     {"rebuild"},
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}

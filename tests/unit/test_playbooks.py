@@ -13,8 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import due
 
 ROOT = Path(__file__).parents[2]
 INCLUDE_ROLE, IMPORT_TASKS = "ansible.builtin.include_role", "ansible.builtin.import_tasks"
-# Outside of the list
-AROUND = {
+AROUND = {  # outside of the list
     "capture",
     "diagnose",
     "fence",

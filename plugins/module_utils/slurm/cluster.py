@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CONFIGURATION, GRES, CGROUP = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
 # Beside a slurm.conf and a gres.conf that are somebody else's. Slurm gives nodes only what lies beside its own files.
 JOINED, JOINED_GRES = "/etc/slurm/gpulab.conf", "/etc/slurm/gpulab-gres.conf"
+LIBRARY = "/usr/local/lib/gpulab-slurm"  # of the programs that nodes have
 NONE = "# no node"  # a file that another one includes has to be there
 ALL = "gpu"  # the partition of all nodes
 _LINE = re.compile(r"^NodeName=(\S+) .*# (\S+)$", re.MULTILINE)
@@ -202,6 +203,13 @@ def texts(cluster: Cluster, nodes: Sequence[Node]) -> dict[str, str]:
         "TaskPlugin": "task/cgroup,task/affinity",
         "JobAcctGatherType": "jobacct_gather/cgroup",
         "PrologFlags": "Alloc,Contain",
+        "Prolog": f"{LIBRARY}/prolog.py",
+        "Epilog": f"{LIBRARY}/epilog.py",
+        "SchedulerParameters": "nohold_on_prolog_fail",  # the job waits for another node, and for nobody to release it
+        "PrologEpilogTimeout": "60",
+        "HealthCheckProgram": f"{LIBRARY}/health.py",
+        "HealthCheckInterval": "300",
+        "HealthCheckNodeState": "ANY,CYCLE",
         **accounting,
         **{str(name): str(value) for name, value in cluster.further.items()},
     }

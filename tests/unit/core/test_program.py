@@ -9,7 +9,11 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.node.plugins.filter.program import PACKAGE, program
 
 ROLES = Path(__file__).parents[3] / "roles"
-PROGRAMS = ["gpu_settings/files/apply.py", "monitoring/files/collect.py"]
+PROGRAMS = [
+    "gpu_settings/files/apply.py",
+    "monitoring/files/collect.py",
+    *(f"slurm/files/{name}.py" for name in ("prolog", "epilog", "health")),
+]
 
 
 def put(files):

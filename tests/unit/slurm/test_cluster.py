@@ -135,6 +135,11 @@ def test_jobs_see_their_own_gpus_only_and_nodes_ask_the_controller():
     assert "SlurmctldHost=head(10.0.0.1)" in settings
 
 
+def test_a_job_whose_prolog_failed_waits_for_another_node_and_not_for_somebody():
+    settings = texts(node())[cluster.CONFIGURATION].splitlines()
+    assert "SchedulerParameters=nohold_on_prolog_fail" in settings
+
+
 def test_a_job_that_asks_for_no_memory_gets_a_share():
     """The smallest of the nodes decides: the setting is the cluster's. Without it one job would take a node whole."""
     small = cluster.Node("b", "b", "NodeName=b Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000 # b", ())

@@ -1,0 +1,207 @@
+"""The programs that slurmd runs: what drains a node, and what must not."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.slurm_node import judge, programs
+
+SETTINGS = {"gpus": 2, "most_drained": 25}
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_GPUS": "0"}
+ECC = {"ecc": {"volatile": {"uncorrected": 3}}}
+ROWS = {"failure": False, "pending": False, "uncorrected": 0}
+LOST = {"error": "GPU_IS_LOST", "code": 15}
+
+
+def nvml(*gpus, state="ok"):
+    """Return the facts nvml of GPUs, each with what differs from a healthy one."""
+    healthy = {
+        "ecc": {"volatile": {"uncorrected": 0}},
+        "remapped_rows": {"failure": False, "pending": False, "uncorrected": 0},
+    }
+    read = [{"index": n, **(gpu if "error" in gpu else {"minor": n, **healthy, **gpu})} for n, gpu in enumerate(gpus)]
+    return {"state": state, "gpus": read, "peers": [], "error": None}
+
+
+def shown(**reasons):
+    """Return what scontrol shows of nodes: name and reason, empty where it takes jobs."""
+    return "".join(
+        f"NodeName={name} NodeHostName={name} State={'IDLE+DRAIN' if why else 'IDLE'} Version=24.11.5"
+        + (f" Reason={why} [root@2026-11-26T10:00:00]\n" if why else "\n")
+        for name, why in reasons.items()
+    )
+
+
+@pytest.fixture
+def said(monkeypatch):
+    lines = []
+    monkeypatch.setattr(programs, "say", lines.append)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("gpus", "minors", "found"),
+    [
+        (({}, {}), None, []),
+        ((ECC, {}), [0], ["GPU 0: 3 uncorrected memory errors"]),
+        ((ECC, {}), [1], []),
+        ((ECC, {}), None, ["GPU 0: 3 uncorrected memory errors"]),
+        (
+            ({}, {"remapped_rows": {**ROWS, "failure": True}}),
+            [1],
+            ["GPU 1: a bad memory row"],
+        ),
+        (({}, LOST), [0], ["GPU 1: it answers GPU_IS_LOST"]),  # nobody knows which number it had
+        (({}, {"temperature": {"error": "GPU_IS_LOST", "code": 15}}), [1], ["GPU 1: the GPU answers GPU_IS_LOST"]),
+        (({},), [0], ["the driver lists 1 of 2 GPUs"]),
+        (({"ecc": {"unsupported": "NOT_SUPPORTED"}}, {"ecc": {"error": "UNKNOWN", "code": 999}}), None, []),
+    ],
+)
+def test_what_only_a_repair_mends_is_a_finding(gpus, minors, found):
+    told = judge.findings(nvml(*gpus), 2, minors)
+    assert len(told) == len(found)
+    assert all(one.startswith(other) for one, other in zip(told, found))
+
+
+@pytest.mark.parametrize("state", ["unresponsive", "not_loaded", "mismatch", "absent", "error"])
+def test_what_could_not_be_looked_at_is_no_finding(state, said):
+    """cluster-toolkit#6230: a reader that hung drained healthy nodes."""
+    late = nvml(state=state)
+    assert judge.findings(late, 2) == []
+    assert programs.prolog(JOB, SETTINGS, lambda _seconds: late) == 0
+    assert state in said[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("0", [0]), ("0,2-3", [0, 2, 3]), ("", []), ("gpu-1", []), ("1-", [1]), ("0,x", [])]
+)
+def test_the_gpus_of_a_job_are_read(text, numbers):
+    assert judge.numbers(text) == numbers
+
+
+def test_the_prolog_fails_for_a_job_on_a_bad_gpu_only(said):
+    def look(_seconds):
+        return nvml(ECC, {})
+
+    assert programs.prolog(JOB, SETTINGS, look) == 1
+    assert said == ["job 7: GPU 0: 3 uncorrected memory errors"]
+    assert programs.prolog({**JOB, "SLURM_JOB_GPUS": "1"}, SETTINGS, look) == 0
+
+
+def test_a_job_without_gpus_starts_without_a_look():
+    assert programs.prolog({"SLURM_JOB_ID": "7"}, SETTINGS, None) == 0
+
+
+def process(root, pid, device, environment):
+    """Put a process with an open device file into a tree of /proc."""
+    place = root / f"proc/{pid}"
+    (place / "fd").mkdir(parents=True)
+    (place / "fd/3").symlink_to(device)
+    (place / "stat").write_text(f"{pid} (python) S 1 1 1 0\n")
+    (place / "environ").write_text(environment)
+
+
+def test_what_a_job_left_is_told_from_what_is_others(tmp_path):
+    process(tmp_path, 11, "/dev/nvidia0", "A=b\0SLURM_JOB_ID=7\0")
+    process(tmp_path, 12, "/dev/nvidia0", "SLURM_JOB_ID=77\0")  # another job's
+    process(tmp_path, 13, "/dev/nvidia1", "SLURM_JOB_ID=7\0")  # on another GPU
+    process(tmp_path, 14, "/dev/nvidia0", "")
+    mine, others = programs.left_over(Node(tmp_path), "7", str(os.getuid()), [0])
+    assert (sorted(mine), sorted(others)) == ([11], [12, 14])
+    assert programs.left_over(Node(tmp_path), "7", "12345", [0])[0] == []  # whoever writes the number of another's job
+
+
+def test_the_epilog_ends_what_is_the_jobs_and_says_what_is_not(monkeypatch, said):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as left:
+        answers = iter([([left.pid], [1])])
+        monkeypatch.setattr(programs, "left_over", lambda *_: next(answers, ([], [1])))
+        assert programs.epilog(JOB, Node()) == 0
+        assert left.wait(5) == -9
+    assert "not its own: 1" in said[0]
+
+
+def test_the_epilog_drains_where_a_process_cannot_be_ended(monkeypatch, said):
+    monkeypatch.setattr(programs, "KILL_SECONDS", 0.1)
+    monkeypatch.setattr(programs, "left_over", lambda *_: ([99_999_999], []))
+    assert programs.epilog(JOB, Node()) == 1
+    assert "cannot be ended" in said[-1]
+
+
+@pytest.mark.parametrize("missing", JOB)
+def test_the_epilog_ends_nothing_where_slurm_does_not_say_whose_it_is(missing, monkeypatch):
+    monkeypatch.setattr(programs, "left_over", lambda *_: pytest.fail("it looked"))
+    assert programs.epilog({name: value for name, value in JOB.items() if name != missing}, Node()) == 0
+
+
+class Slurm:
+    """A controller that shows nodes, and notes what it is asked."""
+
+    def __init__(self, **reasons):
+        """Take the reasons of the nodes."""
+        self.text = shown(**reasons)
+        self.asked = []
+
+    def __call__(self, argv):
+        """Answer."""
+        self.asked.append(argv)
+        return self.text if "show" in argv else ""
+
+    @property
+    def drains(self):
+        """What it was asked to drain, and why."""
+        return [argv[-1] for argv in self.asked if "state=drain" in argv]
+
+
+def health(slurm, *gpus):
+    return programs.health("node1", SETTINGS, lambda _seconds: nvml(*gpus), slurm)
+
+
+def test_a_node_is_drained_with_the_finding(said):
+    slurm = Slurm(node1="", node2="", node3="")
+    assert health(slurm, ECC, {}) == 0
+    assert slurm.drains == ["reason=gpulab health: GPU 0: 3 uncorrected memory errors"]
+    assert said
+
+
+def test_slurm_is_asked_nothing_where_all_is_well():
+    slurm = Slurm(node1="")
+    assert health(slurm, {}, {}) == 0
+    assert slurm.asked == []
+
+
+@pytest.mark.parametrize(("reason", "drains"), [("new fan", 0), ("gpulab 2026-1: driver", 0), ("Prolog error", 1)])
+def test_a_drain_of_somebody_elses_stays_but_a_failed_prolog_gets_its_reason(reason, drains, said):
+    slurm = Slurm(node1=reason, node2="")
+    health(slurm, ECC, {})
+    assert len(slurm.drains) == drains
+    assert len(said) == drains
+
+
+def test_one_wrong_check_does_not_drain_a_cluster(said):
+    slurm = Slurm(node1="", node2="gpulab health: x", node3="", node4="")
+    health(slurm, ECC, {})
+    assert slurm.drains == []
+    assert "1 others" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("drained", "all_nodes", "may"), [(0, 1, True), (1, 8, True), (1, 7, False), (24, 100, True), (25, 100, False)]
+)
+def test_one_node_may_always_be_drained_and_further_ones_up_to_the_share(drained, all_nodes, may):
+    assert judge.may_drain(["x"] * drained + [""] * (all_nodes - drained), 25) == may
+
+
+def test_a_node_that_slurm_does_not_know_or_a_controller_that_is_gone_is_left_alone():
+    for slurm in (Slurm(other=""), Slurm()):
+        health(slurm, ECC, {})
+        assert slurm.drains == []
+
+
+def test_a_program_that_breaks_does_not_drain_a_node(monkeypatch, said):
+    monkeypatch.setattr(programs, "health", lambda *_: 1 / 0)
+    with pytest.raises(SystemExit) as ended:
+        programs.main("health")
+    assert ended.value.code == 0
+    assert "ZeroDivisionError" in said[0]
