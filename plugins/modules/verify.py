@@ -51,6 +51,7 @@ options:
       - limits
       - tuning
       - monitoring
+      - slurm
       - measurements
     default: []
   known:

@@ -152,6 +152,7 @@ BARE: dict[str, Any] = {
     "services": {},
     "long_steps": [],
     "fence": None,
+    "slurm": None,
     "kernel_log": {"readable": True, "events": []},
     "storage": [],
     "own_files": [],

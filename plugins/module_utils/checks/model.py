@@ -66,6 +66,9 @@ REMEDIES = {
     "check_exports": "Check systemctl status nfs-server and exportfs -s. Then run the role storage again.",
     "lift_fence": "Mend the node and go on with the change: ansible-playbook gpulab.node.rollout. Or bring it back as"
     " it is: ansible-playbook gpulab.node.fence -e fence_state=absent.",
+    "set_up_slurm": "Set Slurm up again, on the node and its controller: ansible-playbook gpulab.node.slurm.",
+    "resume_node": "Mend what the reason says and prove the node. Then run: scontrol update nodename=NAME"
+    " state=resume.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",
     "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",

@@ -28,6 +28,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     nccl,
     pcie,
     services,
+    slurm,
     software,
     storage,
     thermal,
@@ -72,6 +73,7 @@ SUBJECTS = (
     limits,
     tuning,
     monitoring,
+    slurm,
     measurements,
 )
 # NVML does not report these for a GPU with MIG instances (documented at nvmlDeviceGetRemappedRows).

@@ -33,6 +33,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     own_files,
     packages,
     services,
+    slurm,
     storage,
     tuning,
     users,
@@ -68,6 +69,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
     kernel_log_query = kernel_log.KernelLogQuery(node)
     monitoring_query = monitoring.MonitoringQuery(node, SECONDS)
     group_query = group.GroupQuery(node, SECONDS)
+    slurm_query = slurm.SlurmQuery(node)
 
     pci, simulated = facts_pci.read(node, modprobe_files)
     kernels = kernels_query.facts()
@@ -104,6 +106,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "services": services_query.facts(),
         "long_steps": services.long_steps(node),
         "fence": fence.read(node),
+        "slurm": slurm_query.facts(),
         "kernel_log": kernel_log_query.facts(),
         "storage": storage.read(node),
         "own_files": own_files.read(node),

@@ -48,6 +48,7 @@ class Facts(_Receipts):
     services: dict[str, Service] | None
     long_steps: list[str]
     fence: Fence | None
+    slurm: Slurm | None
     kernel_log: KernelLog
     storage: list[Tier]
     own_files: list[str]
@@ -83,6 +84,23 @@ class Fence(TypedDict):
     held: bool
     before: dict[str, Any]
     overdue: bool
+
+
+class Slurm(TypedDict):
+    """What Slurm says where its daemon is installed: whether MUNGE works, and whether the controller answers."""
+
+    munge: bool
+    answers: bool
+    node: SlurmNode | None
+
+
+class SlurmNode(TypedDict):
+    """The node as the controller sees it: its state and flags in capitals, why it is drained, and its GPUs."""
+
+    name: str
+    states: list[str]
+    reason: str
+    gpus: int
 
 
 class System(TypedDict):

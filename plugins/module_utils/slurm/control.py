@@ -33,6 +33,7 @@ class SlurmNode:
     reason_by: str = ""
     reason_since: str = ""
     version: str = ""
+    gres: str = ""
 
     @property
     def drained(self) -> bool:
@@ -66,6 +67,7 @@ def _node(line: str) -> SlurmNode:
         reason_by=(reason[2] or "") if reason else "",
         reason_since=(reason[3] or "") if reason else "",
         version=fields.get("Version", ""),
+        gres=fields.get("Gres", ""),
     )
 
 
@@ -74,6 +76,12 @@ def own(found: list[SlurmNode], hostname: str) -> SlurmNode | None:
     short = hostname.partition(".")[0]
     names = {hostname, short}
     return next((node for node in found if names & {node.name, node.host}), None)
+
+
+def gpus(gres: str) -> int:
+    """Count the GPUs in a node's Gres: 3 in "gpu:a100:2(S:0),gpu:t4:1"; one without a number counts as one."""
+    found = re.findall(r"(?:^|,)gpu(?::[^:,()]*[^:,()\d][^:,()]*)?(?::(\d+))?(?:\([^)]*\))?(?=,|$)", gres)
+    return sum(int(number or 1) for number in found)
 
 
 def show_jobs(name: str) -> list[str]:

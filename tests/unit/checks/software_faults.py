@@ -86,7 +86,63 @@ CONTAINERS = [
     ),
 ]
 
+SLURM = {
+    "munge": True,
+    "answers": True,
+    "node": {"name": "node1", "states": ["IDLE"], "reason": "", "gpus": 2},
+}
+
+
+def slurm(**node):
+    """Return a change that lets Slurm know a node of two GPUs, with what differs."""
+    return put("slurm", {**SLURM, "node": {**SLURM["node"], **node}})
+
+
 MONITORING = [
+    Fault(
+        "MUNGE is stopped",
+        "rtx4090x2",
+        put("slurm", {**SLURM, "munge": False}),
+        "slurm-munge",
+        "start_service",
+        "fail",
+    ),
+    Fault(
+        "slurmctld does not answer",
+        "rtx4090x2",
+        put("slurm", {**SLURM, "answers": False, "node": None}),
+        "slurm-node",
+        "set_up_slurm",
+        "fail",
+        says="does not answer",
+    ),
+    Fault(
+        "slurmctld does not know the node",
+        "rtx4090x2",
+        put("slurm", {**SLURM, "node": None}),
+        "slurm-node",
+        "set_up_slurm",
+        "fail",
+        says="does not know",
+    ),
+    Fault(
+        "slurmd is stopped",
+        "rtx4090x2",
+        slurm(states=["DOWN"]),
+        "slurm-node",
+        "start_service",
+        "fail",
+    ),
+    Fault(
+        "the node is drained",
+        "rtx4090x2",
+        slurm(states=["IDLE", "DRAIN"], reason="gpulab health: GPU 0"),
+        "slurm-node",
+        "resume_node",
+        "warn",
+        says="gpulab health: GPU 0",
+    ),
+    Fault("Slurm knows too few GPUs", "rtx4090x2", slurm(gpus=1), "slurm-gpus", "set_up_slurm", "fail", says="1 of 2"),
     Fault(
         "node exporter does not answer",
         "rtx4090x2",

@@ -8,7 +8,7 @@ from .driver_faults import forbid
 from .environment_faults import environment
 from .faults import all_of, every_gpu, put
 from .hardware_faults import cdi_for, cut_into, tier
-from .software_faults import below_switch, left, nccl, planned
+from .software_faults import SLURM, below_switch, left, nccl, planned
 
 NO_INFINIBAND = put("infiniband", [])
 NO_NVLINK_NO_PEERS = put("nvml.peers.0", {"gpus": [0, 1], "ancestor": "single", "read": "not_supported"})
@@ -157,6 +157,13 @@ CASES = [
     ("iommu", "ok", "a100-pcie-x2", below_switch(iommu=None), None),
     ("container-runtime", "ok", "t4", put("containers.docker.default_runtime", "runc"), None),
     ("cdi-specification", "skipped", "t4", put("containers.cdi", []), None),
+    ("slurm-munge", "skipped", "t4", put("slurm", None), None),
+    ("slurm-node", "skipped", "t4", put("slurm", None), None),
+    ("slurm-gpus", "skipped", "t4", put("slurm", None), None),
+    ("slurm-gpus", "skipped", "t4", put("slurm", {**SLURM, "node": None}), None),
+    ("slurm-munge", "ok", "rtx4090x2", put("slurm", SLURM), None),
+    ("slurm-node", "ok", "rtx4090x2", put("slurm", SLURM), None),
+    ("slurm-gpus", "ok", "rtx4090x2", put("slurm", SLURM), None),
     ("gpu-metrics", "skipped", "t4", put("monitoring.collector", None), None),
     ("gpu-metrics", "ok", "t4", put("monitoring.collector.age_seconds", 119), None),
     ("group-firewall", "skipped", "t4", put("group.own_firewall", {"wanted": False, "loaded": None}), None),

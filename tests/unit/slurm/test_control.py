@@ -22,7 +22,9 @@ def node(state="IDLE", reason=""):
 
 
 def test_a_node_that_takes_jobs_is_not_drained_and_has_no_reason():
-    assert node("IDLE+NOT_RESPONDING") == control.SlurmNode("fleetrec", "fleetrec", ("IDLE", "NOT_RESPONDING"))
+    assert node("IDLE+NOT_RESPONDING") == control.SlurmNode(
+        "fleetrec", "fleetrec", ("IDLE", "NOT_RESPONDING"), gres="gpu:h100:2"
+    )
     assert not node().drained
 
 

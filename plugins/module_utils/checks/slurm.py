@@ -1,0 +1,75 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check that Slurm knows the node as it is, and gives it jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+
+STATES = "https://slurm.schedmd.com/sinfo.html"
+GRES = "https://slurm.schedmd.com/gres.html"
+MUNGE = "https://github.com/dun/munge/wiki/Installation-Guide"
+NO_DAEMON = "Slurm's daemon is not installed"
+UNKNOWN_NODE = "the controller does not tell of this node (see slurm-node)"
+GONE = {"DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "UNKNOWN", "FUTURE"}
+
+
+@check("slurm-munge", proves="MUNGE makes and reads credentials", source=MUNGE)
+def slurm_munge(node: Node) -> Iterator[Result]:
+    """Take one that the node made itself; the controller's answer proves that the keys are the same."""
+    found = node.facts.optional("slurm")
+    if found is None:
+        yield skipped(NO_DAEMON)
+    elif not found["munge"]:
+        yield fail("MUNGE makes no credential", "start_service", observed=False, expected=True, reason="munge.service")
+    else:
+        yield ok("MUNGE works")
+
+
+@check("slurm-node", proves="Slurm's controller knows the node and gives it jobs", source=STATES)
+def slurm_node(node: Node) -> Iterator[Result]:
+    """Tell a node that is gone from one that somebody drained, with the reason."""
+    found = node.facts.optional("slurm")
+    if found is None:
+        yield skipped(NO_DAEMON)
+    elif not found["answers"]:
+        reason = "scontrol ping; where the key or the clock differs: journalctl -u munge"
+        yield fail("Slurm's controller does not answer", "set_up_slurm", observed="no answer", reason=reason)
+    elif found.optional("node") is None:
+        yield fail("Slurm's controller does not know this node", "set_up_slurm", observed="unknown")
+    else:
+        states, reason = found["node.states"], found["node.reason"]
+        shown = "+".join(states).lower()
+        if GONE & set(states):
+            yield fail(
+                f"Slurm takes the node for {shown}", "start_service", observed=shown, reason=reason or "slurmd.service"
+            )
+        elif "DRAIN" in states:
+            yield warn(f"the node is drained: {reason or 'without a reason'}", "resume_node", observed=shown)
+        else:
+            yield ok(f"the node is {shown}", shown)
+
+
+@check("slurm-gpus", proves="Slurm knows as many GPUs as the node has", source=GRES)
+def slurm_gpus(node: Node) -> Iterator[Result]:
+    """Compare what the controller gives to jobs with the PCI bus."""
+    found = node.facts.optional("slurm")
+    if found is None:
+        yield skipped(NO_DAEMON)
+    elif found.optional("node") is None:
+        yield skipped(UNKNOWN_NODE)
+    else:
+        known, there = found["node.gpus"], len(node.pci_gpus)
+        told = f"Slurm knows {known} of {there} GPUs"
+        if known != there:
+            yield fail(told, "set_up_slurm", observed=known, expected=there, unit="GPUs")
+        else:
+            yield ok(told, known)
