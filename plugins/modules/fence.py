@@ -179,7 +179,7 @@ def main() -> None:
             "until": {"type": "str"},
             "held": {"type": "bool", "default": False},
             "engine": {"type": "str", "choices": ["auto", "none", "slurm"], "default": "auto"},
-            "passing": {"type": "list", "elements": "str", "default": []},
+            "passing": {"type": "list", "elements": "str", "default": [], "no_log": False},
             "minutes": {"type": "float", "default": 0},
             "force": {"type": "bool", "default": False},
             "host": {"type": "str"},
