@@ -15,17 +15,18 @@ MODULE_UTILS = Path(__file__).parents[1] / "module_utils"
 PACKAGE = "ansible_collections.gpulab.node.plugins.module_utils"
 # Packages proper come before a collection that may be installed on the node.
 PARENT = "# A package of gpulab\n"
+INTERPRETER = "#!/usr/bin/python3 -BEs"
 
 
-def program(path: str, directory: str) -> dict[str, str]:
+def program(path: str, directory: str, *, executable: bool = False) -> dict[str, str]:
     """Return the files that the Python program at path (on the controller) needs in directory: texts by path.
 
-    The program itself keeps its name and lies at the top, beside the packages that it imports. Raises
-    AnsibleFilterError when it or an import cannot be read.
+    The program itself keeps its name and lies at the top, beside the packages that it imports. An executable one
+    begins with the line that names its interpreter. Raises AnsibleFilterError when it or an import cannot be read.
     """
     package = Path(directory, *PACKAGE.split("."))
     text = _read(Path(path))
-    files = {Path(directory, Path(path).name): text}
+    files = {Path(directory, Path(path).name): f"{INTERPRETER}\n{text}" if executable else text}
     wanted = _imported(text)
     while wanted:
         module = wanted.pop()
@@ -63,6 +64,6 @@ def _imported(text: str) -> set[Path]:
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self) -> dict[str, Callable[[str, str], dict[str, str]]]:
+    def filters(self) -> dict[str, Callable[..., dict[str, str]]]:
         """Return the filters by name."""
         return {"program": program}

@@ -75,7 +75,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import re
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import munge
 
 SIZE = 128  # bytes, what mungekey(8) makes
-MODE, DIRECTORY_MODE = 0o400, 0o700
+MODE = 0o400
+DIRECTORY_MODE = 0o700
 
 
 def keep(module: AnsibleModule) -> dict[str, Any]:

@@ -54,3 +54,9 @@ def test_an_import_that_is_not_there_is_an_error(tmp_path):
     start.write_text(f"from {PACKAGE}.nothing import something\n")
     with pytest.raises(AnsibleFilterError, match=r"nothing\.py"):
         program(str(start), "/opt/x")
+
+
+def test_an_executable_program_names_its_interpreter():
+    files = program(str(ROLES / "slurm/files/prolog.py"), "/place", executable=True)
+    begins = {path: text.startswith("#!/usr/bin/python3 -BEs\n") for path, text in files.items()}
+    assert begins == {path: path == "/place/prolog.py" for path in files}
