@@ -29,7 +29,7 @@ TOO_LONG = {
     "nvidia_ubuntu",
 }
 # These have not been seen whole since the roles changed. One that make test-full has seen can come in turn again.
-UNSEEN = {"nvidia_rpm", "rebuild"}
+UNSEEN = {"nvidia_rpm", "rebuild", "slurm"}
 FULL_ONLY = TOO_LONG | UNSEEN
 # One of these is in each make test that has time left for it; which, the commit decides.
 IN_TURN = ("nvidia_runfile", "conda", "monitoring_server")
@@ -38,6 +38,7 @@ ONE_NODE = {
     "nvidia_repository": ("LAB_NODES=debian13",),
     "container_toolkit": ("LAB_NODES=debian13",),
     "capture": ("LAB_NODES=debian13",),
+    "nightly": ("LAB_NODES=debian12",),
     "rebuild": ("LAB_NODES=debian13",),
 }
 # Whatever the machine: make test ends in time, because other scenarios are left out of a run that is older than LATEST.
