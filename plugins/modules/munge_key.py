@@ -50,6 +50,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+changes:
+  description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{action: write, what: /etc/munge/munge.key}]
 key:
   description: The key, in Base64. Register it in a task with C(no_log).
   returned: where there is one
@@ -69,6 +75,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import make_directory
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -94,7 +101,12 @@ def keep(module: AnsibleModule) -> dict[str, Any]:
         wanted = wanted or os.urandom(SIZE)
         write(path, wanted, module.params["owner"])
     evidence.note(module, file=[str(path)])
-    return {"changed": changed, **({"key": base64.b64encode(wanted).decode("ascii")} if wanted else {})}
+    written = changes(write=[str(path)] if changed else [])
+    return {
+        "changed": changed,
+        "changes": written,
+        **({"key": base64.b64encode(wanted).decode("ascii")} if wanted else {}),
+    }
 
 
 def write(path: Path, key: bytes, owner: str) -> None:

@@ -53,6 +53,7 @@ SUBJECTS = {
     "host": SLOW,
     "storage": SLOW,
     "tuning": SLOW,
+    "slurm": HANG,
     "monitoring": None,  # explains no symptom of a program
     "measurements": SLOW,
 }

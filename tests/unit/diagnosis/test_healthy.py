@@ -3,8 +3,9 @@
 import copy
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, known
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, RULES, SYMPTOMS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,10 @@ from unit import machines
 from unit.checks import nodes
 
 from . import cases
+
+
+def test_what_each_subject_of_the_proof_explains_is_known():
+    assert {runner.subject(check) for check in runner.checks()} <= known.SUBJECTS.keys()
 
 
 @pytest.mark.parametrize("model", nodes.MODELS)

@@ -31,7 +31,7 @@ def test_a_key_is_made_at_random_once(path):
     assert first["changed"]
     assert base64.b64decode(first["key"]) == path.read_bytes()
     assert (len(path.read_bytes()), path.stat().st_mode & 0o777) == (128, 0o400)
-    assert munge_key.keep(Module(path)) == {"changed": False, "key": first["key"]}
+    assert munge_key.keep(Module(path)) == {"changed": False, "changes": [], "key": first["key"]}
     path.unlink()
     assert munge_key.keep(Module(path))["key"] != first["key"]
 
@@ -64,6 +64,7 @@ def test_a_weak_key_that_is_there_is_refused(path):
 
 
 def test_check_mode_changes_nothing(path):
-    assert munge_key.keep(Module(path, check=True)) == {"changed": True}
+    written = [{"action": "write", "what": str(path)}]
+    assert munge_key.keep(Module(path, check=True)) == {"changed": True, "changes": written}
     assert munge_key.keep(Module(path, KEY, check=True))["changed"]
     assert not path.parent.exists()
