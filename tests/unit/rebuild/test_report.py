@@ -3,6 +3,13 @@
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import report
 
 EXPECTED = [
+    {
+        "reason": "another release",
+        "source": ["x"],
+        "release": "another",
+        "change": ["gone"],
+        "subjects": [["packages", "lib*[0-9]*"]],
+    },
     {"reason": "a new system disk", "source": ["x"], "subjects": [["disks", "disks", "*", "below"]]},
     {"reason": "a new root", "source": ["x"], "alike": r"root=\S+", "subjects": [["boot", "arguments"]]},
     {"reason": "newer packages", "source": ["x"], "change": ["changed"], "subjects": [["packages", "*", "version"]]},
@@ -35,6 +42,14 @@ def test_a_value_that_differs_in_more_than_it_may_is_named():
 def test_a_null_that_is_gone_is_no_difference():
     gone = {**change("gpulab", "settings", "x", how="gone"), "before": None, "after": None}
     assert document(gone)["differences"] == []
+
+
+def test_libraries_that_are_gone_are_expected_of_another_release_alone():
+    gone = change("packages", "libssl3 amd64", how="gone")
+    assert document(gone)["differences"] == [gone]
+    release = change("machine", "system", "version")
+    found = document(gone, release)
+    assert (found["differences"], found["expected"]) == ([release], {"another release": 1})
 
 
 def test_all_others_are_named():
