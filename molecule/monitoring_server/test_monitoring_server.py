@@ -97,6 +97,7 @@ def test_a_mail_names_node_gpu_cause_and_remedy(story):
     (first, *_others) = [one for one in story["mail"] if "GpuDown" in one]
     assert first.startswith("Subject: critical: node1 GpuDown")
     assert "node1: the GPU at 0000:" in first
+    assert "Cause:     It is on the PCI bus" in first
     assert "Remedy:" in first
 
 

@@ -255,6 +255,7 @@ def test_alerts_say_what_to_do(alert):
     rule = RULES[alert]
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert "$labels.instance" in rule["annotations"]["summary"]
+    assert rule["annotations"]["description"].endswith(".")
     assert rule["annotations"]["remedy"]
 
 
