@@ -14,7 +14,7 @@ OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 UNIT := $$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'pytest -m "$$0"; exit $$?'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test kill-test cuda-builds \
+.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test kill-test cuda-builds \
         share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
 
 help: ## list the targets
@@ -59,7 +59,10 @@ molecule: test-setup ## every molecule scenario; one of them: make molecule SCEN
 	molecule test $(or $(SCENARIO),--all)
 
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
-	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_shared_builds.py
+	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_shared_builds.py --ignore=tests/lab/test_rollout.py
+
+rollout-test: test-setup ## a change over four nodes, one after the other, behind a fence
+	pytest tests/lab/test_rollout.py
 
 kill-test: test-setup ## kill site.yml in one task after the other; remove.yml has to restore the node each time
 	pytest tests/lab/test_killed.py

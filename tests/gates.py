@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 # Begun in this order, so that none runs on alone at the end; the others are shorter.
-LONGEST = ("lab-test", "nvidia_repository", "container_toolkit", "unit-slow", "network", "environments", "monitoring")
+LONGEST = (
+    "lab-test",
+    "nvidia_repository",
+    "container_toolkit",
+    "rollout-test",
+    "unit-slow",
+    "network",
+    "environments",
+    "monitoring",
+)
 # Too long for make test: three build Debian's driver, as the lab does; cuda_distribution downloads 5 GB, across_nodes
 # PyTorch; cuda takes a quarter of an hour, nvidia_ubuntu half an hour.
 TOO_LONG = {
@@ -68,7 +77,11 @@ def target(name: str, minutes: int) -> Gate:
 
 
 FIRST = (target("lint", 15), target("unit", 15), target("sanity", 20))
-OTHERS = (target("lab-test", 75), target("unit-slow", 30))
+OTHERS = (
+    target("lab-test", 75),
+    target("unit-slow", 30),
+    Gate("rollout-test", 30, "rollout-test", latest=LATEST),
+)
 FULL_TARGETS = (
     target("pylint", 20),
     target("kill-test", 120),
