@@ -96,7 +96,7 @@ SITE_HOSTS = {
 def bad_nodes(lab):
     """Break every node in its own way, and add the other ways to the inventory."""
     inventory = yaml.safe_load((lab.inventory / "hosts.yml").read_text())
-    common = inventory["gpu-nodes"]["vars"]["ansible_ssh_common_args"]
+    common = inventory["all"]["vars"]["ansible_ssh_common_args"]
     addresses = {host: known["ansible_host"] for host, known in inventory["workstations"]["hosts"].items()}
     hosts = {"smallcache": {"packages": ["gcc"]}}
     for number, (host, known) in enumerate(OTHER_WAYS.items(), start=100):
