@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from scenario import EPHEMERAL, PROJECT, nodes, playbook
@@ -44,7 +45,7 @@ def secrets(name):
     """Return the decrypted archive: the only place for secrets."""
     return subprocess.run(
         [
-            sys.executable.replace("python3", "ansible-vault").replace("python", "ansible-vault"),
+            Path(sys.executable).with_name("ansible-vault"),
             *("decrypt", "--output=-", f"--vault-password-file={PROJECT}/molecule/capture/vault_password"),
             latest(name) / "secrets.vault",
         ],
