@@ -22,6 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import
     timestamp,
     user_name,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import owner as uid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,10 +100,8 @@ def chosen(node: Node, processes: dict[int, Stat], asked: dict[str, Any], holder
 
 def owner(node: Node, pid: int) -> str | None:
     """Name the user of a process; None where it is gone."""
-    try:
-        return user_name(node.path(f"/proc/{pid}").stat().st_uid)
-    except OSError:
-        return None
+    uid = uid_of(node, pid)
+    return None if uid is None else user_name(uid)
 
 
 def environment(node: Node, pid: int) -> dict[str, str]:

@@ -143,6 +143,14 @@ def timestamp(seconds: float) -> str | None:
         return None
 
 
+def owner(node: Node, pid: int) -> int | None:
+    """Return the number of the user of a process; None where it is gone."""
+    try:
+        return node.path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return None
+
+
 def user_name(uid: int | str) -> str:
     """Return the name of a user, or the number where it has none."""
     try:

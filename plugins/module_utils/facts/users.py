@@ -15,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import
     at_work,
     boot_time,
     draw_login_screen,
+    owner,
     people,
     process_fields,
     timestamp,
@@ -117,10 +118,7 @@ def steps_of_jobs(node: Node) -> dict[int, str]:
 def process(node: Node, pid: int, kind: str, device: str | None, booted: int) -> dict[str, Any]:
     """Describe one process that uses a GPU, or stands for those that may."""
     ticks = process_fields(node.text(f"/proc/{pid}/stat"))[1]
-    try:
-        uid: int | None = node.path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        uid = None
+    uid = owner(node, pid)
     command = node.text(f"/proc/{pid}/comm") or None
     return {
         "pid": pid,

@@ -9,7 +9,6 @@ own deadline, says so in the metrics, and leaves no second one behind.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import signal
@@ -23,13 +22,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.child import Chil
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence, kernel_log, libraries, modprobe
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
-from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import user_name
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import owner, user_name
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring import metrics
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import query
 
 SECONDS = 10.0  # what the driver has to answer in
-COMMAND = "gpulab-metrics"  # of the process that opens the GPUs; facts.users knows it as nobody's work
 READABLE = 0o644
 _NO_MOUNT = {"swap", "none"}
 
@@ -64,7 +62,7 @@ def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvm
 
 def _read(emit: Emit, lock: Path, library: str) -> None:
     """Be the reader: the only one, under a name of its own."""
-    Path("/proc/self/comm").write_text(COMMAND, encoding="ascii")
+    query.take_name()
     emit({"reading": "an earlier run that does not end"})
     handle = os.open(lock, os.O_RDONLY)  # open until this process is gone
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -78,8 +76,9 @@ def owners(node: Node, gpus: list[dict[str, Any]]) -> dict[int, str]:
     for gpu in gpus:
         processes = gpu.get("processes")
         for process in processes if isinstance(processes, list) else ():
-            with contextlib.suppress(OSError):
-                found[process["pid"]] = user_name(node.path(f"/proc/{process['pid']}").stat().st_uid)
+            uid = owner(node, process["pid"])
+            if uid is not None:
+                found[process["pid"]] = user_name(uid)
     return found
 
 

@@ -9,6 +9,7 @@ A GPU that is lost appears with its index and ``error``, the others as usual.
 from __future__ import annotations
 
 from ctypes import c_uint, c_void_p
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DIED, LATE, Child, Emit
@@ -16,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import GpuReader, reading, unread
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nvml, NvmlError
 
+COMMAND = "gpulab-metrics"  # of a process of gpulab's that opens the GPUs by itself
 TOPOLOGY = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node", 50: "system"}
 P2P_READ, P2P_WRITE, P2P_NVLINK = 0, 1, 2
 P2P_STATUS = {
@@ -45,6 +47,11 @@ def peers(library: Nvml, handles: dict[int, c_void_p]) -> list[dict[str, Any]]:
                     pair[name] = P2P_STATUS.get(status, "unknown") if isinstance(status, int) else status
                 found.append(pair)
     return found
+
+
+def take_name() -> None:
+    """Let this process, which is about to open the GPUs, be known as nobody's work (facts.users)."""
+    Path("/proc/self/comm").write_text(COMMAND, encoding="ascii")
 
 
 def read_node(emit: Emit, library: str) -> None:

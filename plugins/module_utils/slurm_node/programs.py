@@ -22,6 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import owner
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import query
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
 
 PROLOG_SECONDS, HEALTH_SECONDS = 5.0, 20.0  # what the driver has to answer in
 KILL_SECONDS = 5.0  # what a killed process has to end in
-COMMAND = "gpulab-metrics"  # of the process that opens the GPUs; facts.users knows it as nobody's work
 RUN = "health"
 SETTINGS = Path(__file__).parents[5] / "node.json"
 _SHAPE = {"gpus": int, "most_drained": int}
-_SHOW = ["scontrol", "--oneliner", "show", "nodes"]
 
 
 def say(line: str) -> None:
@@ -50,7 +49,7 @@ def answers(seconds: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
     """Read the facts ``nvml``; they say so where the driver is late."""
 
     def read(emit: Callable[[Any], None]) -> None:
-        Path("/proc/self/comm").write_text(COMMAND, encoding="ascii")
+        query.take_name()
         query.read_node(emit, library)
 
     child = Child(read, seconds)
@@ -84,11 +83,9 @@ def left_over(node: Node, job: str, user: str, minors: list[int]) -> tuple[list[
         if device not in devices:
             continue
         told = f"SLURM_JOB_ID={job}" in node.text(f"/proc/{pid}/environ").split("\0")
-        try:
-            owner = str(node.path(f"/proc/{pid}").stat().st_uid)
-        except OSError:  # it is gone
-            continue
-        (mine if told and owner == user else others).append(pid)
+        uid = owner(node, pid)
+        if uid is not None:
+            (mine if told and str(uid) == user else others).append(pid)
     return mine, others
 
 
@@ -131,7 +128,7 @@ def health(
     if not found:
         return 0
     why = control.reason(RUN, "; ".join(found))
-    nodes = control.nodes(ask(_SHOW) or "")
+    nodes = control.nodes(ask(list(control.SHOW_NODES)) or "")
     own = control.own(nodes, hostname)
     if own is None or (own.drained and not own.reason.startswith(("Prolog", "Epilog", "batch job"))):
         return 0

@@ -66,15 +66,15 @@ def test_no_reader_starts_while_an_earlier_one_hangs(lock, libraries, tmp_path, 
 
 
 def test_a_reading_is_nobodys_work():
-    assert collector.COMMAND in users.SERVICES
-    assert len(collector.COMMAND) < 16
+    assert collector.query.COMMAND in users.SERVICES
+    assert len(collector.query.COMMAND) < 16
 
 
 def test_the_reader_has_its_name_before_it_asks_the_driver(lock, monkeypatch):
     monkeypatch.setattr(collector.query, "read_node", say_name)
     child = collector.Child(lambda emit: collector._read(emit, lock, "none"), 5)  # noqa: SLF001
     child.wait()
-    assert child.messages[-1] == collector.COMMAND
+    assert child.messages[-1] == collector.query.COMMAND
 
 
 def say_name(emit, _library):
