@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.directory import locked, sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
-from ansible_collections.gpulab.node.plugins.plugin_utils.installer.directory import locked, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

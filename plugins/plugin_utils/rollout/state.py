@@ -9,14 +9,15 @@ It says where a run stopped. What a node needs is read from the node each time, 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import RUN
+from ansible_collections.gpulab.node.plugins.plugin_utils.directory import locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
 
 if TYPE_CHECKING:
@@ -113,14 +114,10 @@ def _is_at_work(holder: dict[str, Any]) -> bool:
 @contextlib.contextmanager
 def changing(path: Path) -> Iterator[dict[str, Any]]:
     """Give a rollout to be changed, and write it; hosts of one batch come one after the other. Raises H220, H221."""
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(path.parent):
         document = read(path)
         yield document
         records.write(path, document)
-    finally:
-        os.close(descriptor)
 
 
 def enter(entry: dict[str, Any], state: str) -> None:
@@ -163,14 +160,10 @@ def obstacle(document: dict[str, Any], name: str, batch: list[str]) -> dict[str,
             continue
         if entry["state"] in (FAILED, REFUSED) and entry["refusal"]:
             why = {"cause": entry["refusal"]["cause"].rstrip("."), "remedy": entry["refusal"]["remedy"]}
-            return _plain(refuse("F005", host=other, **why))
+            return asdict(refuse("F005", host=other, **why))
         if entry["state"] in ON_THE_WAY:
-            return _plain(refuse("F012", host=other, state=entry["state"], since=entry["since"]))
+            return asdict(refuse("F012", host=other, state=entry["state"], since=entry["since"]))
     mine = document["hosts"][name]
     if name not in document["canaries"] and not mine["again"] and mine["kind"] not in document["proven"]:
-        return _plain(refuse("F011", detail=f"none of {', '.join(document['canaries']) or 'them'} was proven"))
+        return asdict(refuse("F011", detail=f"none of {', '.join(document['canaries']) or 'them'} was proven"))
     return None
-
-
-def _plain(refusal: Any) -> dict[str, str]:
-    return {"code": refusal.code, "cause": refusal.cause, "remedy": refusal.remedy}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the directories of images and of media on the controller share."""
+"""What the directories on the controller share: images, media, reports, the history, rollouts."""
 
 from __future__ import annotations
 
