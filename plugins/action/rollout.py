@@ -77,8 +77,8 @@ class ActionModule(ActionBase):
             for one in found
             if not one.waits and document["hosts"].get(one.name, {}).get("state") == state.DONE
         ]
-        wished = order.order(found, args["canary"], proven, batch=args["batch"], out_at_once=args["out_at_once"])
-        document.update(order=list(wished.names), canaries=list(wished.canaries), proven=proven)
+        decided = order.order(found, args["canary"], proven, batch=args["batch"], out_at_once=args["out_at_once"])
+        document.update(order=list(decided.names), canaries=list(decided.canaries), proven=proven)
         for one in found:
             entry = document["hosts"].setdefault(one.name, state.host(one.kind, list(one.due)))
             entry.update(kind=one.kind, due=list(one.due), again=one.fenced)
@@ -102,9 +102,9 @@ class ActionModule(ActionBase):
             "run": document["run"],
             "file": str(file),
             "order": document["order"],
-            "sizes": list(wished.sizes),
+            "sizes": list(decided.sizes),
             "until": f"{back:%Y-%m-%dT%H:%M:%SZ}" if args["minutes"] else None,
-            "lines": report.before(document, list(wished.sizes), users, last),
+            "lines": report.before(document, list(decided.sizes), users, last),
         }
 
     def _turn(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _candidate(name: str, known: Any, run: str) -> order.Candidate:
     due = tuple(known["ansible_facts"]["gpulab_plan"]["due"])
     kind = f"{kind}, {facts['system']['id']} {facts['system']['version']}"
     if fence and fence["run"] != run:
-        return order.Candidate(name, kind, due, refusal=_plain(asdict(refuse("F007", host=name, **fence))))
+        return order.Candidate(name, kind, due, refusal=asdict(refuse("F007", host=name, **fence)))
     return order.Candidate(name, kind, due, fenced=bool(fence))
 
 

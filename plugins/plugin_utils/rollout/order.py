@@ -59,14 +59,14 @@ def count(option: str, value: str, whole: int) -> int:
 
 
 def order(
-    found: Sequence[Candidate], wished: Sequence[str], proven: Collection[str], *, batch: str, out_at_once: str
+    found: Sequence[Candidate], requested: Sequence[str], proven: Collection[str], *, batch: str, out_at_once: str
 ) -> Order:
     """Return the order: fenced nodes, a canary of each kind that is not yet proven, and the others in batches.
 
-    wished names the canaries; without it the first node of each kind is one. Nodes that cannot be changed are taken
+    requested names the canaries; without it the first node of each kind is one. Nodes that cannot be changed are taken
     for out of service, too. Raises Refusal F003 where too many are, F004.
     """
-    unknown = [name for name in wished if name not in {one.name for one in found}]
+    unknown = [name for name in requested if name not in {one.name for one in found}]
     if unknown:
         raise refuse("F004", option="rollout_canary", value=", ".join(unknown), detail="this run has no such node")
     most, size = (count(f"rollout_{name}", value, len(found)) for name, value in
@@ -75,9 +75,9 @@ def order(
     first = [one for one in waiting if one.fenced]
     rest = [one for one in waiting if not one.fenced]
     canaries: list[Candidate] = []
-    for one in [*(one for name in wished for one in rest if one.name == name), *rest]:
+    for one in [*(one for name in requested for one in rest if one.name == name), *rest]:
         tried = {canary.kind for canary in canaries} | set(proven)
-        if one.name in wished or one.kind not in tried:
+        if one.name in requested or one.kind not in tried:
             canaries += [one] if one not in canaries else []
     out = [one.name for one in found if one.refusal is not None]
     if rest and len(out) >= most:
