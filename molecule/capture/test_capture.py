@@ -17,6 +17,12 @@ PASSING = "-path /run -o -path /tmp -o -path /var/log -o -path /var/tmp -o -path
 TREE = f"find / -xdev \\( {PASSING} \\) -prune -o -printf '%p %y %m %U %G %s %T@ %C@ %l\\n' | cat -v"
 
 
+def tree_in_quiet(host):
+    """Return the node's files, and keep the copy of dpkg's list, which is made at midnight, from coming later."""
+    host.check_output("systemctl stop 'dpkg-*.timer'")
+    return host.check_output(TREE).splitlines()
+
+
 def latest(name):
     return (CAPTURES / name / "latest").resolve()
 
@@ -150,7 +156,7 @@ def test_secrets_are_in_the_encrypted_archive_alone(host, name, secrets):
 
 
 def test_a_capture_changes_nothing_on_the_node(host, name):
-    before = host.check_output(TREE).splitlines()
+    before = tree_in_quiet(host)
     run = playbook(CAPTURE, f"--limit={name}")
     assert run.status == 0, run.output
     assert run.changed[name] == 0
@@ -186,7 +192,7 @@ def test_check_mode_writes_nothing_and_says_the_same(name):
 @pytest.mark.parametrize("arguments", [("--check",), ("-e", "reinstall_confirm={name}")])
 def test_a_container_is_not_reinstalled_and_nothing_is_changed(host, name, arguments):
     """Its disk is another machine's: the plan is shown, and refused before the node or the controller is changed."""
-    before = host.check_output(TREE).splitlines()
+    before = tree_in_quiet(host)
     run = playbook("playbooks/reinstall.yml", f"--limit={name}", *(one.format(name=name) for one in arguments))
     assert run.status == 2, run.output
     assert "GPULAB-R004" in run.output

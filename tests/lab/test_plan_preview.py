@@ -36,6 +36,7 @@ def preview(lab, *arguments):
     path.unlink(missing_ok=True)
     for name in NAMES:
         lab.node(name).run("runuser -u admin -- sudo true")  # sudo notes in the home that it was used once
+        lab.node(name).run("systemctl stop '*.timer'")  # at midnight, dpkg's list is copied to /var/backups
     before = [lab.node(name).run(FILE_TREE) for name in NAMES]
     run = lab.play("playbooks/plan.yml", "-e", f"plan_json={path}", *arguments)
     after = [lab.node(name).run(FILE_TREE) for name in NAMES]
