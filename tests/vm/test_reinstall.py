@@ -135,7 +135,7 @@ cat /etc/ssh/sshd_config.d/lab.conf; sysctl -n vm.swappiness
 """
 
 
-ENVIRONMENT = "/home/li/venv"  # of the system's own Python, which another release does not have
+ENVIRONMENT = "/home/li/venv"  # of the system's own Python: another release has another one, which the report says
 
 
 def test_one_command_brings_the_machine_back(story):
@@ -151,7 +151,7 @@ def test_one_command_brings_the_machine_back(story):
         assert state["state"] == "proven"
         missing = {one["name"] for one in state["missing"]}
         assert missing == set() if same else ENVIRONMENT in missing
-        assert story.run(f"test -x {ENVIRONMENT}/bin/pip && echo there || echo gone") == ("there" if same else "gone")
+        assert story.run(f"{ENVIRONMENT}/bin/pip --version")
 
 
 def test_a_second_rebuild_changes_nothing(story):

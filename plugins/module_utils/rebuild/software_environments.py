@@ -4,6 +4,8 @@
 """Users' Python environments from their locks: as that user, at the same path, by the same Python.
 
 An environment is made where it was, because scripts in it hold its path. A mark beside it says that it is not finished.
+Another release of the system has another Python: an environment of the system's own Python is then made by the new one,
+from the same lock, and the report says so.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ TOOL_PLACES = ("/opt/conda/bin", "/usr/local/bin", "/usr/bin", "/bin")
 _PIP = ("install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _BY_VENV = ("pip", "setuptools", "wheel")
+SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 def missing(record: dict[str, Any], why: str, package: str = "") -> dict[str, str]:
@@ -44,9 +47,24 @@ def look(node: Node, record: dict[str, Any]) -> tuple[bool, list[dict[str, str]]
     unfinished = node.exists(_mark(path))
     if now and not unfinished:
         left += differences(record, now.record)
-        return False, left
+        why = _of_python(node, record, now.record)
+        return False, left + ([missing(record, why)] if why else [])
     why = reason(node, record)
     return (False, [missing(record, why)]) if why else (True, left)
+
+
+def _of_python(node: Node, record: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return what is to be said of the Python of an environment that is there; empty where it is the captured one."""
+    if record["kind"] == environments.CONDA or not (now["home"] and now["python"]):
+        return ""
+    if not interpreter(node, now):
+        return f"it needs Python {now['python']} in {now['home']}, which is not there: make it again by another Python"
+    same = _minor(now["python"]) == _minor(record["python"])
+    return "" if same else f"it was made by Python {now['python']}, because {record['python']} is not on the node"
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def _left(node: Node, record: dict[str, Any]) -> Iterator[dict[str, str]]:
@@ -65,16 +83,22 @@ def reason(node: Node, record: dict[str, Any]) -> str:
     """Return why an environment cannot be made; empty where it can."""
     if record["kind"] == environments.CONDA:
         return "" if tool(node) else "the node has no micromamba; the role gpulab.node.conda installs it"
-    if not interpreter(node, record):
+    if not (interpreter(node, record) or successor(node, record)):
         return f"its Python {record['python']} of {record['home'] or 'an unknown place'} is not on the node"
     return ""
 
 
 def interpreter(node: Node, record: dict[str, Any]) -> str:
     """Return the path of the Python that an environment was made by; empty where it is not on the node."""
-    version = ".".join(record["python"].split(".")[:2])
+    version = _minor(record["python"])
     path = posixpath.join(record["home"], f"python{version}") if record["home"] and version else ""
     return path if path and node.exists(path) else ""
+
+
+def successor(node: Node, record: dict[str, Any]) -> str:
+    """Return the system's Python where that of an earlier release made the environment; else an empty text."""
+    own = record["home"] == posixpath.dirname(SYSTEM_PYTHON) and not interpreter(node, record)
+    return SYSTEM_PYTHON if own and node.exists(SYSTEM_PYTHON) else ""
 
 
 def tool(node: Node) -> str:
@@ -103,10 +127,13 @@ def _of_venv(node: Node, record: dict[str, Any], indexes: list[str]) -> Iterator
     options = ["--system-site-packages"] if settings.get("include-system-site-packages", "").lower() == "true" else []
     if settings.get("prompt"):
         options.append(f"--prompt={settings['prompt'].strip(chr(39))}")
-    yield shlex.join([interpreter(node, record), "-m", "venv", *options, record["path"]])
+    other = successor(node, record)
+    yield shlex.join([interpreter(node, record) or other, "-m", "venv", *options, record["path"]])
     lock = [line for line in record["lock"] if HIDDEN not in line]
-    yield from _pip(record["path"], lock, indexes)
     own = {_name(line) for line in lock}
+    if other:  # an old pip or setuptools does not run on a newer Python
+        lock = [line for line in lock if _name(line) not in _BY_VENV]
+    yield from _pip(record["path"], lock, indexes)
     surplus = [name for name in _BY_VENV if name not in own]
     if surplus:
         python = posixpath.join(record["path"], "bin/python")
@@ -145,8 +172,9 @@ def as_user(owner: str, home: str, file: str) -> list[str]:
 def differences(record: dict[str, Any], now: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the packages of a lock that an environment does not have, or has in another version."""
     before, after = _versions(record["lock"]), _versions(now["lock"])
+    passing = () if _minor(now["python"]) == _minor(record["python"]) else _BY_VENV
     for name, line in before.items():
-        if after.get(name) != line and HIDDEN not in line:
+        if after.get(name) != line and HIDDEN not in line and name not in passing:
             yield missing(record, f"the environment has {after.get(name, 'none of it')}", line)
 
 

@@ -47,13 +47,43 @@ def test_one_that_is_not_there_is_made(node):
     assert made.look(node, CONDA) == (True, [])
 
 
-def test_another_python_is_not_taken(node, tmp_path):
+def upgraded(tmp_path):
+    """Give the node the system's Python of another release."""
     (tmp_path / "usr/bin/python3.11").rename(tmp_path / "usr/bin/python3.13")
-    make, missing = made.look(node, VENV)
+    (tmp_path / "usr/bin/python3").write_text("")
+
+
+def test_an_environment_of_the_former_systems_python_is_made_by_the_new_one(node, tmp_path):
+    upgraded(tmp_path)
+    assert made.look(node, VENV) == (True, [])
+    text = made.script(node, VENV, [])
+    assert "/usr/bin/python3 -m venv /home/li/venv" in text
+    assert "\nsix==1.17.0\n" in text
+    assert "pip==" not in text, "pip 23.0 does not run on Python 3.13"
+    assert "setuptools==" not in text
+
+
+def test_it_is_said_which_python_made_it_instead(node, tmp_path):
+    there(tmp_path, ("pip", "25.0"), ("six", "1.17.0"), ("torch", "2.9.0+cu128"), python="3.13.5")
+    upgraded(tmp_path)
+    make, (told,) = made.look(node, VENV)
     assert not make
-    assert missing == [
-        {"section": "environments", "name": "/home/li/venv", "why": "its Python 3.11.2 of /usr/bin is not on the node"}
-    ]
+    assert told["why"] == "it was made by Python 3.13.5, because 3.11.2 is not on the node"
+
+
+def test_one_on_a_kept_disk_whose_python_is_gone_is_named_and_left(node, tmp_path):
+    there(tmp_path, ("pip", "23.0.1"), ("setuptools", "66.1.1"), ("six", "1.17.0"), ("torch", "2.9.0+cu128"))
+    upgraded(tmp_path)
+    make, (told,) = made.look(node, VENV)
+    assert not make
+    assert told["why"].startswith("it needs Python 3.11.2 in /usr/bin, which is not there")
+
+
+def test_another_python_than_the_systems_is_not_replaced(node, tmp_path):
+    upgraded(tmp_path)
+    make, missing = made.look(node, {**VENV, "home": "/opt/python/bin"})
+    assert not make
+    assert [one["why"] for one in missing] == ["its Python 3.11.2 of /opt/python/bin is not on the node"]
 
 
 def test_without_micromamba_the_role_that_brings_it_is_named(node, tmp_path):
@@ -63,15 +93,15 @@ def test_without_micromamba_the_role_that_brings_it_is_named(node, tmp_path):
     assert "gpulab.node.conda" in told["why"]
 
 
-def there(tmp_path, *packages):
+def there(tmp_path, *packages, python="3.11.2"):
     at = tmp_path / "home/li/venv"
-    site = at / "lib/python3.11/site-packages"
+    site = at / f"lib/python{python.rpartition('.')[0]}/site-packages"
     for name, version in packages:
         info = site / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n\n")
     (at / "bin").mkdir()
-    (at / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
+    (at / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {python}\n")
 
 
 def test_one_that_is_there_is_left_and_what_it_lacks_is_told(node, tmp_path):
@@ -131,18 +161,33 @@ def test_a_lock_can_be_asked_for_before_the_disk_is_wiped(node):
     assert made.addresses(VENV) == []
 
 
-@pytest.mark.slow
-def test_a_real_one_comes_back(tmp_path):
-    path, home = str(tmp_path / "venv"), str(Path(sys.executable).resolve().parent)
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if not Path(home, f"python{version}").exists():
-        pytest.skip("this Python has no program of its version")
-    record = {**VENV, "path": path, "owner": "root", "home": home, "python": f"{version}.0", "lock": [], "settings": {}}
-    file = tmp_path / "script"
+def really_made(tmp_path, python, home):
+    """Make a real environment of a captured one that this Python made; return the record, and what is there."""
+    path, file = str(tmp_path / "venv"), tmp_path / "script"
+    record = {**VENV, "path": path, "owner": "root", "home": home, "python": python, "lock": [], "settings": {}}
     file.write_text(made.script(Node(), record, []))
     done = subprocess.run(made.as_user("root", "/root", str(file)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = environments.at(path, Node().names(path))
-    assert (found.record["home"], found.record["lock"]) == (home, [])
-    assert made.look(Node(), record) == (False, [])
     assert Node().names(str(tmp_path)) == ["script", "venv"]
+    return record, environments.at(path, Node().names(path)).record
+
+
+@pytest.mark.slow
+def test_a_real_one_comes_back(tmp_path):
+    home = str(Path(sys.executable).resolve().parent)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if not Path(home, f"python{version}").exists():
+        pytest.skip("this Python has no program of its version")
+    record, found = really_made(tmp_path, f"{version}.0", home)
+    assert (found["home"], found["lock"]) == (home, [])
+    assert made.look(Node(), record) == (False, [])
+
+
+@pytest.mark.slow
+def test_a_real_one_of_an_older_release_comes_back_by_this_ones_python(tmp_path):
+    if subprocess.run([made.SYSTEM_PYTHON, "-c", "import ensurepip"], capture_output=True, check=False).returncode:
+        pytest.skip("the system's Python makes no environments")
+    record, found = really_made(tmp_path, "3.7.3", "/usr/bin")
+    make, (told,) = made.look(Node(), record)
+    assert not make
+    assert told["why"] == f"it was made by Python {found['python']}, because 3.7.3 is not on the node"
