@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +34,30 @@ READABLE = 0o644
 def place(directory: str | None, now: datetime) -> Path:
     """Return the directory for this run's report, made if need be.
 
-    Without one given it is reports/<UTC time>, and reports/latest points to it. Raises Refusal V003.
+    Without one given it is reports/<UTC time>, and reports/latest points to it; of two runs that end in the same second,
+    one is dated a second later. Raises Refusal V003.
     """
-    path = Path(directory) if directory else REPORTS / f"{now:%Y-%m-%dT%H%M%SZ}"
+    path = Path(directory) if directory else REPORTS
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not directory:
+            path = _dated(now)
             _point(REPORTS / "latest", path.name)
     except OSError as error:
         raise refuse("V003", path=path, detail=error.strerror) from error
     return path
+
+
+def _dated(now: datetime) -> Path:
+    """Make the directory of this moment, or of the next second of which there is none."""
+    while True:
+        path = REPORTS / f"{now:%Y-%m-%dT%H%M%SZ}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            now += timedelta(seconds=1)
+        else:
+            return path
 
 
 def write(document: dict[str, Any], directory: Path) -> None:

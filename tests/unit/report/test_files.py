@@ -55,6 +55,13 @@ def test_default_place_is_dated_and_latest_points_to_it(tmp_path, monkeypatch):
     assert (tmp_path / "reports/latest").resolve() == path.resolve()
 
 
+def test_two_runs_that_end_in_the_same_second_have_a_report_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = [files.place(None, NOW) for _run in range(3)]
+    assert [path.name for path in places] == [f"2026-11-21T01000{second}Z" for second in range(3)]
+    assert (tmp_path / "reports/latest").resolve() == places[-1].resolve()
+
+
 def test_named_place_is_made(tmp_path):
     assert files.place(str(tmp_path / "a/b"), NOW).is_dir()
 
