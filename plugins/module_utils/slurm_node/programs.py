@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PROLOG_SECONDS, HEALTH_SECONDS = 5.0, 20.0  # what the driver has to answer in
 KILL_SECONDS = 5.0  # what a killed process has to end in
 RUN = "health"
-SETTINGS = Path(__file__).parents[5] / "node.json"
+SETTINGS = Path(__file__).parents[6] / "node.json"
 _SHAPE = {"gpus": int, "most_drained": int}
 
 

@@ -1,18 +1,30 @@
 """The programs that slurmd runs: what drains a node, and what must not."""
 
 import os
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.node.plugins.filter.program import program
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.slurm_node import judge, programs
 
+ROOT = Path(__file__).parents[3]
 SETTINGS = {"gpus": 2, "most_drained": 25}
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_GPUS": "0"}
 ECC = {"ecc": {"volatile": {"uncorrected": 3}}}
 ROWS = {"failure": False, "pending": False, "uncorrected": 0}
 LOST = {"error": "GPU_IS_LOST", "code": 15}
+
+
+def test_the_settings_are_beside_the_program_as_the_role_lays_it_out(tmp_path):
+    files = program(str(ROOT / "roles/slurm/files/prolog.py"), str(tmp_path))
+    place = next(Path(path) for path in files if path.endswith("slurm_node/programs.py"))
+    place.parent.mkdir(parents=True)
+    place.write_text(files[str(place)])
+    assert runpy.run_path(str(place))["SETTINGS"] == tmp_path / "node.json"
 
 
 def nvml(*gpus, state="ok"):
