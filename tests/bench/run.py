@@ -191,6 +191,26 @@ def reading() -> dict[str, float]:
     return {"gpu_facts (s)": read, "-m ping (s)": ping, "difference (s)": read - ping, "promised (s)": 2.0}
 
 
+def prolog() -> dict[str, float]:
+    """Return what Slurm's prolog costs before a job on eight simulated GPUs, against a start of Python.
+
+    1 s is promised. What it has to see is that Slurm expects a ninth GPU.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        make = [sys.executable, "tests/bench/prolog.py", directory]
+        subprocess.run(make, cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "tests/sim/build.py", directory], cwd=ROOT, check=True)
+        model = ROOT / "tests/sim/models/h100-sxm-8.conf"
+        os.environ.update(LD_LIBRARY_PATH=directory, GPULAB_SIMULATION=str(model), SLURM_JOB_GPUS="0-7")
+        seen = subprocess.run([f"{directory}/9/prolog.py"], check=False, capture_output=True, text=True, timeout=60)
+        if seen.returncode != 1 or "8 of 9 GPUs" not in seen.stdout:
+            raise SystemExit(seen.stdout + seen.stderr)
+        took = seconds([f"{directory}/8/prolog.py"])
+        del os.environ["LD_LIBRARY_PATH"], os.environ["GPULAB_SIMULATION"], os.environ["SLURM_JOB_GPUS"]
+    python = seconds(["/usr/bin/python3", "-BEs", "-c", ""])
+    return {"prolog (s)": took, "python3 (s)": python, "promised at most (s)": 1.0}
+
+
 def report() -> dict[str, float]:
     """Return what the report of 200 nodes costs."""
     output = subprocess.run(
@@ -206,6 +226,7 @@ def main() -> None:
         "nothing to do, 64 nodes": many_nodes,
         "plan of 1,000 hosts": planning,
         "facts of 8 simulated GPUs": reading,
+        "Slurm's prolog, 8 simulated GPUs": prolog,
         "report of 200 nodes": report,
         "10 environments of 300 packages": environments,
     }
