@@ -58,6 +58,10 @@ LATEST, LATEST_IN_TURN = 60, 40  # minutes
 SHORT, TURNS = "SCENARIO_SEQUENCE=[create, prepare, converge, verify, side_effect, destroy]", 3
 # Every scenario makes use of these.
 EVERYWHERE = re.compile(r"lab/|tests/sim/|molecule/resources/c|\.config/molecule/|requirements|ansible\.cfg|Makefile")
+# What only a rollout over several nodes shows.
+ROLLOUT = re.compile(
+    r"(plugins|roles|playbooks)/.*(fence|rollout)|playbooks/tasks/|tests/lab/(test_rollout|laboratory)"
+)
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,8 @@ def touched(paths: Iterable[str]) -> list[str]:
         known = set(scenarios()) - FULL_ONLY - set(IN_TURN)
     if everywhere or found - known or any(re.match(r"playbooks/|site\.yml|tests/lab/", path) for path in paths):
         known.add("lab-test")  # it runs the playbooks, and the roles that no scenario is named after
+    if any(ROLLOUT.match(path) for path in paths):
+        known.add("rollout-test")
     if any(re.match(r"plugins/|playbooks/|tests/sim/", path) for path in paths):
         known.add("unit-slow")
     return [gate.name for gate in named(known)]
