@@ -12,9 +12,9 @@ short_description: Read everything gpulab knows about a GPU node
 version_added: 0.1.0
 author: The gpulab founders (@gpulab)
 description:
-  - Reads GPUs on the PCI bus, kernels and the NVIDIA driver built for each, loaded modules, nouveau, the driver on
-    disk, CUDA libraries, what NVML says of each GPU, who uses them, filesystems, container engines, what
-    NCCL is told, limits of programs, and whether a reboot is due.
+  - Reads GPUs on the PCI bus, processors, memory and disks, kernels and the NVIDIA driver built for each, loaded
+    modules, nouveau, the driver on disk, CUDA libraries, what NVML says of each GPU, who uses them, filesystems,
+    container engines, what NCCL is told, limits of programs, and whether a reboot is due.
   - Changes nothing, needs nothing but Python on the node, and works on a node without a driver, NVML or a GPU.
   - Never hangs. A driver that does not answer is the fact C(nvml.state=unresponsive).
 options:
@@ -76,9 +76,9 @@ ansible_facts:
     gpulab:
       description:
         - "C(schema) is 1. C(simulated) is V(false), or the simulator's own line where GPUs are simulated."
-        - "C(system), C(pci), C(kernels), C(modules), C(nouveau), C(forbidden), C(module_options), C(driver), C(cuda),
-          C(libraries), C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers), C(network),
-          C(infiniband), C(imex), C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services),
+        - "C(system), C(pci), C(hardware), C(kernels), C(modules), C(nouveau), C(forbidden), C(module_options),
+          C(driver), C(cuda), C(libraries), C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers),
+          C(network), C(infiniband), C(imex), C(nccl), C(nccl_own), C(group), C(monitoring), C(limits), C(services),
           C(long_steps), C(fence), C(slurm), C(kernel_log), C(storage), C(own_files), C(gpu_settings), C(tuning),
           C(receipts) hold what was read; V(null) is what could not be."
         - "The file C(docs/facts.schema.json) of the collection describes every field."

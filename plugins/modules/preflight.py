@@ -17,7 +17,8 @@ description:
     that is too full, on a node that has no driver yet; elsewhere that is a warning, for much of the plan is there
     already.
   - What the hardware falls short of is a warning, unless it is named in O(required). All of it comes at once.
-  - A container is judged by its GPUs only, as all else is its host's. A virtual machine's disks are not judged.
+  - A container is judged by its GPUs only, as all else is its host's. Of a virtual machine, only cores, size of
+    the memory, clock and MTU are judged beside them.
   - Runs on the controller. It never connects to the node.
 options:
   vram_min_gib:
@@ -40,6 +41,49 @@ options:
     description: How many times the memory of all GPUs the node had better have.
     type: float
     default: 4
+  memory_min_gib:
+    description: GiB of memory that the node shall have. A tenth may be missing.
+    type: int
+    default: 32
+  memory_advised_gib:
+    description: GiB of memory that the node had better have.
+    type: int
+    default: 64
+  memory_ecc:
+    description: Whether the memory shall correct errors (ECC).
+    type: bool
+    default: false
+  memory_ddr4_advised_mts:
+    description: Megatransfers a second that memory of type DDR4 had better run at.
+    type: int
+    default: 3200
+  memory_ddr5_advised_mts:
+    description: Megatransfers a second that memory of type DDR5 had better run at.
+    type: int
+    default: 4800
+  l3_min_mib:
+    description: MiB of L3 cache that all processors together shall have.
+    type: int
+    default: 32
+  cpu_min_mhz:
+    description: MHz that the processors shall reach, with their boost.
+    type: int
+    default: 3500
+  pcie4_lanes_advised:
+    description: Lanes of PCI Express 4.0 or later that the processors' slots in use had better have.
+    type: int
+    default: 20
+  system_disk_min_gb:
+    description: GB that the system disk shall have. A tenth may be missing.
+    type: int
+    default: 1000
+  dataset_advised_gb:
+    description: GB that each file system of data sets had better have; 0 does not judge it.
+    type: int
+    default: 2000
+  mtu_advised:
+    description: MTU that Ethernet of 25 Gb/s and more had better have. Unset does not judge it.
+    type: int
   dataset_mounts:
     description: Mount points that hold data sets, none of which shall be on a disk that turns.
     type: list
@@ -68,7 +112,19 @@ options:
     description: Hardware that fails the host where it falls short, instead of warning.
     type: list
     elements: str
-    choices: [clock, cpu_cores, dataset_disks, gpu_memory, memory, pcie_width, power, system_disk]
+    choices:
+      - clock
+      - cpu_cache
+      - cpu_clock
+      - cpu_cores
+      - dataset_disks
+      - disk_links
+      - gpu_memory
+      - memory
+      - memory_ecc
+      - pcie_width
+      - power
+      - system_disk
     default: []
 attributes:
   check_mode:

@@ -54,10 +54,20 @@ INTERFACE: dict[str, Any] = {
     "link_layer": "ethernet",
     "driver": "mlx5_core",
     "speed_gbps": 100.0,
+    "mtu": 9000,
     "up": True,
     "default_route": True,
     "ipv4": "10.1.2.3",
 }
+DISK: dict[str, Any] = {
+    "name": "nvme0n1",
+    "model": "SAMSUNG MZQL21T9HCJR-00A07",
+    "gb": 1920,
+    "class": "nvme",
+    "link": {"width": 4, "max_width": 4, "speed_gts": 16.0, "max_speed_gts": 16.0},
+    "port_link": {"width": 4, "max_width": 4, "speed_gts": 16.0, "max_speed_gts": 32.0},
+}
+MEMORY_MODULE = {"slot": "DIMM_A1", "mib": 32768, "type": "DDR5", "mts": 4800, "rated_mts": 4800}
 NOT_LOADED = {"loaded": False, "version": None}
 NO_EXPORTER = {"installed": False, "listen": None, "answers": None, "serves_gpus": None}
 BARE: dict[str, Any] = {
@@ -89,6 +99,17 @@ BARE: dict[str, Any] = {
         "initramfs_programs": ["update-initramfs"],
     },
     "pci": {"gpus": [PCI_GPU], "lent": [], "other_gpus": [], "nvswitches": []},
+    "hardware": {
+        "cpu": {"l3_mib": 128, "base_mhz": 2500, "boost_mhz": 3700, "boosts": True},
+        "memory": {
+            "modules": [MEMORY_MODULE, {**MEMORY_MODULE, "slot": "DIMM_B1"}],
+            "ecc": True,
+            "errors": [{"module": name, "corrected": 0, "uncorrected": 0} for name in ("DIMM_A1", "DIMM_B1", "mc0")],
+        },
+        "pcie4_lanes": 64,
+        "disks": [DISK],
+        "kernel_mib": 60,
+    },
     "kernels": [{**KERNEL, "running": True}],
     "modules": {"nvidia": NOT_LOADED, "nouveau": NOT_LOADED, "nova_core": NOT_LOADED, "nvidia_peermem": NOT_LOADED},
     "nouveau": {"blacklisted": False, "nova_blacklisted": False, "files": [], "bound": [], "unused": False},

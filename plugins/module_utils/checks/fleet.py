@@ -103,6 +103,14 @@ def _vbios(facts: Facts) -> str | None:
     return f"VBIOS {', '.join(sorted(versions))}" if versions else None
 
 
+def _mtu(facts: Facts) -> str | None:
+    """Return the MTU of the fastest interfaces with an address."""
+    found = [one for one in facts.get("network", []) if one.get("up") and one.get("ipv4") and one.get("speed_gbps")]
+    most = max((one["speed_gbps"] for one in found), default=None)
+    sizes = {one.get("mtu") for one in found if one["speed_gbps"] == most} - {None}
+    return f"MTU {', '.join(map(str, sorted(sizes)))}" if sizes else None
+
+
 def _temperature(facts: Facts) -> float | None:
     degrees = [gpu.get("temperature.gpu") for gpu in facts.get("nvml.gpus", [])]
     known = [value for value in degrees if value is not None]
@@ -138,6 +146,7 @@ COMPARISONS = [
     Comparison("fleet-gpu-count", "as many GPUs as most nodes of its kind", _count, "check_seating"),
     Comparison("fleet-driver", "the same driver as most nodes of its kind", _driver, "install_driver"),
     Comparison("fleet-vbios", "the same VBIOS as most nodes of its kind", _vbios, "contact_support"),
+    Comparison("fleet-mtu", "the same MTU as most nodes of its kind", _mtu, "check_network"),
     Comparison("fleet-temperature", "GPUs about as warm as those of the median node", _temperature, "check_cooling"),
     *(
         Comparison(f"fleet-{name}", f"{what} as fast as on the median node", read, remedy, apart=_slower, unit=unit)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of the node around the GPUs: processors, memory, disks, clock, and whether it is in service."""
+"""Checks of the node around the GPUs: processors, memory, disks, kernels, clock, and whether it serves."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SIZING = "https://github.com/stas00/ml-engineering/tree/master/compute"
 # For each GPU one process and two workers that load data; and some for the system.
 CORES_PER_GPU, CORES_FOR_SYSTEM = 3, 4
+EDAC = "https://docs.kernel.org/admin-guide/ras.html"
 FULL_PERCENT = 95
 DISK_FILESYSTEMS = ("ext4", "ext3", "xfs", "btrfs", "zfs", "f2fs")
 
@@ -61,6 +62,55 @@ def host_memory(node: Node) -> Iterator[Result]:
         yield info(f"{memory} MiB of memory, {wanted} MiB on the GPUs", observed=memory, expected=wanted, unit="MiB")
     else:
         yield ok(f"{memory} MiB of memory, {wanted} MiB on the GPUs", memory)
+
+
+@check(
+    "memory-errors",
+    proves="the memory's modules count no errors that could not be corrected",
+    source=EDAC,
+    on_host=True,
+)
+def memory_errors(node: Node) -> Iterator[Result]:
+    """Warn of a module with errors that stayed; tell of what was repaired, for one reading of a counter is no rate."""
+    modules = node.facts["hardware.memory"].optional("errors")
+    if modules is None:
+        yield skipped("the kernel does not count the memory's errors (no EDAC driver, or no ECC)")
+        return
+    wrong = [one for one in modules if one["uncorrected"] or one["corrected"]]
+    for one in wrong:
+        lost, repaired = one["uncorrected"], one["corrected"]
+        text = f"memory module {one['module']}: {lost} uncorrectable and {repaired} corrected errors since boot"
+        if lost:
+            yield warn(text, "replace_memory", observed=lost, expected=0, unit="errors")
+        else:
+            yield info(text, observed=repaired, expected=0, unit="errors")
+    if not wrong:
+        yield ok("no memory errors", 0)
+
+
+@check(
+    "boot-space",
+    proves="/boot has room for one more kernel and its initramfs",
+    source="https://man7.org/linux/man-pages/man7/file-hierarchy.7.html",
+    on_host=True,
+)
+def boot_space(node: Node) -> Iterator[Result]:
+    """Compare with what the largest kernel takes: once to stay, and once more while its initramfs is made."""
+    boot = next((one for one in node.facts["filesystems"] if one["mount"] == "/boot"), None)
+    takes, free = node.facts["hardware"].optional("kernel_mib"), boot.get("free_mib") if boot else None
+    if takes is None or free is None:
+        yield skipped("no kernel was found in /boot")
+    elif free < 2 * takes:
+        yield warn(
+            f"/boot has {free} MiB free; the next kernel takes {2 * takes} MiB while it is installed",
+            "free_space",
+            observed=free,
+            expected=2 * takes,
+            unit="MiB",
+            reason="apt-get autoremove, or dnf remove --oldinstallonly, removes kernels that are no longer used",
+        )
+    else:
+        yield ok(f"/boot has {free} MiB free", free)
 
 
 @check(

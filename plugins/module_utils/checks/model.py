@@ -69,6 +69,7 @@ REMEDIES = {
     "set_up_slurm": "Set Slurm up again, on the node and its controller: ansible-playbook gpulab.node.slurm.",
     "resume_node": "Mend what the reason says and prove the node. Then run: scontrol update nodename=NAME"
     " state=resume.",
+    "replace_memory": "Run a memory test on the module named, reseat it, and replace it if the errors return.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",
     "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",

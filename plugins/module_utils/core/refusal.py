@@ -198,7 +198,7 @@ CODES = {
             " gpulab_nvidia_repository_fingerprint. Nothing was changed."
         ),
     ),
-    # H070 to H086: the node before the first change
+    # H070 to H097: the node before the first change
     "H070": (
         "{gib} GiB of memory on {gpus}; {wanted} GiB are advised",
         (
@@ -266,6 +266,59 @@ CODES = {
             " no display"
         ),
         "Leave nvidia_driver_display at auto, or connect the monitor to another adapter.",
+    ),
+    "H087": (
+        "{gib} GiB of memory; {wanted} GiB are advised",
+        "Add memory. preflight_memory_min_gib and _advised_gib set the bounds.",
+    ),
+    "H088": (
+        "the memory does not correct errors (it has no ECC)",
+        "Use a board, a processor and modules with ECC where jobs run for days, or set preflight_memory_ecc: false.",
+    ),
+    "H089": (
+        "the memory ({kind} in {slots}) runs at {mts} MT/s; {wanted} MT/s are advised",
+        "Use faster modules. preflight_memory_ddr4_advised_mts and _ddr5_advised_mts set the bounds.",
+    ),
+    "H090": (
+        "the memory in {slots} runs at {mts} MT/s, but is made for {rated} MT/s",
+        (
+            "Turn the memory's profile (XMP, EXPO) on in the firmware, and use no more modules per channel than the"
+            " board allows at that speed."
+        ),
+    ),
+    "H091": (
+        "{mib} MiB of L3 cache; {wanted} MiB are advised",
+        "Use a processor with a larger cache. preflight_l3_min_mib sets the bound.",
+    ),
+    "H092": (
+        "the processors reach {mhz} MHz; {wanted} MHz are advised",
+        "Use a processor with a higher clock. preflight_cpu_min_mhz sets the bound.",
+    ),
+    "H093": (
+        "the boost of the processors is off, so they stay at {mhz} MHz",
+        (
+            "Turn it on in the firmware, or run: echo 1 > /sys/devices/system/cpu/cpufreq/boost (with intel_pstate:"
+            " echo 0 > /sys/devices/system/cpu/intel_pstate/no_turbo)."
+        ),
+    ),
+    "H094": (
+        "the slots in use have {lanes} lanes of PCI Express 4.0 or later; {wanted} are advised",
+        "Use a board and a processor with more lanes. preflight_pcie4_lanes_advised sets the bound.",
+    ),
+    "H095": (
+        "{what} has {gb} GB; {wanted} GB are advised",
+        "Use a larger disk. preflight_system_disk_min_gb and preflight_dataset_advised_gb set the bounds.",
+    ),
+    "H096": (
+        "the PCI Express link of disk {disk} ({model}) runs at {now}; disk and slot have {wanted}",
+        "Reseat the disk, clean its contacts, or try another slot.",
+    ),
+    "H097": (
+        "the MTU of {name} ({gbps} Gb/s) is {mtu}; {wanted} is advised",
+        (
+            "Set the MTU on all nodes, and on every switch between them, in one go: where it differs, connections hang."
+            " preflight_mtu_advised sets the bound."
+        ),
     ),
     # H110 to H118: container engines, with H190 and H191
     "H110": ("{path} is not valid: {detail}", "Correct the file. Nothing was changed."),

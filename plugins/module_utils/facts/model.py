@@ -24,6 +24,7 @@ class Facts(_Receipts):
     simulated: bool | str  # the simulator's own line where GPUs are simulated
     system: System
     pci: Pci
+    hardware: Hardware
     kernels: list[Kernel]
     modules: dict[str, Module]
     nouveau: Nouveau
@@ -197,6 +198,61 @@ class NvSwitch(Device):
     """An NVSwitch."""
 
     driver: str | None
+
+
+class Hardware(TypedDict):
+    """The machine around the GPUs; pcie4_lanes are those of the processors' ports, kernel_mib what one has in /boot."""
+
+    cpu: Processor
+    memory: Memory
+    pcie4_lanes: int | None
+    disks: list[Disk]
+    kernel_mib: int | None
+
+
+class Processor(TypedDict):
+    """The processors' cache of level 3, and clocks; boosts is false where the boost is switched off."""
+
+    l3_mib: int | None
+    base_mhz: int | None
+    boost_mhz: int | None
+    boosts: bool | None
+
+
+class Memory(TypedDict):
+    """The modules of memory, whether they correct errors, and the errors counted since boot."""
+
+    modules: list[MemoryModule]
+    ecc: bool | None
+    errors: list[MemoryErrors] | None
+
+
+class MemoryModule(TypedDict):
+    """A module of memory, and the megatransfers a second that it runs at and is made for."""
+
+    slot: str | None
+    mib: int
+    type: str | None
+    mts: int | None
+    rated_mts: int | None
+
+
+class MemoryErrors(TypedDict):
+    """Errors of a module of memory, or those of a controller that belong to no module."""
+
+    module: str
+    corrected: int
+    uncorrected: int
+
+
+class Disk(_Class):
+    """A disk, its size in 10^9 bytes, and the links of an NVMe disk and of the port above it."""
+
+    name: str
+    model: str | None
+    gb: int
+    link: Link | None
+    port_link: Link | None
 
 
 class Kernel(TypedDict):
@@ -429,6 +485,7 @@ class Interface(TypedDict):
     link_layer: str | None
     driver: str | None
     speed_gbps: float | None
+    mtu: int | None
     up: bool
     default_route: bool
     ipv4: str | None

@@ -19,7 +19,7 @@ _IPV4_FIELDS, _IPV6_FIELDS = 8, 10
 
 
 def read(node: Node) -> list[dict[str, Any]]:
-    """Return the facts ``network``: name, kind, link_layer, driver, speed_gbps, up, default_route and ipv4 of each.
+    """Return the facts ``network``: name, kind, link_layer, driver, speed_gbps, mtu, up, default_route, ipv4.
 
     kind is physical, wireless, bond, bridge, vlan, tunnel or virtual; speed_gbps is None where the interface has or
     tells none. At most one interface has the default route: that of IPv4 with the lowest metric, else that of IPv6.
@@ -64,6 +64,7 @@ def _interface(node: Node, name: str, *, default_route: bool) -> dict[str, Any]:
         "link_layer": "infiniband" if infiniband else "ethernet",
         "driver": bound_driver(node, f"{home}/device"),
         "speed_gbps": speed / 1000 if speed and speed > 0 else None,
+        "mtu": node.number(f"{home}/mtu"),
         "up": node.text(f"{home}/operstate") == "up",
         "default_route": default_route,
         "ipv4": node.ipv4(name),

@@ -8,6 +8,7 @@ Figures are NVML's where it answers, else the catalog's; what neither knows is n
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -24,6 +25,8 @@ Found = tuple[bool, Refusal]
 MIB_PER_GIB = 1024
 # A board of 16 GiB shows 15, a machine of 64 GiB shows 62: firmware and ECC keep some.
 SHOWN_OF_NOMINAL = 0.9
+FAST_GBPS = 25  # from here on, frames of 1500 bytes keep a core busy
+BYTES_PER_MIB, BYTES_PER_GB = 1 << 20, 10**9
 # Devices made of disks, which sysfs does not describe as one
 STACKED = ("/dev/mapper/", "/dev/dm-", "/dev/md")
 
@@ -57,6 +60,12 @@ class Node:
             self._board(device, {"index": index, "uuid": None, **answers.get(device["address"], {})})
             for index, device in enumerate(self.facts["pci"]["gpus"])
         ]
+
+    @property
+    def hardware(self) -> dict[str, Any]:
+        """The parts of the machine."""
+        parts: dict[str, Any] = self.facts["hardware"]
+        return parts
 
     @property
     def gpu_settings(self) -> dict[str, Any]:
@@ -96,9 +105,16 @@ def cpu_cores(node: Node) -> Iterator[Found]:
 
 
 def memory(node: Node) -> Iterator[Found]:
-    """Compare the node's memory with that of all its GPUs."""
+    """Compare the node's memory with what any such machine needs, and with the memory of all its GPUs."""
     have, sizes = node.facts["system"].get("memory_mib"), [board.memory_mib for board in node.boards]
-    if have is None or not all(sizes):
+    if have is None:
+        return
+    gib = have / MIB_PER_GIB
+    least, advised = node.limits["memory_min_gib"], node.limits["memory_advised_gib"]
+    if gib < max(least, advised) * SHOWN_OF_NOMINAL:
+        short = gib < least * SHOWN_OF_NOMINAL
+        yield short, refuse("H087", gib=f"{gib:.0f}", wanted=least if short else advised)
+    if not all(sizes):
         return
     of_gpus = sum(size for size in sizes if size)
     least, advised = node.limits["memory_factor_min"], node.limits["memory_factor_advised"]
@@ -115,11 +131,70 @@ def memory(node: Node) -> Iterator[Found]:
         )
 
 
+def memory_ecc(node: Node) -> Iterator[Found]:
+    """Ask for memory that corrects errors, where that is wanted."""
+    if node.limits["memory_ecc"] and node.hardware["memory"]["ecc"] is False:
+        yield True, refuse("H088")
+
+
+def memory_speed(node: Node) -> Iterator[Found]:
+    """Compare the speed of the memory's modules with the bound for their type, and with what they are made for."""
+    by_figures: dict[tuple[Any, ...], list[str]] = {}
+    for number, one in enumerate(node.hardware["memory"]["modules"]):
+        figures = one["type"], one["mts"], one["rated_mts"]
+        by_figures.setdefault(figures, []).append(one["slot"] or f"module {number}")
+    for (kind, mts, rated), names in by_figures.items():
+        slots, wanted = ", ".join(names), node.limits.get(f"memory_{str(kind).lower()}_advised_mts")
+        if mts and rated and mts < rated:
+            yield False, refuse("H090", slots=slots, mts=mts, rated=rated)
+        elif mts and wanted and mts < wanted:
+            yield False, refuse("H089", slots=slots, kind=kind, mts=mts, wanted=wanted)
+
+
+def cpu_cache(node: Node) -> Iterator[Found]:
+    """Compare the processors' cache of level 3."""
+    have, least = node.hardware["cpu"]["l3_mib"], node.limits["l3_min_mib"]
+    if have is not None and have < least:
+        yield True, refuse("H091", mib=have, wanted=least)
+
+
+def cpu_clock(node: Node) -> Iterator[Found]:
+    """Compare the clock that the processors reach; a boost that is off is told of, too."""
+    cpu, least = node.hardware["cpu"], node.limits["cpu_min_mhz"]
+    off = cpu["boosts"] is False and cpu["base_mhz"] is not None
+    reached = cpu["base_mhz"] if off else cpu["boost_mhz"]
+    if reached is not None and reached < least and not (off and (cpu["boost_mhz"] or 0) >= least):
+        yield True, refuse("H092", mhz=reached, wanted=least)
+    elif off:
+        yield False, refuse("H093", mhz=reached)
+
+
+def pcie_lanes(node: Node) -> Iterator[Found]:
+    """Compare the lanes of PCI Express 4.0 and later; firmware hides the ports of empty slots, so this is advice."""
+    lanes, advised = node.hardware["pcie4_lanes"], node.limits["pcie4_lanes_advised"]
+    if lanes is not None and lanes < advised:
+        yield False, refuse("H094", lanes=lanes, wanted=advised)
+
+
 def system_disk(node: Node) -> Iterator[Found]:
-    """Ask for NVMe below the root file system."""
+    """Ask for NVMe below the root file system, and for a disk that is large enough."""
     root = _mounted(node, "/")
     if root and root.get("nvme") is False and not _stacked(root):
         yield True, refuse("H073", source=root.get("source"))
+    disk, least = _disk(node, root), node.limits["system_disk_min_gb"]
+    if disk and disk["gb"] < least * SHOWN_OF_NOMINAL:
+        yield True, refuse("H095", what=f"the system disk ({disk['name']})", gb=disk["gb"], wanted=least)
+
+
+def disk_links(node: Node) -> Iterator[Found]:
+    """Compare the link of each NVMe disk with what the disk and the port above it have."""
+    for disk in node.hardware["disks"]:
+        link, port = disk["link"] or {}, disk["port_link"] or {}
+        for now, most, form in (("width", "max_width", "x{:g}"), ("speed_gts", "max_speed_gts", "{:g} GT/s")):
+            known = [one[most] for one in (link, port) if one.get(most)]
+            if link.get(now) and known and link[now] < min(known):
+                figures = {"now": form.format(link[now]), "wanted": form.format(min(known))}
+                yield True, refuse("H096", disk=disk["name"], model=disk["model"] or "NVMe", **figures)
 
 
 def dataset_disks(node: Node) -> Iterator[Found]:
@@ -128,8 +203,13 @@ def dataset_disks(node: Node) -> Iterator[Found]:
         filesystem = _mounted(node, mount)
         if filesystem is None:
             yield True, refuse("H075", mount=mount)
-        elif filesystem.get("rotational") and not _stacked(filesystem):
+            continue
+        if filesystem.get("rotational") and not _stacked(filesystem):
             yield True, refuse("H074", mount=mount, source=filesystem.get("source"))
+        advised = node.limits["dataset_advised_gb"]
+        gb = (filesystem.get("size_mib") or 0) * BYTES_PER_MIB // BYTES_PER_GB
+        if gb and gb < advised * SHOWN_OF_NOMINAL:
+            yield False, refuse("H095", what=mount, gb=gb, wanted=advised)
 
 
 def pcie_width(node: Node) -> Iterator[Found]:
@@ -169,6 +249,15 @@ def clock(node: Node) -> Iterator[Found]:
         yield True, refuse("H079")
 
 
+def network_mtu(node: Node) -> Iterator[Found]:
+    """Compare the MTU of the fast network: Ethernet of 25 Gb/s and more that has an address."""
+    advised = node.limits["mtu_advised"]
+    for one in node.facts["network"] if advised else ():
+        fast = one["up"] and one["ipv4"] and one["link_layer"] == "ethernet" and (one["speed_gbps"] or 0) >= FAST_GBPS
+        if fast and one["mtu"] and one["mtu"] < advised:
+            yield False, refuse("H097", name=one["name"], gbps=f"{one['speed_gbps']:g}", mtu=one["mtu"], wanted=advised)
+
+
 # By the names that the option required takes
 OF_GPUS: dict[str, Callable[[Node], Iterator[Found]]] = {
     "gpu_memory": gpu_memory,
@@ -176,18 +265,28 @@ OF_GPUS: dict[str, Callable[[Node], Iterator[Found]]] = {
     "power": power,
 }
 OF_MACHINE = {"cpu_cores": cpu_cores, "memory": memory, "clock": clock}
-OF_DISKS = {"system_disk": system_disk, "dataset_disks": dataset_disks}
-NAMES = tuple(sorted({**OF_GPUS, **OF_MACHINE, **OF_DISKS}))
+OF_METAL = {
+    "memory_ecc": memory_ecc,
+    "cpu_cache": cpu_cache,
+    "cpu_clock": cpu_clock,
+    "system_disk": system_disk,
+    "dataset_disks": dataset_disks,
+    "disk_links": disk_links,
+}
+NAMES = tuple(sorted({**OF_GPUS, **OF_MACHINE, **OF_METAL}))
+# What can only be advised is never required.
+ADVICE_OF_MACHINE = {"network_mtu": network_mtu}
+ADVICE_OF_METAL = {"memory_speed": memory_speed, "pcie_lanes": pcie_lanes}
 
 
 def checks(facts: dict[str, Any]) -> dict[str, Callable[[Node], Iterator[Found]]]:
-    """Return the checks that mean something: a container shows its host, and a virtual machine no real disk."""
+    """Return the checks that mean something: a container shows its host, a virtual machine no real parts."""
     system = facts["system"]
     if system["container"]:
         return OF_GPUS
     if system.get("virtualization", "none") != "none":
-        return {**OF_GPUS, **OF_MACHINE}
-    return {**OF_GPUS, **OF_MACHINE, **OF_DISKS}
+        return {**OF_GPUS, **OF_MACHINE, **ADVICE_OF_MACHINE}
+    return {**OF_GPUS, **OF_MACHINE, **OF_METAL, **ADVICE_OF_MACHINE, **ADVICE_OF_METAL}
 
 
 def _number(reading: Any) -> int | None:
@@ -206,6 +305,13 @@ def _alike(boards: list[Board], figure: str) -> list[tuple[int, str]]:
 
 def _mounted(node: Node, mount: str) -> dict[str, Any] | None:
     return next((one for one in node.facts["filesystems"] if one["mount"] == mount), None)
+
+
+def _disk(node: Node, filesystem: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the disk that a file system is on; None where it is on a device made of disks."""
+    source = str((filesystem or {}).get("source"))
+    named = re.fullmatch(r"/dev/(nvme\d+n\d+|[a-z]+)(?:p?\d+)?", source)
+    return next((disk for disk in node.hardware["disks"] if named and disk["name"] == named.group(1)), None)
 
 
 def _stacked(filesystem: dict[str, Any]) -> bool:

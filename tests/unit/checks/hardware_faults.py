@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from unit import machines
+
 from . import nodes
 from .faults import OLD, Fault, all_of, every_gpu, put
 
@@ -877,6 +879,32 @@ HOST = [
     Fault("a fence left behind", "l40s", put("fence", {**FENCE, "held": True}), "fleet-fence", "lift_fence", "warn"),
     Fault("few processor cores", "h100x8", put("system.cpu_cores", 16), "cpu-cores", "none", "info"),
     Fault("less memory than the GPUs", "b200x8", put("system.memory_mib", 500_000), "host-memory", "none", "info"),
+    Fault(
+        "a memory module with errors that stayed",
+        "h100x8",
+        put("hardware.memory.errors.1.uncorrected", 1),
+        "memory-errors",
+        "replace_memory",
+        "warn",
+        says="DIMM_B1: 1 uncorrectable",
+    ),
+    Fault(
+        "a memory module with errors that were repaired",
+        "l40s",
+        put("hardware.memory.errors.0.corrected", 4000),
+        "memory-errors",
+        "none",
+        "info",
+    ),
+    Fault(
+        "/boot without room for a kernel",
+        "rtx4090x2",
+        put("filesystems", [{**machines.FILESYSTEM, "mount": "/boot", "size_mib": 500, "free_mib": 119}]),
+        "boot-space",
+        "free_space",
+        "warn",
+        says="119 MiB free; the next kernel takes 120 MiB",
+    ),
     Fault("a reboot is pending", "t4", put("reboot.reasons", ["nouveau is bound"]), "reboot-pending", "reboot", "info"),
 ]
 

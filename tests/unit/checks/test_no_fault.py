@@ -3,6 +3,8 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 
+from unit import machines
+
 from . import nodes
 from .driver_faults import forbid
 from .environment_faults import environment
@@ -245,3 +247,23 @@ def test_errors_that_no_test_brought_are_none_under_load(inject, severity):
     inject(facts)
     results = verify(nodes.node(facts, level="burn-in"))
     assert {r.severity for r in results if r.id == "load-errors"} == {severity}
+
+
+@pytest.mark.parametrize(
+    ("check", "inject", "severity"),
+    [
+        ("memory-errors", put("hardware.memory.errors", None), "skipped"),
+        ("boot-space", put("filesystems.0.mount", "/boot"), "ok"),
+        (
+            "boot-space",
+            put("filesystems", [{**machines.FILESYSTEM, "mount": "/boot", "size_mib": 500, "free_mib": 120}]),
+            "ok",
+        ),
+        ("boot-space", put("hardware.kernel_mib", None), "skipped"),
+    ],
+    ids=["nobody counts", "room", "just enough room", "no kernel"],
+)
+def test_parts_of_a_machine_that_are_as_they_should_be(check, inject, severity):
+    facts = nodes.healthy("l40s")
+    inject(facts)
+    assert {r.severity for r in verify(nodes.node(facts)) if r.id == check} == {severity}

@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     pci,
     processes,
     services,
+    smbios,
     system,
     users,
 )
@@ -103,6 +104,14 @@ def test_parser_never_raises(parser, text):
 @settings(max_examples=100)
 def test_utmp_never_raises(data):
     processes.utmp_sessions(data)
+
+
+@given(data=st.binary(max_size=400).map(lambda tail: b"\x11\x28" + tail))
+@example(data=b"\x11\x10" + b"\xff" * 14 + b"\0\0")
+@example(data=b"\x10\x04\0\0\0\0")
+@settings(max_examples=200)
+def test_smbios_never_raises(data):
+    smbios.parse(data)
 
 
 @given(seconds=st.floats(allow_nan=False))

@@ -45,7 +45,7 @@ def test_interfaces(tree):
     tree.file("/proc/net/route", HEADER + route("bond0"))
     tree.file("/sys/class/net/bonding_masters", "bond0\n")
     interface(tree, "lo", 772, operstate="unknown")
-    home = interface(tree, "enp1s0f0np0", speed=100000)
+    home = interface(tree, "enp1s0f0np0", speed=100000, mtu=9000)
     tree.link(f"{home}/device/driver", "/sys/bus/pci/drivers/mlx5_core")
     tree.directory(f"{interface(tree, 'bond0', speed=25000)}/bonding")
     tree.directory(f"{interface(tree, 'docker0', operstate='down')}/bridge")
@@ -77,6 +77,7 @@ def test_interfaces(tree):
         "link_layer": "ethernet",
         "driver": "mlx5_core",
         "speed_gbps": 100.0,
+        "mtu": 9000,
         "up": True,
         "default_route": False,
         "ipv4": None,

@@ -271,7 +271,7 @@ def test_preview_and_report_say_what_came_from_the_type():
     lines = text.lines({"hosts": [preview]})
     assert (
         "  type      inference_servers, by default: gpulab_environments, container_toolkit_engines, monitoring_state,"
-        " gpu_settings_values"
+        " gpu_settings_values, preflight_memory_ecc, preflight_cpu_min_mhz, preflight_system_disk_min_gb"
     ) in lines
     assert any("inference_servers sets monitoring_state: present. What a request" in line for line in lines)
     report = build({"node": {**runs.NOTHING, **of_type}}, runs.CREATED)

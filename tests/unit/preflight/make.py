@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 from ansible_collections.gpulab.node.plugins.action.preflight import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import examine
@@ -23,15 +21,20 @@ NODE = machines.machine(
         "filesystems": [
             ROOT_DISK,
             {**ROOT_DISK, "mount": "/boot"},
-            {**ROOT_DISK, "mount": "/data", "source": "/dev/sda1", "nvme": False},
+            {**ROOT_DISK, "mount": "/data", "source": "/dev/sda1", "nvme": False, "size_mib": 4_000_000},
         ],
     }
 )
 
 
-def node(*, root=None, data=None, gpu=None, driver=None, **system):
+def metal(hardware):
+    """Return facts of a node with these changed of the machine's parts."""
+    return machines.changed(NODE, {"hardware": hardware})
+
+
+def node(*, root=None, data=None, gpu=None, driver=None, of=NODE, **system):
     """Return facts with these changed: of the system, the root and data file systems, each GPU, the driver library."""
-    facts = copy.deepcopy(NODE)
+    facts = machines.unshared(of)
     facts["system"].update(system)
     facts["filesystems"][0].update(root or {})
     facts["filesystems"][2].update(data or {})

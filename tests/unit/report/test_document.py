@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 
+from unit import machines
 from unit.checks import nodes
 from unit.report import runs
 
@@ -65,17 +66,24 @@ def test_the_same_finding_on_all_gpus_is_one():
     assert len(found["gpus"]) == 8
 
 
+def interfaces():
+    """Return a fast interface, and a slow one whose MTU does not matter."""
+    slow = {**machines.INTERFACE, "name": "eno1", "speed_gbps": 1.0, "mtu": 1500}
+    return machines.unshared([machines.INTERFACE, slow])
+
+
 @pytest.mark.parametrize(
     ("check", "inject"),
     [
         ("fleet-driver", lambda facts: facts["driver"].update(library="580.95.05")),
         ("fleet-gpu-count", lambda facts: facts["pci"]["gpus"].pop()),
         ("fleet-vbios", lambda facts: [gpu.update(vbios="1") for gpu in facts["nvml"]["gpus"]]),
+        ("fleet-mtu", lambda facts: facts["network"][0].update(mtu=1500)),
         ("fleet-temperature", lambda facts: [gpu["temperature"].update(gpu=60) for gpu in facts["nvml"]["gpus"]]),
     ],
 )
 def test_node_that_stands_out_is_named(check, inject):
-    hosts = {name: runs.judged(nodes.healthy("v100x4")) for name in "abcd"}
+    hosts = {name: runs.judged({**nodes.healthy("v100x4"), "network": interfaces()}) for name in "abcd"}
     inject(hosts["c"]["facts"])
     report = document.build(hosts, runs.CREATED)
     outliers = {
