@@ -119,6 +119,7 @@ def story():
     found["rebuild"] = rebuild(look=seen)
     found["documents"] = {name: (document(name, "rebuild.json"), document(name, "rebuilt.json")) for name in nodes()}
     found["second"] = rebuild(look=seen)
+    found["still missing"] = {name: document(name, "rebuilt.json")["missing"] for name in nodes()}
     return found
 
 
@@ -164,6 +165,7 @@ def test_what_did_not_come_back_is_named_and_nothing_else_differs(story, name):
     missing = {one["name"] for one in report["missing"]}
     assert missing == {"image lab/own:1", "/etc/apt/sources.list.d/lab.sources", "/data"}
     assert "image lab/own:1" in story["rebuild"].output
+    assert story["still missing"][name] == report["missing"]
 
 
 def test_a_second_rebuild_changes_nothing(story, name):
