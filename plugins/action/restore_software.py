@@ -149,9 +149,10 @@ class ActionModule(LongStepAction):
         """Make environments. One that cannot be made leaves the others alone."""
         made, missing, over = [], [], self._ask_node("done")
         for number, record in enumerate(self._captured):
-            if over and record["path"] not in self._lacking:
-                continue
             seen = self._ask_node("look", record=record)
+            if over:  # it is its user's again: only what it lacked before is made or named
+                seen["make"] = seen["make"] and record["path"] in self._lacking
+                seen["missing"] = [one for one in seen["missing"] if one["name"] in self._lacking]
             if seen["make"] and not self._task.check_mode:
                 seen = self._make(f"rebuild-environment-{number}", record)
             if seen["make"]:

@@ -189,15 +189,15 @@ class Packages:
         """Let services start again, give packages their marks, and return {changes, missing}."""
         if not check_mode and files.read(POLICY) == POLICY_TEXT:
             POLICY.unlink()
-        if self._over:
-            return {"changes": [], "missing": []}
         installed, states = self._installed(), files.read(self._root / str(STATES).lstrip("/"))
         found, lacking = software_packages.marks(self._section, installed, states, self._managed, same=self._same)
+        lacking += software_packages.other_versions(self._section, installed)
+        if self._over:
+            return {"changes": [], "missing": [one for one in lacking if one["name"] in self._lacking]}
         for command, names in found.items():
             if not check_mode:
                 self._call(["apt-mark", command, *names])
         told = [f"apt-mark {command} {' '.join(names)}" for command, names in found.items()]
-        lacking += software_packages.other_versions(self._section, installed)
         return {"changes": changes(run=told), "missing": lacking}
 
 

@@ -35,7 +35,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 def missing(record: dict[str, Any], why: str, package: str = "") -> dict[str, str]:
-    """Return what did not come back: an environment, or a package in it."""
+    """Return what did not come back: an environment, or a package or the Python in it."""
     return {"section": SECTION, "name": f"{record['path']}{f': {package}' if package else ''}", "why": why}
 
 
@@ -48,7 +48,7 @@ def look(node: Node, record: dict[str, Any]) -> tuple[bool, list[dict[str, str]]
     if now and not unfinished:
         left += differences(record, now.record)
         why = _of_python(node, record, now.record)
-        return False, left + ([missing(record, why)] if why else [])
+        return False, left + ([missing(record, why, f"Python {record['python']}")] if why else [])
     why = reason(node, record)
     return (False, [missing(record, why)]) if why else (True, left)
 
@@ -58,9 +58,9 @@ def _of_python(node: Node, record: dict[str, Any], now: dict[str, Any]) -> str:
     if record["kind"] == environments.CONDA or not (now["home"] and now["python"]):
         return ""
     if not interpreter(node, now):
-        return f"it needs Python {now['python']} in {now['home']}, which is not there: make it again by another Python"
+        return f"the environment needs it in {now['home']}, which does not have it: make it again by another Python"
     same = _minor(now["python"]) == _minor(record["python"])
-    return "" if same else f"it was made by Python {now['python']}, because {record['python']} is not on the node"
+    return "" if same else f"the environment was made by Python {now['python']} of this system"
 
 
 def _minor(version: str) -> str:

@@ -227,6 +227,16 @@ def test_once_the_rebuild_is_over_only_what_was_missing_is_tried(action):
     assert environments(action, over=True, lacking=["/a"])["missing"][0]["name"] == "/a"
 
 
+def test_what_an_environment_lacked_stays_named_and_what_its_user_changed_is_not(action):
+    own, changed = (
+        {**MISSING, "section": "environments", "name": f"/a: {name}"} for name in ("mine 0.1", "six==1.17.0")
+    )
+    action._captured, action._lacking = [{"path": "/a"}], [own["name"]]
+    action.answers = {"done": True, "look": lambda **_more: {"make": True, "missing": [own, changed]}}
+    assert action._environments() == {"changes": [], "missing": [own]}
+    assert "make" not in action.asked
+
+
 def test_an_image_that_cannot_be_pulled_leaves_the_others_alone(action):
     pulls = [{"program": "docker", "digest": f"d{n}", "names": [f"n{n}"], "present": False} for n in range(2)]
     action._lacking = []

@@ -68,7 +68,8 @@ def test_it_is_said_which_python_made_it_instead(node, tmp_path):
     upgraded(tmp_path)
     make, (told,) = made.look(node, VENV)
     assert not make
-    assert told["why"] == "it was made by Python 3.13.5, because 3.11.2 is not on the node"
+    assert told["name"] == "/home/li/venv: Python 3.11.2"
+    assert told["why"] == "the environment was made by Python 3.13.5 of this system"
 
 
 def test_one_on_a_kept_disk_whose_python_is_gone_is_named_and_left(node, tmp_path):
@@ -76,7 +77,8 @@ def test_one_on_a_kept_disk_whose_python_is_gone_is_named_and_left(node, tmp_pat
     upgraded(tmp_path)
     make, (told,) = made.look(node, VENV)
     assert not make
-    assert told["why"].startswith("it needs Python 3.11.2 in /usr/bin, which is not there")
+    assert told["name"] == "/home/li/venv: Python 3.11.2"
+    assert told["why"].startswith("the environment needs it in /usr/bin, which does not have it")
 
 
 def test_another_python_than_the_systems_is_not_replaced(node, tmp_path):
@@ -190,4 +192,4 @@ def test_a_real_one_of_an_older_release_comes_back_by_this_ones_python(tmp_path)
     record, found = really_made(tmp_path, "3.7.3", "/usr/bin")
     make, (told,) = made.look(Node(), record)
     assert not make
-    assert told["why"] == f"it was made by Python {found['python']}, because 3.7.3 is not on the node"
+    assert told["why"] == f"the environment was made by Python {found['python']} of this system"
