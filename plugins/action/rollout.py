@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
         directory, mine = Path(args["directory"]), this_run(os.getppid())
         _refuse_freeze(args)
         earlier = state.unfinished(directory)
-        run = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+        run = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{mine['machine']}"  # two controllers may begin at once
         document = state.read(earlier) if earlier else state.new(run, mine)
         known = {name: variables["hostvars"][name] for name in variables["ansible_play_hosts_all"]}
         found = [_candidate(name, known[name], document["run"]) for name in known]
