@@ -34,7 +34,7 @@ READABLE = 0o644
 def place(directory: str | None, now: datetime) -> Path:
     """Return the directory for this run's report, made if need be.
 
-    Without one given it is reports/<UTC time>, and reports/latest points to it. Of two runs that end in the same second,
+    Without one given it is reports/<UTC time>, and reports/latest points to it. Of two runs that end in one second,
     one is dated a second later. Raises Refusal V003.
     """
     path = Path(directory) if directory else REPORTS
