@@ -44,6 +44,7 @@ pytestmark = pytest.mark.story
 @pytest.fixture(scope="module")
 def wishes(lab, tmp_path_factory):
     """Boot the nodes with a stand-in for a driver; return what all runs wish, and where they keep their rollouts."""
+    (lab.inventory / "another.yml").write_text('{"others": {"hosts": {"desk": {}}}}')  # the first of all hosts
     module = tmp_path_factory.mktemp("driver") / "nvidia.ko"
     source = ROOT / "tests/stubs/nvidia_module.c"
     subprocess.run(["cc", "-c", f'-DVERSION="{VERSION}"', "-o", module, source], check=True)
