@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel impor
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
 SECONDS = 10.0  # between two looks
+SILENT = "F008"  # a restart of Slurm's controller is no end of a wait of hours
 
 
 class ActionModule(NormalAction):
@@ -36,9 +37,11 @@ class ActionModule(NormalAction):
             except AnsibleConnectionFailure as error:
                 result = {"unreachable": True, "msg": str(error)}
             late = minutes > 0 and time.monotonic() - begun >= minutes * 60
-            waiting = result.get("users") or result.get("unreachable")
+            silent = (result.get("refusal") or {}).get("code") == SILENT
+            waiting = result.get("users") or result.get("unreachable") or silent
             if given["work"] != "wait" or not waiting or late or self._task.check_mode:
                 return result
-            line = f"in use: {result['users']}" if result.get("users") else "the node does not answer"
+            who = "Slurm's controller" if silent else "the node"
+            line = f"in use: {result['users']}" if result.get("users") else f"{who} does not answer"
             send(Progress(host, "Wait for its users", time.monotonic() - begun, line))
             time.sleep(SECONDS)

@@ -33,6 +33,7 @@ Call = Callable[[list[str]], tuple[int, str, str]]  # exit status, output, error
 AUTO, NONE, SLURM = "auto", "none", "slurm"
 SLURMD = ("/lib/systemd/system/slurmd.service", "/etc/systemd/system/slurmd.service")
 _NOT_SET_UP = "Could not establish a configuration source"  # scontrol, where Slurm is installed and has no slurm.conf
+_NOT_BELIEVED = "Protocol authentication error"
 
 
 @dataclass(frozen=True)
@@ -181,4 +182,5 @@ def _came_by(node: Node) -> set[str]:
 
 def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gave no answer"
+    said = lines[-1] if lines else "it gave no answer"
+    return f"{said}: the MUNGE keys or the clocks of the two differ" if said.endswith(_NOT_BELIEVED) else said

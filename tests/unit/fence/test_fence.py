@@ -231,6 +231,13 @@ def test_slurms_controller_that_is_down_is_refused_before_anything_changes(machi
     assert (machine.fence.record(), machine.sshd) == (None, SSHD)
 
 
+def test_what_a_controller_does_not_believe_says_where_to_look(machine):
+    machine.joins_slurm()
+    machine.failure = "slurm_load_node error: Protocol authentication error\n"
+    with pytest.raises(Refusal, match="the MUNGE keys or the clocks of the two differ"):
+        machine.fence.drain(WISH)
+
+
 def test_a_fence_stays_where_slurms_controller_cannot_be_asked_to_lift_it(machine):
     machine.joins_slurm()
     machine.fence.drain(WISH)
