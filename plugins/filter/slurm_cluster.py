@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONTROLLERS = "slurm_controllers"
-PRESENT = "present"
+PRESENT, ABSENT = "present", "absent"
+LEAVES = "__slurm_leaves"  # the fact of a node that the role takes out
 
 
 def slurm_cluster(
@@ -24,20 +25,25 @@ def slurm_cluster(
     """Return {"controller", "controls", "members"} of a host, from the variables of all hosts (hostvars).
 
     controller is the name of its controller, None where the host is not part of a cluster; controls tells whether it
-    is that one itself; members are the nodes of its cluster. Raises AnsibleFilterError with F037 where the
-    controller is not in the group.
+    is that one itself; members are the nodes of its cluster. A node that is to leave is one until the role has seen
+    that no job is on it. Raises AnsibleFilterError with F037 where the controller is not in the group.
     """
     there = list(groups.get(CONTROLLERS, ()))
-    nodes = [name for name in structure.nodes(groups) if variables[name].get("slurm_state") == PRESENT]
-    wanted = {name: variables[name].get("slurm_controller") or next(iter(there), None) for name in nodes}
-    controller = wanted.get(host) or (host if host in there else None)
-    if host in wanted and controller not in there:
+    states = {name: variables[name].get("slurm_state") for name in structure.nodes(groups)}
+    wanted = {
+        name: variables[name].get("slurm_controller") or next(iter(there), None)
+        for name, state in states.items()
+        if state in {PRESENT, ABSENT}
+    }
+    controller = wanted.get(host) if states.get(host) == PRESENT else None
+    controller = controller or (host if host in there else None)
+    if states.get(host) == PRESENT and controller not in there:
         named = controller or "nobody"
         raise AnsibleFilterError(str(refuse("F037", host=host, controller=named)))
     return {
         "controller": controller,
         "controls": host in there and (host in wanted.values() or host == next(iter(there))),
-        "members": [name for name in nodes if wanted[name] == host],
+        "members": [name for name in wanted if wanted[name] == host and not variables[name].get(LEAVES)],
     }
 
 

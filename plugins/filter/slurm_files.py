@@ -40,7 +40,7 @@ def slurm_files(  # noqa: PLR0913 - what a filter is given
         theirs = cluster.check_own(host, text, join=join)
         lines = former.get(cluster.JOINED if theirs else cluster.CONFIGURATION, "")
         gres = former.get(cluster.JOINED_GRES if theirs else cluster.GRES, "")
-        found = [variables[name]["__slurm_node"] for name in members if "__slurm_node" in variables[name]]
+        found = [variables[name]["__slurm_node"] for name in members if variables[name].get("__slurm_node")]
         nodes = cluster.merged([cluster.Node(**one) for one in found], lines, gres, members)
         types = list(catalog.load().host_types)
         files = (

@@ -33,6 +33,19 @@ def test_nodes_belong_to_the_first_controller_or_to_the_one_that_is_named():
     assert slurm_cluster(GROUPS, given, "c")["controller"] is None
 
 
+def test_a_node_that_is_to_leave_is_in_the_files_until_no_job_is_on_it():
+    given = variables(a={"slurm_state": "present"}, c={"slurm_state": "absent"})
+    assert slurm_cluster(GROUPS, given, "head")["members"] == ["a", "c"]
+    given["c"]["__slurm_leaves"] = True
+    assert slurm_cluster(GROUPS, given, "head")["members"] == ["a"]
+    assert slurm_cluster(GROUPS, given, "c") == {"controller": None, "controls": False, "members": []}
+
+
+def test_the_controller_of_a_node_that_leaves_takes_it_out():
+    given = variables(a={"slurm_state": "absent", "slurm_controller": "b", "__slurm_leaves": True})
+    assert slurm_cluster(GROUPS, given, "b") == {"controller": "b", "controls": True, "members": []}
+
+
 def test_a_controller_that_nobody_names_stays_as_it_is():
     assert not slurm_cluster(GROUPS, variables(a={"slurm_state": "present"}), "b")["controls"]
 
@@ -67,6 +80,13 @@ def test_the_nodes_of_the_run_and_those_of_earlier_ones_are_in_the_files():
         first["files"] | {cluster.CONFIGURATION: f"# Written by gpulab\n{first['files'][cluster.CONFIGURATION]}"},
     )
     assert again == first
+
+
+def test_a_node_that_was_refused_is_not_in_the_files():
+    own = {"__slurm_now": "", "__slurm_next": "24.11.5"}
+    refused = {**member("b"), "__slurm_node": None}
+    found = slurm_files(["a", "b"], variables(head=own, a=member("a"), b=refused), "head", ABOUT, {})
+    assert found["nodes"] == ["a"]
 
 
 def test_an_upgrade_that_loses_the_jobs_is_refused():
