@@ -27,11 +27,13 @@ def slurm_files(  # noqa: PLR0913 - what a filter is given
     former: Mapping[str, str],
     *,
     join: bool = False,
+    shown: str = "",
 ) -> dict[str, Any]:
     """Return {"join", "files", "nodes"}: whether there is a slurm.conf of somebody else's, and contents by path.
 
     about has the fields of module_utils.slurm.cluster.Cluster but types; former has the texts of the files that are
-    there. nodes are the hostnames. Raises AnsibleFilterError with F030, F031, F038 and F039.
+    there, and shown what a cluster that is joined says of its nodes. nodes are the hostnames. Raises
+    AnsibleFilterError with F030, F031, F038 and F039.
     """
     own = variables[host]
     try:
@@ -44,7 +46,7 @@ def slurm_files(  # noqa: PLR0913 - what a filter is given
         nodes = cluster.merged([cluster.Node(**one) for one in found], lines, gres, members)
         types = list(catalog.load().host_types)
         files = (
-            cluster.joined(text, nodes, types)
+            cluster.joined(nodes, shown, lines)
             if theirs
             else cluster.texts(cluster.Cluster(**about, types=types), nodes)
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import is_own
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -23,10 +24,8 @@ CONFIGURATION, GRES, CGROUP = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "
 # Beside a slurm.conf and a gres.conf that are somebody else's. Slurm gives nodes only what lies beside its own files.
 JOINED, JOINED_GRES = "/etc/slurm/gpulab.conf", "/etc/slurm/gpulab-gres.conf"
 LIBRARY = "/usr/local/lib/gpulab-slurm"  # of the programs that nodes have
-NONE = "# no node"  # a file that another one includes has to be there
-ALL = "gpu"  # the partition of all nodes
+ALL, JOINED_PARTITION = "gpu", "gpulab"  # the partition of all nodes; the one beside those of somebody else
 _LINE = re.compile(r"^NodeName=(\S+) .*# (\S+)$", re.MULTILINE)
-_NAMED = re.compile(r"^\s*NodeName=(\S+)", re.MULTILINE | re.IGNORECASE)
 _SETTING = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*(?:#.*)?$", re.MULTILINE)
 
 
@@ -159,17 +158,14 @@ def _memory_of_a_cpu(nodes: Sequence[Node]) -> int:
     return max(min(shares, default=1), 1)
 
 
-def _partitions(
-    nodes: Sequence[Node], types: Sequence[str], *, everyone: str = "ALL", default: bool = True
-) -> list[str]:
+def _partitions(nodes: Sequence[Node], types: Sequence[str]) -> list[str]:
     if not nodes:
         return []
     features = {name for one in nodes for name in re.findall(r" Feature=(\S+)", one.line)[:1]}
     used = [one for one in types if any(one in found.split(",") for found in features)]
-    first = "Default=YES " if default else ""
     return [
         *(f"NodeSet={one} Feature={one}" for one in used),
-        f"PartitionName={ALL} Nodes={everyone} {first}MaxTime=INFINITE State=UP",
+        f"PartitionName={ALL} Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
         *(f"PartitionName={one} Nodes={one} MaxTime=INFINITE State=UP" for one in used),
     ]
 
@@ -217,20 +213,26 @@ def texts(cluster: Cluster, nodes: Sequence[Node]) -> dict[str, str]:
     lines += [one.line for one in nodes] + _partitions(nodes, cluster.types)
     return {
         CONFIGURATION: "\n".join(lines),
-        GRES: "\n".join(line for one in nodes for line in one.gres) or NONE,
+        GRES: "\n".join(line for one in nodes for line in one.gres) or "# no GPU",
         CGROUP: "ConstrainDevices=yes\nConstrainCores=yes\nConstrainRAMSpace=yes",
     }
 
 
-def joined(text: str, nodes: Sequence[Node], types: Sequence[str]) -> dict[str, str]:
-    """Return the files that lie beside a slurm.conf of somebody else's, by path: only nodes that it does not name."""
-    named = {name.lower() for name in _NAMED.findall(text)}
-    new = [one for one in nodes if one.hostname.lower() not in named]
-    everyone = ",".join(one.hostname for one in new)
+def joined(nodes: Sequence[Node], shown: str, former: str) -> dict[str, str]:
+    """Return the files that lie beside a slurm.conf of somebody else's, by path: only nodes that its cluster lacks.
+
+    One without a line is empty, and is not to be included. shown is what its controller prints for
+    control.SHOW_NODES, former the file of an earlier run, whose nodes are gpulab's. They have a partition of their
+    own: a second one of the same name would replace theirs.
+    """
+    ours = {found[1] for found in _LINE.finditer(former)}
+    theirs = {name for one in control.nodes(shown) for name in (one.name, one.host)} - ours
+    new = [one for one in nodes if one.hostname not in theirs]
+    names = ",".join(one.hostname for one in new)
+    partition = [f"PartitionName={JOINED_PARTITION} Nodes={names} MaxTime=INFINITE State=UP"] if new else []
     return {
-        JOINED: "\n".join([*(one.line for one in new), *_partitions(new, types, everyone=everyone, default=False)])
-        or NONE,
-        JOINED_GRES: "\n".join(line for one in new for line in one.gres) or NONE,
+        JOINED: "\n".join([*(one.line for one in new), *partition]),
+        JOINED_GRES: "\n".join(line for one in new for line in one.gres),
     }
 
 

@@ -206,14 +206,19 @@ def test_what_gpulabs_nodes_need_of_it_is_named(line, missing):
 
 
 def test_beside_a_slurm_conf_of_somebody_elses_only_new_nodes_are_named_and_no_setting():
-    theirs = f"{THEIRS}nodename=node1 CPUs=8\nPartitionName=all Nodes=ALL Default=YES\n"
-    files = cluster.joined(theirs, [node(), node("node2")], CLUSTER.types)
-    assert "node1" not in "".join(files.values())
+    shown = "NodeName=node1 Arch=x86_64 State=IDLE\nNodeName=gpu2 NodeHostName=node2 State=IDLE\n"
+    files = cluster.joined([node(), node("node2"), node("node3")], shown, "")
     text = files[cluster.JOINED]
-    assert "PartitionName=gpu Nodes=node2 MaxTime=INFINITE State=UP" in text.splitlines()
-    assert {line.partition("=")[0] for line in text.splitlines()} == {"NodeName", "NodeSet", "PartitionName"}
+    assert "PartitionName=gpulab Nodes=node3 MaxTime=INFINITE State=UP" in text.splitlines()
+    assert [line.partition("=")[0] for line in text.splitlines()] == ["NodeName", "PartitionName"]
     assert len(files[cluster.JOINED_GRES].splitlines()) == 2
 
 
-def test_files_that_are_included_are_never_empty():
-    assert set(cluster.joined(f"{THEIRS}NodeName=node1", [node()], []).values()) == {cluster.NONE}
+def test_nodes_that_were_added_before_stay():
+    first = cluster.joined([node("node2")], "NodeName=node1 State=IDLE\n", "")
+    shown = "NodeName=node1 State=IDLE\nNodeName=node2 State=IDLE\n"
+    assert cluster.joined([node("node2")], shown, first[cluster.JOINED]) == first
+
+
+def test_nothing_is_included_where_no_node_is_added():
+    assert set(cluster.joined([node()], "NodeName=node1 State=IDLE\n", "").values()) == {""}
