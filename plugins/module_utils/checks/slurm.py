@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STATES = "https://slurm.schedmd.com/sinfo.html"
 GRES = "https://slurm.schedmd.com/gres.html"
 MUNGE = "https://github.com/dun/munge/wiki/Installation-Guide"
+ACCOUNTING = "https://slurm.schedmd.com/accounting.html"
 NO_DAEMON = "Slurm's daemon is not installed"
 UNKNOWN_NODE = "the controller does not tell of this node (see slurm-node)"
 GONE = {"DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "UNKNOWN", "FUTURE"}
@@ -73,3 +74,22 @@ def slurm_gpus(node: Node) -> Iterator[Result]:
             yield fail(told, "set_up_slurm", observed=known, expected=there, unit="GPUs")
         else:
             yield ok(told, known)
+
+
+@check("slurm-accounting", proves="Slurm's accounting answers", source=ACCOUNTING)
+def slurm_accounting(node: Node) -> Iterator[Result]:
+    """Warn only: jobs go on, and the controller keeps what is to be written until the database is back."""
+    found = node.facts.optional("slurm")
+    if found is None:
+        yield skipped(NO_DAEMON)
+    elif found.optional("accounting") is None:
+        yield skipped("the cluster keeps no accounting")
+    elif not found["accounting"]:
+        yield warn(
+            "the database of Slurm's accounting does not answer; jobs go on",
+            "start_service",
+            observed="no answer",
+            reason="slurmdbd.service and mariadb.service on the controller",
+        )
+    else:
+        yield ok("the accounting answers")

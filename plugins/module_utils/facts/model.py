@@ -88,11 +88,12 @@ class Fence(TypedDict):
 
 
 class Slurm(TypedDict):
-    """What Slurm says where its daemon is installed: whether MUNGE works, and whether the controller answers."""
+    """What Slurm says where its daemon is installed: whether MUNGE works, the controller and its accounting answer."""
 
     munge: bool
     answers: bool
     node: SlurmNode | None
+    accounting: bool | None
 
 
 class SlurmNode(TypedDict):

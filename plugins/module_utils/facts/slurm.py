@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 PROGRAM = "/usr/sbin/slurmd"
+NOT_KEPT = 3
+ACCOUNTING = (
+    f"scontrol show config | grep -q '^AccountingStorageType .*slurmdbd$' || exit {NOT_KEPT}"
+    "; sacctmgr --noheader --parsable2 show cluster format=cluster"
+)
 
 
 class SlurmQuery:
@@ -25,16 +30,18 @@ class SlurmQuery:
         if self._there:
             self._munge = node.start(["sh", "-c", "munge --no-input | unmunge"])
             self._shown = node.start(list(control.SHOW_NODES))
+            self._accounting = node.start(["sh", "-c", ACCOUNTING])
 
     def facts(self) -> dict[str, Any] | None:
-        """Return {"munge", "answers", "node"}; None where there is no daemon.
+        """Return {"munge", "answers", "node", "accounting"}; None where there is no daemon.
 
         munge tells whether a credential can be made and read here, answers whether the controller answers, node is
         {"name", "states", "reason", "gpus"} as the controller sees this node, None where it does not know it.
+        accounting tells whether its database answers, None where the cluster keeps none or does not say so.
         """
         if not self._there:
             return None
-        munge, shown = self._munge.result(), self._shown.result()
+        munge, shown, accounting = self._munge.result(), self._shown.result(), self._accounting.result()
         answers = shown is not None and shown[0] == 0
         hostname = self._node.text("/proc/sys/kernel/hostname")
         own = control.own(control.nodes(shown[1]), hostname) if shown and answers else None
@@ -43,4 +50,5 @@ class SlurmQuery:
             "answers": answers,
             "node": own
             and {"name": own.name, "states": list(own.states), "reason": own.reason, "gpus": control.gpus(own.gres)},
+            "accounting": None if accounting is None or accounting[0] == NOT_KEPT else accounting[0] == 0,
         }

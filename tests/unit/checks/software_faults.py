@@ -90,6 +90,7 @@ SLURM = {
     "munge": True,
     "answers": True,
     "node": {"name": "node1", "states": ["IDLE"], "reason": "", "gpus": 2},
+    "accounting": True,
 }
 
 
@@ -141,6 +142,15 @@ MONITORING = [
         "resume_node",
         "warn",
         says="gpulab health: GPU 0",
+    ),
+    Fault(
+        "MariaDB is stopped",
+        "rtx4090x2",
+        put("slurm", {**SLURM, "accounting": False}),
+        "slurm-accounting",
+        "start_service",
+        "warn",
+        says="jobs go on",
     ),
     Fault("Slurm knows too few GPUs", "rtx4090x2", slurm(gpus=1), "slurm-gpus", "set_up_slurm", "fail", says="1 of 2"),
     Fault(

@@ -23,17 +23,19 @@ class Answer:
         return self.found and (*self.found, "")
 
 
-def read(root, munge=(0, ""), shown=(0, SHOWN), *, daemon=True):
+def read(root, munge=(0, ""), shown=(0, SHOWN), accounting=(0, ""), *, daemon=True):
     for path, text in {"usr/sbin/slurmd": "", "proc/sys/kernel/hostname": "node1\n"}.items():
         if daemon or "slurmd" not in path:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
-    return SlurmQuery(Node(root, lambda argv: Answer(munge if argv[0] == "sh" else shown))).facts()
+    answers = {"munge": munge, "scontrol": accounting}  # of shell scripts, by their first word
+    found = SlurmQuery(Node(root, lambda argv: Answer(answers[argv[2].split()[0]] if argv[0] == "sh" else shown)))
+    return found.facts()
 
 
 def test_a_node_is_as_its_controller_sees_it(tmp_path):
     node = {"name": "node1", "states": ["IDLE", "DRAIN"], "reason": "new fan", "gpus": 2}
-    assert read(tmp_path) == {"munge": True, "answers": True, "node": node}
+    assert read(tmp_path) == {"munge": True, "answers": True, "node": node, "accounting": True}
 
 
 def test_a_node_without_the_daemon_asks_nobody(tmp_path):
@@ -41,8 +43,10 @@ def test_a_node_without_the_daemon_asks_nobody(tmp_path):
 
 
 def test_what_fails_or_is_late_is_told(tmp_path):
-    assert read(tmp_path, munge=(1, ""), shown=(1, "")) == {"munge": False, "answers": False, "node": None}
-    assert read(tmp_path, munge=None, shown=None) == {"munge": False, "answers": False, "node": None}
+    nothing = {"munge": False, "answers": False, "node": None, "accounting": None}
+    assert read(tmp_path, munge=(1, ""), shown=(1, ""), accounting=(3, "")) == nothing
+    assert read(tmp_path, munge=None, shown=None, accounting=None) == nothing
+    assert read(tmp_path, accounting=(1, ""))["accounting"] is False
     assert read(tmp_path, shown=(0, SHOWN.replace("node1", "other")))["node"] is None
 
 
