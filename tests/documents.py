@@ -95,7 +95,7 @@ _HOST_TYPE_TABLE = """| Option | Value | Because | Source |
 | --- | --- | --- | --- |
 """
 _FAMILIES = {None: "", "debian": " on Debian and Ubuntu", "redhat": " on RHEL's family"}
-ERRORS = """<!-- Written by `make docs` from plugins/module_utils/core/refusal.py and plugins/module_utils/checks. -->
+ERRORS = """<!-- Written by `make docs` from the refusals, the checks and the alert rules. -->
 # Errors and findings
 
 A **refusal** stops the run on a node. It has a code `GPULAB-Xnnn`, a cause and a remedy. A code never changes its
@@ -105,6 +105,7 @@ node. It has the id of its check, a severity and a remedy. Words in *italics* st
 {contents}
 - [Checks of the proof](#checks-of-the-proof)
 - [Remedies of findings](#remedies-of-findings)
+- [Alerts](#alerts)
 - [Error texts](#error-texts)
 
 {families}## Checks of the proof
@@ -118,7 +119,11 @@ The report names one of these words (`remediation` in `report.json`) and shows t
 | Remedy | What to do |
 | --- | --- |
 {remedies}
-## Error texts
+## Alerts
+
+What calls people, where [Prometheus watches the nodes](fleet.md#alerts-that-arrive).
+
+{alerts}## Error texts
 
 What programs print, what is usually behind it, and what cures it. `playbooks/diagnose.yml -e error="..."` finds the
 record of a pasted text, and looks on the node for what is really so ([diagnosis](diagnosis.md)).
@@ -245,8 +250,19 @@ def errors() -> str:
         severities=", ".join(f"`{word}`" for word in SEVERITIES),
         checks="".join(_checks(name) for name in SUBJECT_NAMES),
         remedies="".join(f"| `{word}` | {_escaped(sentence)} |\n" for word, sentence in REMEDIES.items()),
+        alerts="".join(_alerts()),
         texts="\n".join(map(_error_texts, TOPICS)),
     )
+
+
+def _alerts() -> Iterator[str]:
+    """Yield each alert of Prometheus under a heading that its runbook_url leads to."""
+    groups = yaml.safe_load((ROOT / "roles/monitoring/files/alerts.yml").read_text(encoding="utf-8"))["groups"]
+    for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
+        said = rule["annotations"]
+        lasts = f", when it lasts {rule['for']}" if "for" in rule else ""
+        yield f"### {rule['alert']}\n\n{_escaped(said['description'])} (`{rule['labels']['severity']}`{lasts})\n\n"
+        yield f"**Remedy:** {_escaped(said['remedy'])}\n\n"
 
 
 def _error_texts(topic: str) -> str:

@@ -24,6 +24,12 @@ def node():
     return nodes()["node1"]
 
 
+def prove(node, **settings):
+    """Prove a node; some checks warn of a driver that is a stand-in."""
+    run = playbook("playbooks/verify.yml", "-l", node, **settings)
+    assert run.changed == {node: 0}, run.output
+
+
 def wait(what, seconds=WAIT):
     """Return the first true answer within some seconds, else the last one."""
     end = time.monotonic() + seconds
@@ -111,6 +117,17 @@ def test_the_webhook_gets_the_same(story):
 
 def test_a_mail_says_that_it_recovered(story):
     assert any(one.startswith("Subject: recovered: node1 GpuDown") for one in story["after"])
+
+
+def test_a_proof_that_fails_arrives_and_recovers(server):
+    prove("node1", verify_expected_gpus=3)
+    (first,) = wait(lambda: [one for one in mail(server) if "node1 ProofFailed" in one], 120)
+    assert first.startswith("Subject: critical: node1 ProofFailed")
+    assert "the proof failed (gpu-count)" in first
+    assert "Guide:     https://" in first
+    assert "#prooffailed" in first
+    prove("node1")
+    assert wait(lambda: "ProofFailed" not in firing(server), 60)
 
 
 def test_a_node_that_cannot_be_reached_stays_a_target(server):

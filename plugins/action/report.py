@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import gather, publish
 
 ARGUMENTS = {
@@ -42,5 +43,6 @@ class ActionModule(ActionBase):
             "directory": str(directory),
             "verdict": report["verdict"],
             "counts": report["counts"],
+            "metrics": {name: str((directory / f"{file_name(name)}.prom").resolve()) for name in hosts},
             "msg": lines,
         }

@@ -13,7 +13,8 @@ version_added: 0.1.0
 author: The gpulab founders (@gpulab)
 description:
   - Writes C(report.html) (one file, needs no network), C(report.json), C(summary.json), C(junit.xml) and for each host
-    C(HOST.prom) for the Prometheus node exporter's textfile collector.
+    C(HOST.prom) for the Prometheus node exporter's textfile collector. The role C(verify) copies it to a host that the
+    role C(monitoring) watches.
   - What the run changed and how long it took is known where the callback C(gpulab.node.report) is enabled.
   - Takes each host's C(gpulab) facts, the result of M(gpulab.node.verify) registered as C(gpulab_verify), and those of
     the tasks before it as C(playbooks/verify.yml) registers them, that of M(gpulab.node.gpu_facts) as
@@ -70,6 +71,10 @@ verdict:
   type: str
 counts:
   description: How many results there are of each severity, on all hosts.
+  returned: success
+  type: dict
+metrics:
+  description: The C(HOST.prom) of each host, by its name.
   returned: success
   type: dict
 """

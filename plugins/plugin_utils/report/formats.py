@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.monitoring.metrics import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 
 # XML 1.0 has no way to write these, not even escaped.
@@ -56,21 +57,24 @@ def _xml(value: Any) -> str:
 def prometheus(host: dict[str, Any], created: float) -> str:
     """Return one host's results for node_exporter's textfile collector. created is in seconds since 1970.
 
-    A check's value is the rank of its worst result in the order of SEVERITIES, 0 for ok.
+    A check's value is the rank of its worst result in the order of SEVERITIES. It has no time of a proof where the host
+    could not be judged. Role monitoring removes the file by its first line.
     """
     lines = [
+        MARKER,
         "# HELP gpulab_check_severity Worst result of the check: "
         + ", ".join(f"{rank} {name}" for rank, name in enumerate(SEVERITIES))
         + ".",
         "# TYPE gpulab_check_severity gauge",
     ]
-    ranks: dict[tuple[str, str], int] = {}
+    ranks: dict[tuple[str, str, str], int] = {}
     for result in host["results"]:
-        key = (result["id"], (result["gpu"] or {}).get("uuid") or "")
+        gpu = result["gpu"] or {}
+        key = (result["id"], gpu.get("uuid") or "", gpu.get("bus_id") or "")
         ranks[key] = max(ranks.get(key, 0), SEVERITIES.index(result["severity"]))
     lines += [
-        f'gpulab_check_severity{{check="{_label(check)}",uuid="{_label(uuid)}"}} {rank}'
-        for (check, uuid), rank in sorted(ranks.items())
+        f'gpulab_check_severity{{check="{_label(check)}",uuid="{_label(uuid)}",bus_id="{_label(bus_id)}"}} {rank}'
+        for (check, uuid, bus_id), rank in sorted(ranks.items())
     ]
     lines += ["# HELP gpulab_results Results by severity.", "# TYPE gpulab_results gauge"]
     lines += [f'gpulab_results{{severity="{name}"}} {number}' for name, number in host["counts"].items()]
@@ -81,10 +85,13 @@ def prometheus(host: dict[str, Any], created: float) -> str:
         "# HELP gpulab_simulated Whether the GPUs are simulated: nothing about them was measured on a GPU.",
         "# TYPE gpulab_simulated gauge",
         f"gpulab_simulated {int(bool(host['simulated']))}",
-        "# HELP gpulab_verified_timestamp_seconds When the node was verified.",
-        "# TYPE gpulab_verified_timestamp_seconds gauge",
-        f"gpulab_verified_timestamp_seconds {created:.0f}",
     ]
+    if host["state"] == "verified":
+        lines += [
+            "# HELP gpulab_verified_timestamp_seconds When the node was verified.",
+            "# TYPE gpulab_verified_timestamp_seconds gauge",
+            f"gpulab_verified_timestamp_seconds {created:.0f}",
+        ]
     return "\n".join(lines) + "\n"
 
 

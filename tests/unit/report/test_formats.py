@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import is_own
 from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, formats
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary
@@ -208,7 +209,7 @@ def test_simulated_gpus_are_announced_to_machines_too():
         assert suite.get("tests") == str(len(suite.findall("testcase")))
 
 
-LINE = re.compile(r'^(# (HELP|TYPE) .*|[a-z_]+(\{([a-z]+="([^"\\\n]|\\.)*",?)*\})? -?[0-9.]+)$')
+LINE = re.compile(r'^(# (HELP|TYPE|Written) .*|[a-z_]+(\{([a-z_]+="([^"\\\n]|\\.)*",?)*\})? -?[0-9.]+)$')
 
 
 def test_prometheus_text_is_well_formed():
@@ -222,10 +223,17 @@ def test_prometheus_text_is_well_formed():
 def test_prometheus_values_rank_severities():
     bad = next(host for host in runs.mixed()["hosts"] if host["name"] == "bad")
     text = formats.prometheus(bad, 1795222800.0)
-    assert 'gpulab_check_severity{check="gpu-count",uuid=""} 5' in text
-    assert 'gpulab_check_severity{check="clock",uuid=""} 1' in text
+    assert 'gpulab_check_severity{check="gpu-count",uuid="",bus_id=""} 5' in text
+    assert 'gpulab_check_severity{check="clock",uuid="",bus_id=""} 1' in text
     assert 'gpulab_host_severity{state="verified"} 5' in text
     assert "gpulab_verified_timestamp_seconds 1795222800" in text
+
+
+def test_a_host_that_was_not_judged_has_no_time_of_a_proof():
+    for host in runs.mixed()["hosts"]:
+        text = formats.prometheus(host, 1795222800.0)
+        assert ("gpulab_verified_timestamp_seconds" in text) == (host["state"] == "verified")
+        assert is_own(text)
 
 
 def test_terminal_has_a_line_for_each_host_and_the_remedies():
