@@ -186,6 +186,7 @@ BARE: dict[str, Any] = {
         "grub": True,
         "boot_entries": {},
         "tuned_profile": None,
+        "swaps": {},
     },
     "reboot": {"reasons": [], "loadable": False},
 }

@@ -93,6 +93,19 @@ def tuning_services(node: Node) -> Iterator[Result]:
             yield warn(f"{name} is {state}", "start_service", observed=state, expected="active")
 
 
+@check("tuning-swap", proves="the swap that is declared is in use", source=CATALOG)
+def tuning_swap(node: Node) -> Iterator[Result]:
+    """Look for the declared place among the active ones, by all their names."""
+    place = node.plan.get("tuning.swap.place") if node.plan else None
+    if not place:
+        yield skipped("no swap is planned")
+        return
+    if any(place in names for names in node.facts["tuning.swaps"].data.values()):
+        yield ok(f"{place} is in use", place)
+    else:
+        yield warn(f"the swap {place} is not in use", "configure", observed=None, expected=place)
+
+
 def _differences(planned: dict[str, str], found: dict[str, Any], who: str, remedy: str) -> Iterator[Result]:
     wrong = [name for name in found if found[name] != planned[name]]
     for name in wrong:

@@ -320,6 +320,27 @@ CODES = {
             " preflight_mtu_advised sets the bound."
         ),
     ),
+    # H098 to H102: swap
+    "H098": (
+        "{place} holds {found}, so no swap is made there",
+        (
+            "Let tuning_swap name a file that does not exist yet, in a directory that does, or a partition by a name"
+            " that lasts, which is blank or swap already. Nothing was changed."
+        ),
+    ),
+    "H099": (
+        "{mount} has {free} MiB free, but a swap file of {mib} MiB needs {need} MiB",
+        "Let tuning_swap name a place on another file system, or set tuning_overrides: {{swap_gib: SIZE}}.",
+    ),
+    "H100": (
+        "{place} is on a file system of type {type}, but swap files are made on {allowed} only",
+        "Let tuning_swap name a place on another file system, or a partition.",
+    ),
+    "H101": (
+        "{used} MiB are in the swap {place}, but only {free} MiB of memory are free",
+        "Wait for the programs that use the memory, or stop them. The swap stays on until the next run.",
+    ),
+    "H102": ("{command} failed: {detail}", "Read the message. A swap file that was begun has been removed."),
     # H110 to H118: container engines, with H190 and H191
     "H110": ("{path} is not valid: {detail}", "Correct the file. Nothing was changed."),
     "H111": (

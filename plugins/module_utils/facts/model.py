@@ -636,7 +636,7 @@ class Export(TypedDict):
 
 
 class Tuning(TypedDict):
-    """Live values of the kernel, limits, and arguments of the kernel."""
+    """Live values of the kernel, limits, arguments of the kernel, and the active swap with its other names."""
 
     values: dict[str, str | None]
     later: dict[str, LaterSetting]
@@ -645,6 +645,7 @@ class Tuning(TypedDict):
     grub: bool
     boot_entries: dict[str, list[str]]
     tuned_profile: str | None
+    swaps: dict[str, list[str]]
 
 
 class LaterSetting(TypedDict):

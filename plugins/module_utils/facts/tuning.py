@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LIMITS, UNLIMITED
-from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments, kernel_values
+from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments, kernel_values, swap
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -28,7 +28,7 @@ _PAM_UNIT = {"memlock": 1024, "stack": 1024}  # limits.conf(5) counts these in K
 def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
     """Return the facts ``tuning``.
 
-    They are {"values", "later", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile"}.
+    They are {"values", "later", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile", "swaps"}.
 
     values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does
     not have it. later has the sysctls that other files set after gpulab's at every boot. limits has, for pam and
@@ -36,7 +36,7 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
     kernel_arguments has what gpulab keeps there, whether every entry of the boot loader's menu has it, and what the
     running kernel was given. grub tells whether update-grub makes the menu; boot_entries has the arguments in each
     entry and in the files for later kernels where grubby keeps them, else nothing. tuned_profile is what tuned applies
-    where it runs, None where it was never told.
+    where it runs, None where it was never told. swaps has by the path of each active swap all names of it.
     """
     asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
     entries = boot_entries(node)
@@ -55,6 +55,7 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
         "grub": node.exists("/etc/default/grub") and node.exists("/usr/sbin/update-grub"),
         "boot_entries": entries,
         "tuned_profile": node.text("/etc/tuned/active_profile").strip() or None,
+        "swaps": swap.names(node),
     }
 
 

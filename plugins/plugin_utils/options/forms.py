@@ -318,6 +318,11 @@ OPTIONS: dict[str, Form] = {
             (r"[A-Za-z0-9_][A-Za-z0-9_*/-]*\.[A-Za-z0-9_.*/-]+", Form(r"\S(.*\S)?", LINE.words, 1024)),
         ),
     ),
+    "tuning_swap": Form(
+        r"UUID=[0-9A-Fa-f-]+|(/[A-Za-z0-9_][A-Za-z0-9_.:=+-]*)+",
+        "the path of a file, UUID=..., or a path in /dev/disk/by-id, by-partuuid or by-uuid",
+        1024,
+    ),
     "verify_baseline": HERE,
     "verify_container_image": Form(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image"),
     "verify_hosts": LINE,

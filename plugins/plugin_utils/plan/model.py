@@ -283,7 +283,15 @@ class Tuning(TypedDict):
     limits: dict[str, str]
     kernel_arguments: list[str]
     services: dict[str, bool]
+    swap: Swap
     because: list[str]
+
+
+class Swap(TypedDict):
+    """Where the node shall have swap, and how much of it where it is made; no place means none of gpulab's."""
+
+    place: str | None
+    mib: int
 
 
 class TuningSetting(TypedDict):

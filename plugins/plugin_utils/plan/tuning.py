@@ -23,6 +23,7 @@ GIB_IN_MIB = 1024
 TRANSLATES = ("DMA", "DMA-FQ")  # types of an IOMMU group, as the kernel names them; "identity" passes through
 
 UNTRANSLATED = "iommu=pt"
+SWAP = "swap_gib"
 SERVES = "active"  # the one value of a service
 
 # By the name of a condition in the catalog: whether it holds on a node, for what the catalog asks.
@@ -52,11 +53,11 @@ def _kept(facts: Facts) -> list[str]:
 
 
 def plan(case: Case) -> dict[str, Any]:
-    """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, services, because}.
+    """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, services, swap, because}.
 
     settings are {kind, name, value, because, source}; the rest is the same in the forms in which it is carried out:
     the text of each file by its path (boot_files are what GRUB's menu is made of), kernel values and limits by name,
-    arguments of the kernel's command line, and whether each service, of a package of its name, shall run.
+    arguments of the kernel's command line, whether each service, of a package of its name, shall run, and the swap.
     Raises Refusal for a wish that is no setting, and for an argument that somebody else has set otherwise.
     """
     tuned = case.facts["tuning"]
@@ -75,6 +76,7 @@ def plan(case: Case) -> dict[str, Any]:
         settings = {name: setting for name, setting in settings.items() if setting["kind"] != "kernel_argument"}
     elif tuned["boot_entries"]:
         boot_arguments.own_of(told, tuned["boot_entries"], tuned["kernel_arguments"]["wanted"])
+    swap = _swap(settings, case)
     chosen = list(settings.values())
     _warn_of_later(chosen, case)
     return {
@@ -88,8 +90,21 @@ def plan(case: Case) -> dict[str, Any]:
         "services": {
             record["name"]: record["name"] in settings for record in case.catalog.tuning if record["kind"] == "service"
         },
+        "swap": swap,
         "because": because,
     }
+
+
+def _swap(settings: dict[str, dict[str, Any]], case: Case) -> dict[str, Any]:
+    """Return the place and the MiB of the node's swap; without a place, or in a container, its size is no setting."""
+    place, setting = case.wishes["tuning_swap"], settings.get(SWAP)
+    if place and case.container:
+        case.warnings.append("tuning_swap is left out: a container has its host's memory and swap.")
+    if not place or case.container or setting is None:
+        settings.pop(SWAP, None)
+        return {"place": None, "mib": 0}
+    mib = int(setting["value"]) * GIB_IN_MIB
+    return {"place": place if mib else None, "mib": mib}
 
 
 def _warn_of_later(chosen: list[dict[str, Any]], case: Case) -> None:
@@ -129,7 +144,7 @@ def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
             text = overrides.text("tuning_overrides", name, value)
             if kind == "service" and text != SERVES:
                 raise refuse("P075", name=name, value=text, allowed=SERVES)
-            if kind != "sysctl" and not forms.TUNED.fits(text):
+            if (kind != "sysctl" and not forms.TUNED.fits(text)) or (kind == "swap" and not text.isdigit()):
                 raise refuse("P051", variable="tuning_overrides", name=name, value=value)
             settings[name] = _setting(kind, name, " ".join(text.split()), reason)
     return list(case.wishes["tuning_overrides"])

@@ -849,6 +849,16 @@ HOST = [
         plan={**PLAN, "tuning": {"values": {}, "limits": {"nofile": "1048576:1048576"}}},
     ),
     Fault(
+        "declared swap switched off",
+        "rtx4090x2",
+        put("tuning.swaps", {"/dev/sda3": ["/dev/sda3", "UUID=5d"]}),
+        "tuning-swap",
+        "configure",
+        "warn",
+        plan={**PLAN, "tuning": {"values": {}, "limits": {}, "swap": {"place": "/swapfile", "mib": 16384}}},
+        says="the swap /swapfile is not in use",
+    ),
+    Fault(
         "service not running as planned",
         "h100x8",
         put("services.irqbalance", {"load": "loaded", "active": "inactive", "sub": "dead", "enabled": "disabled"}),

@@ -96,3 +96,11 @@ def test_a_container_is_not_blamed_for_its_hosts_kernel():
 def test_nothing_planned_is_nothing_to_compare(plan):
     for check in ("tuning-values", "tuning-limits"):
         assert [result.severity for result in results(check, plan)] == ["skipped"]
+
+
+@pytest.mark.parametrize("place", ["/dev/sda3", "UUID=5d"])
+def test_swap_is_known_by_all_its_names(place):
+    facts = nodes.healthy("l40s")
+    facts["tuning"]["swaps"] = {"/dev/sda3": ["/dev/sda3", "UUID=5d"]}
+    plan = {"tuning": {"swap": {"place": place, "mib": 1}}}
+    assert {r.severity for r in verify(nodes.node(facts, plan), ["tuning"]) if r.id == "tuning-swap"} == {"ok"}

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile,
 from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_repository, former, host
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import FormerDebs
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments
-from ansible_collections.gpulab.node.plugins.modules import gpu_settings, kernel_values, storage_tiers
+from ansible_collections.gpulab.node.plugins.modules import gpu_settings, kernel_values, storage_tiers, swap_space
 
 PLUGINS = Path(records.__file__).parents[1]
 DRIVER = {"version": "595.91.07", "kernel_modules": "open"}
@@ -71,6 +71,7 @@ RECORDS = {
         lambda path, _m: runfile_host.read_record(path),
     ),
     "kernel values": ("kernel-values.json", {"vm.swappiness": {"/proc/x": "60"}}, _of_module(kernel_values, "MEMORY")),
+    "swap": ("swap.json", {"/swapfile": "make"}, _of_module(swap_space, "MEMORY")),
     "GPU settings": ("gpu-settings.json", {"GPU-1": {"ecc": True}}, _of_module(gpu_settings, "MEMORY")),
     "storage": ("storage-directories.json", ["/data"], _of_module(storage_tiers, "RECORD")),
     "boot arguments": ("boot-arguments.json", ["iommu=pt"], lambda path, _m: boot_arguments.remembered(path)),
@@ -240,6 +241,6 @@ def test_the_end_of_a_step_is_damaged(tmp_path):
 def test_paths_of_this_test_are_those_of_gpulab():
     """A record that is added to gpulab is to be added here, too."""
     state = {steps.ROOT.parent / name for name, _value, _read in RECORDS.values() if "/" not in name}
-    named = {host.BROUGHT, kernel_values.MEMORY, gpu_settings.MEMORY, storage_tiers.RECORD}
+    named = {host.BROUGHT, kernel_values.MEMORY, gpu_settings.MEMORY, storage_tiers.RECORD, swap_space.MEMORY}
     assert named <= state
     assert (former.RECORD, runfile.RECORD) == ("packages.json", "driver.json")

@@ -222,3 +222,37 @@ def test_every_value_of_the_catalog_is_read_by_the_facts():
     assert planned <= set(facts_tuning.VALUES)
     assert {record["name"] for record in catalog.load().tuning if record["kind"] == "limit"} == set(facts_tuning.LIMITS)
     assert set(kernel_values.KNOBS) == {record["name"] for record in catalog.load().tuning if record["kind"] == "knob"}
+
+
+def swap(made, **wishes):
+    plan = resolve(made, options.complete(wishes), catalog.load(), TODAY)
+    return plan["tuning"]["swap"], [one["value"] for one in plan["tuning"]["settings"] if one["kind"] == "swap"]
+
+
+SWAPS = {
+    "nothing declared": (node(), {}, None, []),
+    "a file": (node(), {"tuning_swap": "/swapfile"}, ("/swapfile", 16384), ["16"]),
+    "memory of 64 GB": (node(system={"memory_mib": 61440}), {"tuning_swap": "/swapfile"}, None, ["0"]),
+    "a size of its own": (
+        node(system={"memory_mib": 61440}),
+        {"tuning_swap": "UUID=5d", "tuning_overrides": {"swap_gib": 4}},
+        ("UUID=5d", 4096),
+        ["4"],
+    ),
+    "left alone": (node(), {"tuning_swap": "/swapfile", "tuning_overrides": {"swap_gib": None}}, None, []),
+    "a container": (
+        node(system={"memory_mib": 32768, "container": True}), {"tuning_swap": "/swapfile"}, None, [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "wishes", "place", "values"), SWAPS.values(), ids=SWAPS)
+def test_swap_goes_by_memory_and_only_where_it_is_declared(made, wishes, place, values):
+    found, told = swap(made, **wishes)
+    assert (found["place"] and (found["place"], found["mib"]), told) == (place, values)
+
+
+def test_a_size_of_swap_is_a_number():
+    with pytest.raises(Refusal) as caught:
+        swap(node(), tuning_swap="/swapfile", tuning_overrides={"swap_gib": "4G"})
+    assert caught.value.code == "P051"
