@@ -107,11 +107,18 @@ ansible_facts:
         - "C(schema) is 1. C(simulated) is V(null), or the simulator's own line where GPUs are simulated; their rates
           mean nothing unless C(rates_declared)."
         - "C(gpus) holds for each GPU its C(tests) C(smoke), C(copies), C(memory), C(matmul), C(burn_in), and its
-          C(errors) C(before) and C(after). C(peer_copies), C(all_reduce), C(container) and C(mounts) are about the
-          node."
+          C(errors) C(before) and C(after). C(peer_copies), C(all_reduce), C(container), C(mounts) and C(data_loading)
+          are about the node."
         - "C(peer_copies) holds C(pairs): C(from) and C(to) which GPU, whether the driver lets them reach each other
           (C(straight)), C(gbs), and how much of the data was wrong (C(wrong_mib) of C(mib)). C(taken) says, by UUID,
           who has taken a GPU since its own tests."
+        - "C(mounts) holds for each directory the latency of small files (C(latency_ms)), and of its largest files the
+          rate of sequential reads (C(read_mbs)), the time of a random read of 4 KiB (C(random_ms)) and how many of
+          them a second there are (C(random_iops)); C(by) is C(fio) where the node has it. While somebody uses a GPU,
+          only the latency is measured, and C(left_alone) says who."
+        - "C(data_loading) holds for each directory the C(rates) at which PyTorch's DataLoader gives samples, by source
+          and number of workers; C(workers), the number that pays; C(feeds), its rate; C(eats), the samples a second
+          that one GPU trains a residual network with; and C(limit), C(storage) or C(processors) where the GPU waits."
         - "Each test has a C(state): V(done), V(failed), V(late), V(died) or V(skipped) with the C(reason). Rates are
           GB/s (10^9 bytes), TFLOPS and MB/s."
       returned: always
@@ -127,10 +134,15 @@ ansible_facts:
       type: dict
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.active import loading
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts import data_loading
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 
 ANSWER_SECONDS = 5  # as gpu_facts
@@ -170,6 +182,10 @@ def main() -> None:
         program_seconds=wanted["program_timeout"],
     )
     measurements = measure(node, wishes)
+    if os.geteuid() == 0:
+        former = data_loading.read(node)
+        workers = loading.kept(measurements["data_loading"], former["workers"] if former else None)
+        records.keep(data_loading.RECORD, {"workers": workers} if workers else {})
     facts = {"gpulab": judged(collect(node, ANSWER_SECONDS)), "gpulab_measurements": measurements}
     module.exit_json(changed=False, ansible_facts=facts)
 

@@ -188,6 +188,7 @@ BARE: dict[str, Any] = {
         "tuned_profile": None,
         "swaps": {},
     },
+    "data_loading": None,
     "reboot": {"reasons": [], "loadable": False},
 }
 

@@ -12,6 +12,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.users import MAC
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+HIDDEN = "who uses it is hidden from this user (run as root)"
+
 
 def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, Any]) -> str | None:
     """Return why a GPU may not be tested now, or None where it is idle.
@@ -31,8 +33,16 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
     if elsewhere:
         return f"{', '.join(map(named, elsewhere))} may use any GPU"
     if users["state"] == "unknown":
-        return "who uses it is hidden from this user (run as root)"
+        return HIDDEN
     return "MIG is on: the GPU is not one device" if gpu["mig"].get("enabled") else None
+
+
+def in_use(users: dict[str, Any]) -> str | None:
+    """Return who works with the node's GPUs, or None; whoever does, needs its disks and processors, too."""
+    found = workers(users)
+    if found:
+        return "in use by " + ", ".join(map(named, found))
+    return HIDDEN if users["state"] == "unknown" else None
 
 
 def taken(uuids: Iterable[str], gpus: list[dict[str, Any]], users: dict[str, Any]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.active import (
     cuda_driver,
     cuda_tests,
     idle,
+    loading,
     mounts,
     peer_copies,
     programs,
@@ -61,9 +62,9 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     """Run all tests and return the measurements.
 
     {"schema", "level", "python" (that has PyTorch), "simulated" (the simulator's line or None), "rates_declared",
-    "gpus": one record for each GPU that NVML lists, "peer_copies", "all_reduce", "container", "mounts"}. A GPU's record
-    has its identity, "tests" by name and "errors" (before and after). Each test's record has "state": done, failed,
-    late, died or skipped (with "reason").
+    "gpus": one record for each GPU that NVML lists, "peer_copies", "all_reduce", "container", "mounts",
+    "data_loading"}. A GPU's record has its identity, "tests" by name and "errors" (before and after). Each test's
+    record has "state": done, failed, late, died or skipped (with "reason").
     """
     before = _errors(node, wishes)
     gpus = [_gpu(node, wishes, index) for index in range(len(_look(node, wishes)[0]))]
@@ -71,6 +72,7 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     all_reduce = _all_reduce(node, wishes, gpus)
     if wishes.level == BURN_IN:
         _burn_in(node, wishes, gpus)
+    busy = idle.in_use(_look(node, wishes)[1])
     after = _errors(node, wishes)
     for gpu in gpus:
         gpu["errors"] = {"before": before.get(gpu["bus_id"]), "after": after.get(gpu["bus_id"])}
@@ -85,7 +87,8 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
         "peer_copies": between,
         "all_reduce": all_reduce,
         "container": _container(wishes, gpus),
-        "mounts": [mounts.measure(path, wishes.seconds) for path in wishes.mounts],
+        "mounts": [mounts.measure(path, wishes.seconds, busy) for path in wishes.mounts],
+        "data_loading": _loading(node, wishes, gpus, busy),
     }
 
 
@@ -166,6 +169,24 @@ def _container(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     if not wishes.container_image:
         return _skipped("no image is set (verify_container_image)")
     return programs.container(wishes.container_image, len(gpus), wishes.program_seconds)
+
+
+def _loading(node: Node, wishes: Wishes, gpus: list[dict[str, Any]], busy: str | None) -> list[dict[str, Any]]:
+    """Load data from each directory, for a GPU that is idle; while somebody works on the node, from none."""
+    if not wishes.python or busy:
+        reason = busy or "no interpreter with PyTorch is set (verify_python)"
+        return [{"path": path, **_skipped(reason)} for path in wishes.mounts]
+    taken = _taken(node, wishes, gpus)
+    free = next((gpu["uuid"] for gpu in gpus if works(gpu) and gpu["uuid"] not in taken), "")
+    numbers = loading.candidates(len(os.sched_getaffinity(0)), len(gpus))
+    return [_load_from(wishes, wishes.python, path, numbers, free) for path in wishes.mounts]
+
+
+def _load_from(wishes: Wishes, python: str, path: str, numbers: list[int], gpu: str) -> dict[str, Any]:
+    try:
+        return loading.measure(python, path, numbers, gpu, wishes.program_seconds)
+    except OSError as error:
+        return {"path": path, "state": "failed", "error": {"code": None, "name": str(error)}}
 
 
 def _burn_in(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> None:

@@ -69,6 +69,10 @@ REMEDIES = {
     "set_up_slurm": "Set Slurm up again, on the node and its controller: ansible-playbook gpulab.node.slurm.",
     "resume_node": "Mend what the reason says and prove the node. Then run: scontrol update nodename=NAME"
     " state=resume.",
+    "check_disk": "Look at the disk: its link (lspci -vv), its heat and wear (smartctl -a), and what else reads from"
+    " it.",
+    "feed_gpus": "Move the data to a faster tier (scratch on NVMe), pack small files into few large ones, or prepare"
+    " the samples beforehand. More processor cores per GPU help where the processors limit.",
     "replace_memory": "Run a memory test on the module named, reseat it, and replace it if the errors return.",
     "free_space": "Free disk space on the file system named.",
     "rma": "Have the board replaced under warranty.",

@@ -15,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import SECON
 from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     containers,
     cuda,
+    data_loading,
     driver,
     engines,
     fence,
@@ -114,4 +115,5 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "own_files": own_files.read(node),
         "gpu_settings": plan.read_file(node.text(plan.FILE)),
         "tuning": tuning.read(node, limit_texts),
+        "data_loading": data_loading.read(node),
     }

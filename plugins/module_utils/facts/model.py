@@ -55,6 +55,7 @@ class Facts(_Receipts):
     own_files: list[str]
     gpu_settings: dict[str, Any]
     tuning: Tuning
+    data_loading: DataLoading | None
     reboot: Reboot
 
 
@@ -646,6 +647,12 @@ class Tuning(TypedDict):
     boot_entries: dict[str, list[str]]
     tuned_profile: str | None
     swaps: dict[str, list[str]]
+
+
+class DataLoading(TypedDict):
+    """How many workers pay to load data for one GPU, as the proof has measured it."""
+
+    workers: int
 
 
 class LaterSetting(TypedDict):

@@ -198,7 +198,10 @@ def _major(build: dict[str, Any]) -> str:
 
 
 def _workers(case: Case) -> dict[str, str]:
-    """Return a hint how many processes shall load data for one GPU: its share of the CPU cores."""
+    """Return how many processes shall load data for one GPU: what was measured, else its share of the CPU cores."""
+    measured = case.facts["data_loading"]
+    if measured:
+        return {"GPULAB_NUM_WORKERS": str(measured["workers"])}
     cores, gpus = case.facts["system"].get("cpu_cores"), len(case.facts["pci"]["gpus"])
     return {"GPULAB_NUM_WORKERS": str(max(1, cores // max(1, gpus)))} if cores else {}
 

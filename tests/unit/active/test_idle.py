@@ -1,7 +1,7 @@
 """Who keeps a GPU from being tested."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.active.idle import why_not
+from ansible_collections.gpulab.node.plugins.module_utils.active.idle import HIDDEN, in_use, why_not
 
 UNTOLD = "NVML does not report which GPU it is, or who uses it"
 NOBODY = {"state": "idle", "who": []}
@@ -51,3 +51,16 @@ def process(pid, **more):
 )
 def test_reason(listed, who, reasons):
     assert tuple(why_not(gpu, listed, who) for gpu in listed) == reasons
+
+
+@pytest.mark.parametrize(
+    ("who", "reason"),
+    [
+        (NOBODY, None),
+        (users(process(7), process(9)), "in use by python (PID 7, user ann), python (PID 9, user ann)"),
+        (users(process(5, service=True), state="idle"), None),
+        (users(state="unknown"), HIDDEN),
+    ],
+)
+def test_whoever_uses_a_gpu_needs_the_node(who, reason):
+    assert in_use(who) == reason

@@ -207,3 +207,28 @@ def test_burn_in_loads_all_gpus_together_and_watches_them(measure, monkeypatch):
     assert cool["samples"] >= 2
     assert hot["hottest_celsius"] == 91
     assert findings(measured) == {("burn-in", "fail", "check_cooling")}
+
+
+def test_data_is_loaded_for_a_gpu_that_is_idle(measure, monkeypatch, tmp_path):
+    (tmp_path / "file").write_bytes(b"data")
+    asked = []
+    monkeypatch.setattr(session.loading, "measure", lambda *given: asked.append(given) or {"state": "done"})
+    measured = measure("t4", python=sys.executable, mounts=(str(tmp_path),))
+    ((python, path, numbers, gpu, seconds),) = asked
+    assert (python, path, gpu, seconds) == (sys.executable, str(tmp_path), measured["gpus"][0]["uuid"], 10.0)
+    assert numbers[-1] == len(os.sched_getaffinity(0))
+    assert measured["data_loading"] == [{"state": "done"}]
+    assert "read_mbs" in measured["mounts"][0]
+
+
+def test_while_somebody_works_nothing_is_loaded_or_read(measure, monkeypatch, tmp_path):
+    (tmp_path / "file").write_bytes(b"data")
+    monkeypatch.setattr(session.idle, "in_use", lambda _users: "in use by anna")
+    measured = measure("t4", python=sys.executable, mounts=(str(tmp_path),))
+    assert measured["data_loading"] == [{"path": str(tmp_path), "state": "skipped", "reason": "in use by anna"}]
+    assert (measured["mounts"][0]["left_alone"], "read_mbs" in measured["mounts"][0]) == ("in use by anna", False)
+
+
+def test_without_pytorch_nothing_is_loaded(measure, tmp_path):
+    (record,) = measure("t4", mounts=(str(tmp_path),))["data_loading"]
+    assert record["reason"] == "no interpreter with PyTorch is set (verify_python)"

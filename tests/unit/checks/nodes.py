@@ -38,6 +38,29 @@ MIG_PROFILES = [
     )
 ]
 
+MOUNT = {
+    "path": "/data",
+    "state": "done",
+    "files": 640,
+    "left_out": 0,
+    "latency_ms": 0.8,
+    "by": "fio",
+    "direct": True,
+    "bytes": 20 << 30,
+    "read_mbs": 5200.0,
+    "random_ms": 0.08,
+    "random_iops": 180_000,
+}
+LOADING = {
+    "path": "/data",
+    "state": "done",
+    "rates": {name: {"1": 900.0, "2": 1750.0, "4": 3100.0} for name in ("memory", "files", "memmap", "lmdb")},
+    "workers": 4,
+    "feeds": 3100.0,
+    "eats": 2600.0,
+    "limit": None,
+}
+
 # name, PCI device id, count, memory MiB, PCIe generation, lanes, watts, NVLinks, active NVLinks, NVSwitches, extra
 MODELS: dict[str, dict[str, Any]] = {
     "h100x8": {
@@ -467,7 +490,8 @@ def measured(model: str) -> dict[str, Any]:
         },
         "all_reduce": {"state": "done", "by": "nccl-tests", "all_reduce_gbs": 800.0, "wrong": 0, "gpus": len(gpus)},
         "container": {"state": "done", "image": "base", "expected": len(gpus), "seen": len(gpus)},
-        "mounts": [{"path": "/data", "state": "done", "files": 64, "latency_ms": 0.8, "read_mbs": 1900.0}],
+        "mounts": [MOUNT],
+        "data_loading": [LOADING],
     }
     return machines.unshared(facts)
 

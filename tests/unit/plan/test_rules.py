@@ -1424,6 +1424,12 @@ def test_workers_are_a_gpus_share_of_the_cores(gpus, workers):
     assert part["variables"] == {"GPULAB_NUM_WORKERS": workers}
 
 
+def test_workers_are_what_the_proof_has_measured():
+    given = environment("jax", "0.9", index="cpu")
+    made = {**facts(cpu_cores=16), "data_loading": {"workers": 6}}
+    assert plan(made, **given)["environments"][0]["variables"] == {"GPULAB_NUM_WORKERS": "6"}
+
+
 def test_memory_is_taken_as_it_is_needed():
     for framework, version, variable in (
         ("pytorch", "2.9", "PYTORCH_CUDA_ALLOC_CONF"),
