@@ -36,7 +36,8 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
     kernel_arguments has what gpulab keeps there, whether every entry of the boot loader's menu has it, and what the
     running kernel was given. grub tells whether update-grub makes the menu; boot_entries has the arguments in each
     entry and in the files for later kernels where grubby keeps them, else nothing. tuned_profile is what tuned applies
-    where it runs, None where it was never told. swaps has by the path of each active swap all names of it.
+    where it runs, None where it was never told. swaps has by the path of each active swap all names of it; that of
+    a container is its host's, and left out.
     """
     asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
     entries = boot_entries(node)
@@ -55,7 +56,7 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
         "grub": node.exists("/etc/default/grub") and node.exists("/usr/sbin/update-grub"),
         "boot_entries": entries,
         "tuned_profile": node.text("/etc/tuned/active_profile").strip() or None,
-        "swaps": swap.names(node),
+        "swaps": {} if node.container() else swap.names(node),
     }
 
 

@@ -184,3 +184,11 @@ def test_entries_that_grub_does_not_read_or_that_hold_no_arguments_are_none(tree
 def test_entries_without_grubby_are_none(tree):
     tree.file("/boot/loader/entries/m.conf", "options ro\n")
     assert not facts(tree)["boot_entries"]
+
+
+@pytest.mark.parametrize("engine", [None, "docker"])
+def test_swap_in_use_is_a_machines_own(tree, engine):
+    tree.file("/proc/swaps", "Filename Type Size Used Priority\n/swapfile file 1024 0 -2\n")
+    if engine:
+        tree.file("/.dockerenv")
+    assert facts(tree)["swaps"] == ({} if engine else {"/swapfile": ["/swapfile"]})
