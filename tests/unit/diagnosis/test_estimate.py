@@ -4,17 +4,22 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import estimate
 
-LLAMA = "https://huggingface.co/blog/llama31"  # memory requirements: weights in FP16, full fine-tuning, LoRA, QLoRA
+# Memory requirements of Llama 3.1: weights by type, full fine-tuning, LoRA, QLoRA (github:huggingface/blog, llama31.md)
+LLAMA = "https://huggingface.co/blog/llama31"
 ZERO = "https://arxiv.org/abs/1910.02054"  # section 3.1 and figure 1: mixed precision with Adam
 QLORA = "https://arxiv.org/abs/2305.14314"  # abstract: 65B in 48 GB; table 6: Guanaco's memory in 4 bits
-MIXTRAL = "https://huggingface.co/blog/mixtral"  # 90 GB in half precision
+MIXTRAL = "https://huggingface.co/blog/mixtral"  # 90, 45 and 23 GB by type (github:huggingface/blog, mixtral.md)
 PUBLISHED = [  # parameters, type, use, GB that are published, source
     ("8B", "fp16", "weights", 16, LLAMA),
     ("70B", "fp16", "weights", 140, LLAMA),
     ("405B", "fp16", "weights", 810, LLAMA),
+    ("8B", "fp8", "weights", 8, LLAMA),
+    ("70B", "fp8", "weights", 70, LLAMA),
+    ("405B", "fp8", "weights", 405, LLAMA),
     ("8B", "int4", "weights", 4, LLAMA),
+    ("70B", "int4", "weights", 35, LLAMA),
+    ("405B", "int4", "weights", 203, LLAMA),
     ("8B", "fp16", "fine-tuning", 60, LLAMA),
-    ("70B", "fp16", "fine-tuning", 500, LLAMA),
     ("405B", "fp16", "fine-tuning", 3250, LLAMA),
     ("8B", "fp16", "LoRA", 16, LLAMA),
     ("70B", "fp16", "LoRA", 160, LLAMA),
@@ -30,6 +35,8 @@ PUBLISHED = [  # parameters, type, use, GB that are published, source
     ("13B", "int4", "inference", 10, QLORA),
     ("7B", "int4", "inference", 5, QLORA),
     ("46.7B", "fp16", "weights", 90, MIXTRAL),
+    ("46.7B", "int8", "weights", 45, MIXTRAL),
+    ("46.7B", "int4", "weights", 23, MIXTRAL),
 ]
 WITHIN = 0.25
 
@@ -38,6 +45,15 @@ WITHIN = 0.25
 def test_a_published_figure_is_met(count, dtype, use, published, source):
     uses = {one.name: one.memory / 1e9 for one in estimate.estimate(estimate.parameters(count), dtype)}
     assert abs(uses[use] - published) <= WITHIN * published, (uses[use], source)
+
+
+def test_a_published_figure_that_contradicts_its_neighbours_is_not_met():
+    """LLAMA has 300 GB for full fine-tuning of 70B, less than its own 60 GB for 8B or 3250 GB for 405B would give."""
+    by_size = {"8B": 60, "70B": 300, "405B": 3250}
+    of_a_parameter = {size: gb * 1e9 / estimate.parameters(size) for size, gb in by_size.items()}
+    assert of_a_parameter["70B"] < 0.6 * min(of_a_parameter["8B"], of_a_parameter["405B"])
+    uses = {one.name: one.memory / 1e9 for one in estimate.estimate(70e9, "fp16")}
+    assert uses["fine-tuning"] == 560
 
 
 def test_all_types_and_optimisers_may_be_asked_for():
