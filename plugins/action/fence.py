@@ -14,11 +14,15 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress, send
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
 SECONDS = 10.0  # between two looks
-SILENT = "F008"  # a restart of Slurm's controller is no end of a wait of hours
+# A restart of what answers for the cluster is no end of a wait of hours.
+SILENT = {"F008": "Slurm's controller", "F014": "Kubernetes"}
 
 
 class ActionModule(NormalAction):
@@ -30,18 +34,36 @@ class ActionModule(NormalAction):
         by = f"{mine['user']} on {mine['machine']}"
         given = self._task.args
         self._task.args = {**given, "run": given.get("run") or by, "by": by, "host": host, "lock": mine}
+        for name in ("kubeconfig", "kubernetes_node"):
+            self._task.args.pop(name, None)
+        self._cluster = kubernetes_fence.Settings(given.get("kubeconfig") or None, given.get("kubernetes_node") or None)
         begun, minutes = time.monotonic(), float(given.get("minutes") or 0)
         while True:
-            try:
-                result: dict[str, Any] = super().run(tmp, task_vars)
-            except AnsibleConnectionFailure as error:
-                result = {"unreachable": True, "msg": str(error)}
+            result = self._work(tmp, task_vars)
             late = minutes > 0 and time.monotonic() - begun >= minutes * 60
-            silent = (result.get("refusal") or {}).get("code") == SILENT
+            silent = SILENT.get((result.get("refusal") or {}).get("code", ""))
             waiting = result.get("users") or result.get("unreachable") or silent
             if given["work"] != "wait" or not waiting or late or self._task.check_mode:
                 return result
-            who = "Slurm's controller" if silent else "the node"
-            line = f"in use: {result['users']}" if result.get("users") else f"{who} does not answer"
+            line = f"in use: {result['users']}" if result.get("users") else f"{silent or 'the node'} does not answer"
             send(Progress(host, "Wait for its users", time.monotonic() - begun, line))
             time.sleep(SECONDS)
+
+    def _work(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Do the work once, on the node and in Kubernetes."""
+        arguments = self._task.args
+
+        def on_node(args: dict[str, Any]) -> dict[str, Any]:
+            self._task.args = args
+            try:
+                result: dict[str, Any] = super(ActionModule, self).run(tmp, task_vars)
+            except AnsibleConnectionFailure as error:
+                result = {"unreachable": True, "msg": str(error)}
+            return result
+
+        try:
+            return kubernetes_fence.work(arguments, self._cluster, on_node, check_mode=self._task.check_mode)
+        except Refusal as refusal:
+            return failure([refusal])
+        finally:
+            self._task.args = arguments

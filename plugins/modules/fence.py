@@ -18,6 +18,7 @@ description:
   - Without an engine, nobody but root, the user that Ansible logs in as, and O(passing) can log in. People read why;
     their open sessions go on.
   - Under Slurm, no further job starts on the node. Logins are closed when the last job has ended.
+  - In Kubernetes, the controller cordons the node, and waits for the pods that would lose work. No pod is evicted.
 options:
   work:
     description:
@@ -44,11 +45,18 @@ options:
     default: false
   engine:
     description:
-      - Who starts work on the node. V(auto) is Slurm where slurmd's unit is there and Slurm knows the node, and else
-        V(none).
+      - Who starts work on the node. V(auto) is Kubernetes where O(kubeconfig) is set, the node has a kubelet, and the
+        cluster knows it; else Slurm where slurmd's unit is there and Slurm knows the node; and else V(none).
     type: str
-    choices: [auto, none, slurm]
+    choices: [auto, none, slurm, kubernetes]
     default: auto
+  kubeconfig:
+    description: File on the controller by which kubectl reaches the cluster. Unset takes the one that kubectl takes,
+      where O(engine) is V(kubernetes).
+    type: path
+  kubernetes_node:
+    description: The node's name in Kubernetes. Unset takes its hostname.
+    type: str
   passing:
     description: Users who may log in all the same.
     type: list
@@ -62,6 +70,9 @@ options:
     description: Lift the fence of another run, too.
     type: bool
     default: false
+  before:
+    description: Set by the action plugin.
+    type: dict
   host:
     description: Set by the action plugin.
     type: str
@@ -112,9 +123,17 @@ users:
   returned: success
   type: str
 drained_by_others:
-  description: After V(resume), the reason for which Slurm still has the node drained.
+  description: After V(resume), the reason for which Slurm still has the node drained, or Kubernetes has it cordoned.
   returned: success
   type: str
+hostname:
+  description: The node's own name.
+  returned: success
+  type: str
+kubelet:
+  description: Whether the node has joined a cluster of Kubernetes.
+  returned: success
+  type: bool
 refusal:
   description: Code, cause and remedy when the task is refused.
   returned: when refused
@@ -150,7 +169,7 @@ def work(module: AnsibleModule) -> dict[str, Any]:
     fence, changed, left = Fence(Node(), call, module, given["host"] or ""), [], ""
     users, before = "", fence.record()
     if given["work"] == "drain":
-        names = ("run", "by", "reason", "until", "held", "engine")
+        names = ("run", "by", "reason", "until", "held", "engine", "before")
         changed = fence.drain(Wish(**{name: given[name] for name in names}, passing=tuple(given["passing"])))
     elif given["work"] == "resume":
         changed, left = fence.resume(given["run"], force=given["force"])
@@ -166,6 +185,8 @@ def work(module: AnsibleModule) -> dict[str, Any]:
         "fresh": before is None,
         "users": users,
         "drained_by_others": left,
+        "hostname": fence.hostname,
+        "kubelet": fence.has_kubelet(),
     }
 
 
@@ -178,7 +199,10 @@ def main() -> None:
             "reason": {"type": "str", "default": "maintenance"},
             "until": {"type": "str"},
             "held": {"type": "bool", "default": False},
-            "engine": {"type": "str", "choices": ["auto", "none", "slurm"], "default": "auto"},
+            "engine": {"type": "str", "choices": ["auto", "none", "slurm", "kubernetes"], "default": "auto"},
+            "kubeconfig": {"type": "path"},
+            "kubernetes_node": {"type": "str"},
+            "before": {"type": "dict"},
             "passing": {"type": "list", "elements": "str", "default": [], "no_log": False},
             "minutes": {"type": "float", "default": 0},
             "force": {"type": "bool", "default": False},

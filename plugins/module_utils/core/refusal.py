@@ -1602,6 +1602,21 @@ CODES = {
         "{host} was lost on the way, in the state {state} since {since}",
         "Bring it back, and run the rollout again; it begins with {host}. The nodes after it are as before.",
     ),
+    "F013": (
+        "the fence of {host} in Kubernetes needs the Python package kubernetes on the controller: {detail}",
+        "Install it beside Ansible: pip install kubernetes. Nothing was changed.",
+    ),
+    "F014": (
+        "Kubernetes cannot be asked: {detail}",
+        (
+            "Check fence_kubeconfig (kubectl --kubeconfig FILE get nodes). Its user has to list and patch nodes, and to"
+            " list pods. Then run again. The node is as it was."
+        ),
+    ),
+    "F015": (
+        "Kubernetes does not know the node {host}",
+        "Set fence_kubernetes_node to its name there, or fence_engine: none for it. Nothing was changed.",
+    ),
     # F030 to F059: Slurm
     "F030": (
         "{host} has {path}, which gpulab did not write",

@@ -30,15 +30,22 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 Call = Callable[[list[str]], tuple[int, str, str]]  # exit status, output, errors
-AUTO, NONE, SLURM = "auto", "none", "slurm"
+AUTO, NONE, SLURM, KUBERNETES = "auto", "none", "slurm", "kubernetes"
 SLURMD = ("/lib/systemd/system/slurmd.service", "/etc/systemd/system/slurmd.service")
+KUBELET = (
+    "/var/lib/kubelet/pki",
+    "/var/lib/rancher/k3s/agent",
+)  # where a node that has joined a cluster keeps its keys
 _NOT_SET_UP = "Could not establish a configuration source"  # scontrol, where Slurm is installed and has no slurm.conf
 _NOT_BELIEVED = "Protocol authentication error"
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Whose fence it is to be: run (its name), by (a person), and why; until is UTC in ISO 8601, or None."""
+    """Whose fence it is to be: run (its name), by (a person), and why; until is UTC in ISO 8601, or None.
+
+    before is what Kubernetes said of the node, which only the controller can ask.
+    """
 
     run: str
     by: str
@@ -47,6 +54,7 @@ class Wish:
     held: bool = False
     engine: str = AUTO
     passing: tuple[str, ...] = ()
+    before: dict[str, Any] | None = None
 
 
 class Fence:
@@ -56,6 +64,15 @@ class Fence:
         """Take the node, and its name there."""
         self._node, self._call, self._module, self._host = node, call, module, host
         self._hostname = socket.gethostname()
+
+    @property
+    def hostname(self) -> str:
+        """Return the node's own name."""
+        return self._hostname
+
+    def has_kubelet(self) -> bool:
+        """Tell whether the node has joined a cluster of Kubernetes."""
+        return any(map(self._node.exists, KUBELET))
 
     def record(self) -> dict[str, Any] | None:
         """Return the fence of this node, None where there is none. Raises Refusal H220."""
@@ -83,7 +100,7 @@ class Fence:
         if not login.services(self._node):
             raise refuse("F010", host=self._host, services=", ".join(login.SERVICES))
         here = self._member(before["engine"] if before else wish.engine)
-        engine = SLURM if here else NONE
+        engine = SLURM if here else KUBERNETES if KUBERNETES in (wish.engine, (before or {}).get("engine")) else NONE
         ours = bool(here and control.is_ours(here, wish.run))
         found = {"name": here.name, "drained": here.drained and not ours, "reason": here.reason} if here else {}
         record: dict[str, Any] = {
@@ -94,7 +111,7 @@ class Fence:
             "until": wish.until,
             "engine": engine,
             "held": wish.held,
-            "before": before["before"] if before else found,
+            "before": before["before"] if before else wish.before or found,
         }
         changed = [facts.RECORD] if record != before else []
         if changed and not self._module.check_mode:
@@ -103,7 +120,7 @@ class Fence:
         if here and not record["before"]["drained"] and not (here.drained and here.reason == why):
             changed.append(f"Slurm: drain {here.name}")
             self._do(control.drain(here.name, why))
-        if engine == NONE or self._node.exists(login.MESSAGE):
+        if engine != SLURM or self._node.exists(login.MESSAGE):
             changed += self.close(record, wish.passing)
         if before is None and not self._module.check_mode:
             self._call(["wall", message(record)])
@@ -137,8 +154,8 @@ class Fence:
         return changed, left
 
     def _member(self, engine: str) -> control.SlurmNode | None:
-        """Return what Slurm says of this node; None where the engine is none. Raises Refusal F008, F009."""
-        if engine == NONE or (engine == AUTO and not any(map(self._node.exists, SLURMD))):
+        """Return what Slurm says of this node; None where the engine is another. Raises Refusal F008, F009."""
+        if engine in (NONE, KUBERNETES) or (engine == AUTO and not any(map(self._node.exists, SLURMD))):
             return None
         rc, output, errors = self._call(list(control.SHOW_NODES))
         if engine == AUTO and rc != 0 and _NOT_SET_UP in errors:

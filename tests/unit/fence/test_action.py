@@ -9,6 +9,7 @@ from ansible_collections.gpulab.node.plugins.action import fence
 
 IN_USE, IDLE = {"users": "job 7 of wei (running)"}, {"users": ""}
 SILENT = {"failed": True, "refusal": {"code": "F008", "cause": "it gave no answer", "remedy": "Check slurmctld."}}
+OF_KUBERNETES = {**SILENT, "refusal": {**SILENT["refusal"], "code": "F014"}}
 OTHER = {"failed": True, "refusal": {"code": "F007", "cause": "fenced", "remedy": "Wait."}}
 GONE = AnsibleConnectionFailure("no route to host")
 
@@ -32,7 +33,7 @@ def test_it_waits_while_somebody_uses_the_node(wait):
     assert wait(IN_USE, IN_USE, IDLE) == (IDLE, 3)
 
 
-@pytest.mark.parametrize("silence", [SILENT, GONE])
+@pytest.mark.parametrize("silence", [SILENT, OF_KUBERNETES, GONE])
 def test_a_node_or_a_controller_that_is_away_for_a_while_is_no_end_of_the_wait(wait, silence):
     assert wait(IN_USE, silence, silence, IDLE) == (IDLE, 4)
 

@@ -93,7 +93,7 @@ class Lab:
             fence_host.users, "read", lambda *_: {**NOBODY, "sessions": [PERSON] if self._current.person else []}
         )
 
-    def fence(self, name, by, arguments):
+    def fence(self, name, by, arguments, *, check_mode=False):
         """Do what the module fence does on a node."""
         node = self._current = self.nodes[name]
         if node.dead:
@@ -105,9 +105,12 @@ class Lab:
             "passing": [],
             "force": False,
             "until": None,
+            "before": None,
             "lock": None,
         }
-        module = Mock(check_mode=False, tmpdir=str(node.root), params={**given, **arguments, "by": by, "host": name})
+        module = Mock(
+            check_mode=check_mode, tmpdir=str(node.root), params={**given, **arguments, "by": by, "host": name}
+        )
         module.atomic_move.side_effect = lambda source, target, **_more: shutil.move(source, target)
         return fence_module.work(module)
 

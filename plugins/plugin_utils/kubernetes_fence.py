@@ -1,0 +1,224 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fence of a node of Kubernetes: cordon it, wait for its pods, and take the cordon back.
+
+No pod is evicted, as that would end its work. An annotation of the node says whose cordon it is.
+See https://kubernetes.io/docs/concepts/architecture/nodes/#manual-node-administration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.fence.host import AUTO, KUBERNETES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+ANNOTATION = "gpulab.node/fence"
+MIRROR = "kubernetes.io/config.mirror"  # of a pod that only the kubelet can end
+HOSTNAME = "kubernetes.io/hostname"
+GPUS = "nvidia.com/"
+ENDED = ("Succeeded", "Failed")
+SECONDS = 30  # what one answer may take
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A node as Kubernetes has it; fence is its annotation, empty where there is none."""
+
+    name: str
+    cordoned: bool = False
+    fence: str = ""
+
+    def is_ours(self, run: str) -> bool:
+        """Tell whether the cordon is this run's."""
+        return self.cordoned and self.fence.startswith(f"{run}: ")
+
+
+def own(listed: Iterable[Mapping[str, Any]], names: Collection[str]) -> ClusterNode | None:
+    """Return the node that a machine of one of these names is, from the API's form; None where there is none."""
+    for node in listed:
+        metadata = node["metadata"]
+        if {metadata["name"], (metadata.get("labels") or {}).get(HOSTNAME)} & set(names):
+            fence = (metadata.get("annotations") or {}).get(ANNOTATION, "")
+            return ClusterNode(metadata["name"], bool(node["spec"].get("unschedulable")), fence)
+    return None
+
+
+def busy(pods: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the pods that would lose work: those with GPUs, and those that run once (of jobs, or of nobody).
+
+    Pods of daemons and of the kubelet come back with the node, and pods without GPUs that are always restarted do so
+    elsewhere.
+    """
+    found = []
+    for pod in pods:
+        metadata, spec = pod["metadata"], pod["spec"]
+        owners = {owner["kind"] for owner in metadata.get("ownerReferences") or ()}
+        stays = "DaemonSet" in owners or MIRROR in (metadata.get("annotations") or {})
+        restarted = owners and spec.get("restartPolicy", "Always") == "Always"
+        if not stays and pod["status"].get("phase") not in ENDED and (_has_gpus(spec) or not restarted):
+            found.append(f"pod {metadata['namespace']}/{metadata['name']}")
+    return found
+
+
+def _has_gpus(spec: Mapping[str, Any]) -> bool:
+    containers = [*spec.get("containers", ()), *(spec.get("initContainers") or ())]
+    limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
+    return bool(spec.get("resourceClaims")) or any(name.startswith(GPUS) for limit in limits for name in limit)
+
+
+class Cluster:
+    """The API of a cluster, by Kubernetes' own library."""
+
+    def __init__(self, kubeconfig: str | None, host: str) -> None:
+        """Read the settings of kubectl: this file, or those that kubectl takes. Raises Refusal F013, F014."""
+        try:
+            from kubernetes import client, config  # noqa: PLC0415 - only who has a cluster needs it
+        except ImportError as error:
+            raise refuse("F013", host=host, detail=str(error)) from error
+        try:
+            self._api = config.new_client_from_config(config_file=kubeconfig)
+        except Exception as error:  # the library lets through whatever a damaged file raises
+            raise refuse("F014", detail=_first_line(error)) from error
+        self._api.configuration.retries = 0
+        self._core = client.CoreV1Api(self._api)
+
+    def node(self, names: Collection[str]) -> ClusterNode | None:
+        """Return the node of one of these names, None where there is none. Raises Refusal F014."""
+        return own(self._ask(self._core.list_node)["items"], names)
+
+    def pods(self, name: str) -> list[str]:
+        """Return the pods on a node that would lose work. Raises Refusal F014."""
+        found = self._ask(self._core.list_pod_for_all_namespaces, field_selector=f"spec.nodeName={name}")
+        return busy(found["items"])
+
+    def mark(self, name: str, fence: str | None) -> None:
+        """Cordon a node, and say why; None takes both back. Raises Refusal F014."""
+        body = {"metadata": {"annotations": {ANNOTATION: fence}}, "spec": {"unschedulable": fence is not None}}
+        self._ask(self._core.patch_node, name, body)
+
+    def _ask(self, call: Callable[..., Any], *arguments: Any, **more: Any) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = self._api.sanitize_for_serialization(
+                call(*arguments, _request_timeout=SECONDS, **more)
+            )
+        except Exception as error:  # the library's own, urllib3's and the system's
+            status, reason = getattr(error, "status", None), getattr(error, "reason", None)
+            raise refuse("F014", detail=f"{status} {reason}" if status else _first_line(error)) from error
+        return answer
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to reach the cluster, and the node's name there; None takes what kubectl takes, and the node's own name."""
+
+    kubeconfig: str | None = None
+    name: str | None = None
+
+
+def work(
+    given: dict[str, Any], settings: Settings, module: Callable[[dict[str, Any]], dict[str, Any]], *, check_mode: bool
+) -> dict[str, Any]:
+    """Do one work of the module fence, in Kubernetes too where the node is one of its nodes.
+
+    module does the node's part with arguments, and returns its result. The record on the node is there before the
+    cordon and is removed after it, so a run that was cut off can go on. Raises Refusal F013 to F015.
+    """
+    if given["work"] in ("look", "wait"):
+        return _look(given, settings, module)
+    seen = module({**given, "work": "look"})
+    if seen.get("failed") or seen.get("unreachable"):
+        return seen
+    record = seen["fence"]
+    ours = not record or record["run"] == given["run"] or bool(given.get("force"))  # else the module refuses
+    if not ours or not (record["engine"] == KUBERNETES if record else _wanted(given, settings, seen)):
+        return module(given)
+    cluster = Cluster(settings.kubeconfig, given["host"])
+    node = cluster.node(_names(record, settings, seen))
+    if node is None and (record or given.get("engine") == KUBERNETES):
+        raise refuse("F015", host=given["host"])
+    if node is None:
+        return module(given)
+    change = _drain if given["work"] == "drain" else _resume
+    return change(given, node, record, module, None if check_mode else cluster)
+
+
+def _look(
+    given: dict[str, Any], settings: Settings, module: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """Look who uses the node, its pods among them."""
+    result = module(given)
+    record = result.get("fence")
+    if not record or record["engine"] != KUBERNETES:
+        return result
+    pods = Cluster(settings.kubeconfig, given["host"]).pods(record["before"]["name"])
+    return {**result, "users": ", ".join(filter(None, [*pods, result["users"]]))}
+
+
+def _wanted(given: Mapping[str, Any], settings: Settings, seen: Mapping[str, Any]) -> bool:
+    """Tell whether a node without a fence gets one in Kubernetes; who names a kubeconfig means its cluster."""
+    engine = given.get("engine", AUTO)
+    named = engine == KUBERNETES or (engine == AUTO and bool(settings.kubeconfig) and bool(seen["kubelet"]))
+    return given["work"] == "drain" and named
+
+
+def _names(record: Mapping[str, Any] | None, settings: Settings, seen: Mapping[str, Any]) -> set[str]:
+    if record:
+        return {record["before"]["name"]}
+    hostname = str(seen["hostname"])
+    return {settings.name} if settings.name else {hostname, hostname.lower(), hostname.partition(".")[0].lower()}
+
+
+def _drain(
+    given: dict[str, Any],
+    node: ClusterNode,
+    record: Mapping[str, Any] | None,
+    module: Callable[[dict[str, Any]], dict[str, Any]],
+    cluster: Cluster | None,
+) -> dict[str, Any]:
+    """Fence the node, then cordon it; one that somebody else has cordoned stays as it is."""
+    others = node.cordoned and not node.is_ours(given["run"])
+    before = record["before"] if record else {"name": node.name, "drained": others, "reason": node.fence}
+    result = module({**given, "engine": KUBERNETES, "before": before})
+    why = f"{given['run']}: {' '.join(str(given.get('reason', '')).split())}"
+    if result.get("failed") or result.get("unreachable") or before["drained"] or (node.cordoned and node.fence == why):
+        return result
+    if cluster:
+        try:
+            cluster.mark(node.name, why)
+        except Refusal:
+            if result["fresh"]:
+                module({**given, "work": "resume"})
+            raise
+    return _changed(result, f"Kubernetes: cordon {node.name}")
+
+
+def _resume(
+    given: dict[str, Any],
+    node: ClusterNode,
+    record: Mapping[str, Any] | None,
+    module: Callable[[dict[str, Any]], dict[str, Any]],
+    cluster: Cluster | None,
+) -> dict[str, Any]:
+    """Take this run's cordon back, then lift the fence; another's cordon stays, and is named."""
+    ours = record is not None and node.is_ours(record["run"])
+    if ours and cluster:
+        cluster.mark(node.name, None)
+    result = module(given)
+    if ours:
+        return _changed(result, f"Kubernetes: uncordon {node.name}")
+    return {**result, "drained_by_others": node.fence or "cordoned"} if node.cordoned else result
+
+
+def _changed(result: dict[str, Any], what: str) -> dict[str, Any]:
+    changes = [*(result.get("changes") or ()), {"action": "write", "what": what}]
+    return {**result, "changed": True, "changes": changes}

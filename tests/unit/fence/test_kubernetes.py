@@ -1,0 +1,329 @@
+"""A node of Kubernetes leaves service and comes back, by the real client library and a stand-in for its API server."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.fence import host
+from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
+from ansible_collections.gpulab.node.plugins.plugin_utils.kubernetes_fence import ANNOTATION, MIRROR, Settings, busy
+
+from unit.rollout.simulated import Lab
+
+RUN, OTHER = "20261127T010000Z-desk", "20261126T090000Z-laptop"
+GPU = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}], "restartPolicy": "Never"}
+ONCE = {"containers": [{"name": "c"}], "restartPolicy": "OnFailure"}
+SERVER = {"containers": [{"name": "c"}], "restartPolicy": "Always"}
+
+
+def pod(name, spec, owner="Job", phase="Running", **annotations):
+    owners = [{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "1"}] if owner else []
+    return {
+        "metadata": {"name": name, "namespace": "lab", "ownerReferences": owners, "annotations": annotations},
+        "spec": {**spec, "nodeName": "node07"},
+        "status": {"phase": phase},
+    }
+
+
+class Api:
+    """The few answers of an API server that the fence asks for. refused: the methods that get status 403."""
+
+    def __init__(self):
+        """Have two nodes."""
+        self.nodes = {
+            name: {
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": {}},
+                "spec": {},
+            }
+            for name in ("node06", "node07")
+        }
+        self.pods, self.refused, self.patches = [], set(), []
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                """Answer with the nodes, or with the pods of one."""
+                url = urlparse(self.path)
+                if url.path == "/api/v1/nodes":
+                    self._answer({"kind": "NodeList", "apiVersion": "v1", "items": list(api.nodes.values())})
+                else:
+                    (selector,) = parse_qs(url.query)["fieldSelector"]
+                    found = [one for one in api.pods if f"spec.nodeName={one['spec']['nodeName']}" == selector]
+                    self._answer({"kind": "PodList", "apiVersion": "v1", "items": found})
+
+            def do_PATCH(self):
+                """Merge into a node."""
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                api.patches.append((self.path, self.headers["Content-Type"], body))
+                node = api.nodes[self.path.rpartition("/")[2]]
+                if "PATCH" not in api.refused:
+                    node["spec"].update(body["spec"])
+                    for key, value in body["metadata"]["annotations"].items():
+                        node["metadata"]["annotations"].update({key: value})
+                        if value is None:
+                            del node["metadata"]["annotations"][key]
+                self._answer(node)
+
+            def _answer(self, found):
+                text = json.dumps(found).encode()
+                self.send_response(403 if self.command in api.refused else 200)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_arguments):
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def node(self):
+        """Return (cordoned, the annotation) of the node of these tests."""
+        node = self.nodes["node07"]
+        return bool(node["spec"].get("unschedulable")), node["metadata"]["annotations"].get(ANNOTATION)
+
+
+@pytest.fixture
+def api():
+    found = Api()
+    yield found
+    found.server.shutdown()
+
+
+@pytest.fixture
+def kubeconfig(api, tmp_path):
+    text = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "lab",
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "gpulab"}}],
+        "clusters": [{"name": "lab", "cluster": {"server": f"http://127.0.0.1:{api.server.server_port}"}}],
+        "users": [{"name": "gpulab", "user": {"token": "canary"}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(text))
+    return str(path)
+
+
+class Fleet:
+    """The node, whose hostname is node07.lab, and the fence's work on it and in its cluster."""
+
+    def __init__(self, lab, kubeconfig):
+        """Let the node have a kubelet."""
+        self.lab, self.kubeconfig, self.name, self.check = lab, kubeconfig, None, False
+        (self.machine.root / host.KUBELET[0].lstrip("/")).mkdir(parents=True)
+
+    @property
+    def machine(self):
+        """Return the node."""
+        return self.lab.nodes["node07"]
+
+    def work(self, work, run=RUN, **more):
+        """Do one work of the fence."""
+        given = {"work": work, "run": run, "host": "node07", "reason": "driver 550", **more}
+        settings = Settings(self.kubeconfig, self.name)
+        on_node = lambda arguments: self.lab.fence("node07", "anna", arguments, check_mode=self.check)  # noqa: E731
+        return kubernetes_fence.work(given, settings, on_node, check_mode=self.check)
+
+
+@pytest.fixture
+def fleet(tmp_path, monkeypatch, kubeconfig):
+    monkeypatch.setattr(host.socket, "gethostname", lambda: "node07.lab")
+    return Fleet(Lab(tmp_path / "nodes", monkeypatch, "node07"), kubeconfig)
+
+
+def code(call, *arguments, **more):
+    with pytest.raises(Refusal) as refused:
+        call(*arguments, **more)
+    return refused.value.code
+
+
+def test_a_node_is_cordoned_with_the_reason_and_comes_back(fleet, api):
+    result = fleet.work("drain")
+    assert result["changes"][-1] == {"action": "write", "what": "Kubernetes: cordon node07"}
+    assert api.node == (True, f"{RUN}: driver 550")
+    assert (fleet.machine.fence["engine"], fleet.machine.open) == ("kubernetes", False)
+    assert api.patches[0][0] == "/api/v1/nodes/node07"
+    assert fleet.work("resume")["drained_by_others"] == ""
+    assert api.node == (False, None)
+    assert (fleet.machine.fence, fleet.machine.open) == (None, True)
+    assert not api.nodes["node06"]["spec"]
+
+
+def test_a_second_time_nothing_changes(fleet, api):
+    fleet.work("drain")
+    assert not fleet.work("drain")["changed"]
+    fleet.work("resume")
+    assert not fleet.work("resume")["changed"]
+    assert len(api.patches) == 2
+
+
+def test_check_mode_says_what_would_change_and_changes_nothing(fleet, api):
+    fleet.check = True
+    would = fleet.work("drain")["changes"]
+    assert (api.patches, fleet.machine.fence) == ([], None)
+    fleet.check = False
+    assert fleet.work("drain")["changes"] == would
+    fleet.check = True
+    would = fleet.work("resume")["changes"]
+    assert api.node[0]
+    assert fleet.machine.fence is not None
+    fleet.check = False
+    assert fleet.work("resume")["changes"] == would
+
+
+@pytest.mark.parametrize(
+    ("found", "waits"),
+    [
+        (pod("train", GPU), True),
+        (pod("inference", {**GPU, "restartPolicy": "Always"}, "ReplicaSet"), True),
+        (
+            pod("mig", {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}]}, None),
+            True,
+        ),
+        (pod("claim", {**SERVER, "resourceClaims": [{"name": "gpu"}]}, "ReplicaSet"), True),
+        (pod("prepare", ONCE), True),
+        (pod("alone", SERVER, None), True),
+        (pod("web", SERVER, "ReplicaSet"), False),
+        (pod("exporter", GPU, "DaemonSet"), False),
+        (pod("etcd", SERVER, "Node", **{MIRROR: "x"}), False),
+        (pod("done", GPU, phase="Succeeded"), False),
+        (pod("crashed", GPU, phase="Failed"), False),
+    ],
+)
+def test_whose_work_is_waited_for(found, waits):
+    assert busy([found]) == ([f"pod lab/{found['metadata']['name']}"] if waits else [])
+
+
+def test_pods_are_waited_for_and_none_is_evicted(fleet, api):
+    fleet.work("drain")
+    api.pods = [pod("train", GPU), pod("web", SERVER, "ReplicaSet")]
+    assert fleet.work("wait")["users"] == "pod lab/train"
+    fleet.machine.person = True
+    assert fleet.work("wait")["users"] == "pod lab/train, wei, who is logged in (python)"
+    fleet.machine.person, api.pods = False, []
+    assert fleet.work("wait")["users"] == ""
+    assert [path for path, _type, _body in api.patches] == ["/api/v1/nodes/node07"]
+
+
+def test_a_cordon_that_was_there_before_is_still_there_afterwards(fleet, api):
+    """NVSentinel#1424: nodes that somebody else had cordoned were uncordoned."""
+    api.nodes["node07"]["spec"]["unschedulable"] = True
+    fleet.work("drain")
+    assert fleet.work("resume")["drained_by_others"] == "cordoned"
+    assert (api.node, api.patches) == ((True, None), [])
+
+
+def test_a_cordon_of_another_run_stays(fleet, api):
+    fleet.work("drain")
+    api.nodes["node07"]["metadata"]["annotations"][ANNOTATION] = f"{OTHER}: fan"
+    assert fleet.work("resume")["drained_by_others"] == f"{OTHER}: fan"
+    assert api.node[0]
+
+
+def test_the_fence_of_another_run_is_neither_taken_over_nor_lifted(fleet, api):
+    fleet.work("drain", run=OTHER)
+    assert code(fleet.work, "drain") == code(fleet.work, "resume") == "F007"
+    assert api.node == (True, f"{OTHER}: driver 550")
+    fleet.work("resume", force=True)
+    assert api.node == (False, None)
+
+
+def test_a_failure_becomes_the_reason_in_kubernetes(fleet, api):
+    fleet.work("drain")
+    fleet.work("drain", reason="the proof failed: gpu-count", held=True)
+    assert api.node == (True, f"{RUN}: the proof failed: gpu-count")
+    assert fleet.machine.fence["before"]["drained"] is False
+    fleet.work("resume")
+    assert api.node == (False, None)
+
+
+def test_a_run_that_was_cut_off_before_the_cordon_goes_on(fleet, api):
+    fleet.work("drain")
+    api.nodes["node07"]["spec"].clear()
+    api.nodes["node07"]["metadata"]["annotations"].clear()
+    fleet.work("drain")
+    assert api.node == (True, f"{RUN}: driver 550")
+
+
+@pytest.mark.parametrize("work", ["drain", "resume"])
+def test_an_api_that_refuses_the_change_leaves_the_node_as_it_was(fleet, api, work):
+    if work == "resume":
+        fleet.work("drain")
+    before = (api.node, fleet.machine.open)
+    api.refused = {"PATCH"}
+    with pytest.raises(Refusal, match=r"F014 .*403") as refused:
+        fleet.work(work)
+    assert "canary" not in str(refused.value)
+    assert (api.node, fleet.machine.open) == before
+
+
+def test_an_api_that_does_not_answer_is_refused_before_anything_changes(fleet, api):
+    api.server.server_close()
+    api.server.shutdown()
+    assert code(fleet.work, "drain", engine="kubernetes") == "F014"
+    assert fleet.machine.fence is None
+
+
+def test_a_damaged_kubeconfig_is_refused(fleet, tmp_path):
+    for text in ("", "- x", "{"):
+        (tmp_path / "kubeconfig").write_text(text)
+        assert code(fleet.work, "drain") == "F014"
+    fleet.kubeconfig = str(tmp_path / "none")
+    assert code(fleet.work, "drain") == "F014"
+
+
+def test_without_the_library_the_fence_is_refused_before_anything_changes(fleet, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **more):
+        if name == "kubernetes":
+            raise ImportError(name)
+        return real(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert code(fleet.work, "drain") == "F013"
+    assert fleet.machine.fence is None
+
+
+def test_the_nodes_name_in_the_cluster_can_be_given(fleet, api):
+    fleet.name = "node06"
+    fleet.work("drain")
+    assert api.nodes["node06"]["spec"] == {"unschedulable": True}
+    assert fleet.machine.fence["before"]["name"] == "node06"
+    fleet.name = None
+    fleet.work("resume")
+    assert api.nodes["node06"]["spec"] == {"unschedulable": False}
+
+
+def test_kubernetes_by_name_has_to_know_the_node_and_auto_leaves_one_alone_that_it_does_not_know(fleet, api):
+    fleet.name = "node99"
+    assert code(fleet.work, "drain", engine="kubernetes") == "F015"
+    fleet.work("drain")
+    assert (fleet.machine.fence["engine"], api.patches) == ("none", [])
+
+
+@pytest.mark.parametrize(
+    ("engine", "kubelet", "named", "expected"),
+    [
+        ("auto", True, True, "kubernetes"),
+        ("auto", False, True, "none"),
+        ("auto", True, False, "none"),
+        ("none", True, True, "none"),
+        ("kubernetes", False, True, "kubernetes"),
+    ],
+)
+def test_which_engine_is_taken(fleet, engine, kubelet, named, expected):
+    if not kubelet:
+        (fleet.machine.root / host.KUBELET[0].lstrip("/")).rmdir()
+    fleet.kubeconfig = fleet.kubeconfig if named else None
+    fleet.work("drain", engine=engine)
+    assert fleet.machine.fence["engine"] == expected
