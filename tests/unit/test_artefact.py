@@ -6,6 +6,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 MADE_BY_THE_BUILD = {"FILES.json", "MANIFEST.json"}
 OPERATORS = (  # what runs leave in a checkout, and what README.md has operators put there
@@ -41,3 +43,9 @@ def test_it_holds_nothing_of_an_operators(tmp_path):
     assert {"README.md", "meta/runtime.yml"} <= shipped
     assert shipped <= tracked()
     assert not [path for path in shipped if path.startswith("changelogs/fragments/")]
+
+
+def test_what_an_execution_environment_needs_is_shipped():
+    named = yaml.safe_load((ROOT / "meta/execution-environment.yml").read_text())["dependencies"].values()
+    assert set(named) <= tracked()
+    assert (ROOT / "meta/ee-requirements.txt").read_text().split() == ["rich"]
