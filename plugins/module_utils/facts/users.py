@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
-# Daemons that hold the devices and no work of anybody's
+# Daemons that hold the devices and no work of anybody's; the last line has those of Kubernetes
+# (github:NVIDIA/k8s-device-plugin, cmd; github:NVIDIA/k8s-dra-driver-gpu, cmd)
 SERVICES = frozenset(
     {"nvidia-persistenced", "nv-fabricmanager", "nvidia-imex", "nv-hostengine", "dcgm-exporter", "gpulab-metrics"}
+    | {"nvidia-device-plugin", "gpu-feature-discovery", "gpu-kubelet-plugin"}
 )
 SLURM_STEP = "slurmstepd"
 PROCESS, CONTAINER, SLURM, MACHINE = "process", "container", "slurm", "virtual_machine"

@@ -209,8 +209,9 @@ def test_a_container_that_computes_is_named_once(host_dev):
     assert [(one["pid"], one["kind"]) for one in found["who"]] == [(61, "process")]
 
 
-def test_a_container_of_the_drivers_own_daemon_is_no_work(host_dev):
-    contained(host_dev, 60, "0:77", comm="dcgm-exporter")
+@pytest.mark.parametrize("command", ["dcgm-exporter", "nvidia-device-p", "gpu-feature-dis", "gpu-kubelet-plu"])
+def test_a_container_of_the_drivers_own_daemon_is_no_work(host_dev, command):
+    contained(host_dev, 60, "0:77", comm=command)
     assert users.read(host_dev.node(), [], OWN)["state"] == "idle"
 
 
