@@ -162,10 +162,12 @@ def test_a_rebuild_that_was_cut_off_goes_on_and_all_is_as_it_was(story, name):
 def test_what_did_not_come_back_is_named_and_nothing_else_differs(story, name):
     state, report = story["documents"][name]
     assert (state["state"], report["differences"]) == ("proven", [])
-    missing = {one["name"] for one in report["missing"]}
-    assert missing == {"image lab/own:1", "/etc/apt/sources.list.d/lab.sources", "/data"}
+    source = "/etc/apt/sources.list.d/lab.sources"  # nobody answers there; the jobs' step puts it back all the same
+    missing, later = ({one["name"] for one in found} for found in (report["missing"], story["still missing"][name]))
+    assert missing | {source} == {"image lab/own:1", source, "/data"}
+    assert source in missing or "jobs" in KILLS
+    assert later == {"image lab/own:1", "/data"}
     assert "image lab/own:1" in story["rebuild"].output
-    assert story["still missing"][name] == report["missing"]
 
 
 def test_a_second_rebuild_changes_nothing(story, name):

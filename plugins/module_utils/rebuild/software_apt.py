@@ -9,7 +9,6 @@ refreshed. Such a file waits until the jobs are let go, and then comes back as i
 
 from __future__ import annotations
 
-import os
 import posixpath
 import shlex
 import shutil
@@ -49,8 +48,7 @@ class Packages:
 
     asked has section ({packages, manual, holds}), release ({id, version, name} of the captured system), managed (names
     and globs of the packages that gpulab's roles answer for), entries (the captured files of APT, with contents) and
-    lacking (the packages and sources that did not come back in an earlier run: once the rebuild is over, only these are
-    tried).
+    lacking (the packages that an earlier run could not install: once the rebuild is over, only these are tried).
     """
 
     def __init__(self, call: Call, asked: dict[str, Any], root: Path = ROOT) -> None:
@@ -131,12 +129,7 @@ class Packages:
         return self._differing(self._sources) if self._same else []
 
     def _differing(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        differing = software_entries.differing(entries, self._root)
-        return [one for one in differing if self._is_lacking(one["path"])] if self._over else differing
-
-    def _is_lacking(self, path: str) -> bool:
-        """Tell whether a source did not answer before, and nobody has written one in its place."""
-        return path in self._lacking and not os.path.lexists(self._root / path.lstrip("/"))
+        return [] if self._over else software_entries.differing(entries, self._root)
 
     def install(self, log: str) -> dict[str, Any]:
         """Put the sources that answered in place, and return {argv, install, missing}; argv is None without packages.

@@ -176,23 +176,6 @@ def test_somebody_elses_policy_stays(packages, root):
     assert (root / "policy-rc.d").read_text() == "theirs"
 
 
-def test_a_source_that_did_not_answer_is_tried_when_it_is_over_and_named_until_it_does(packages, root):
-    software_done.write(root, "20261126T021500Z")
-    assert packages(lacking=[LAB]).look()["files"] == [LAB]
-    packages(lacking=[LAB]).lists()
-    told = packages(lacking=[LAB]).install(log(lab="E: Could not connect"))["missing"]
-    assert [one["name"] for one in told] == [LAB]
-    assert text(root, LAB) is None
-    packages(lacking=[LAB]).install(log())
-    assert text(root, LAB) == CONTENTS[LAB]
-
-
-def test_what_somebody_wrote_in_the_place_of_such_a_source_stays(packages, root):
-    software_done.write(root, "20261126T021500Z")
-    (root / LAB[1:]).write_text("# of the new administrator\n")
-    assert packages(lacking=[LAB]).look()["files"] == []
-
-
 def test_a_hold_that_could_not_be_stays_named_when_it_is_over(packages, root):
     software_done.write(root, "20261126T021500Z")
     assert [one["name"] for one in packages(lacking=["git"]).marks(check_mode=False)["missing"]] == ["git"]
