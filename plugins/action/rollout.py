@@ -81,7 +81,8 @@ class ActionModule(ActionBase):
         document.update(order=list(decided.names), canaries=list(decided.canaries), proven=proven)
         for one in found:
             entry = document["hosts"].setdefault(one.name, state.host(one.kind, list(one.due)))
-            entry.update(kind=one.kind, due=list(one.due), again=one.fenced)
+            entry.update(kind=one.kind, due=list(one.due))
+            state.come_again(entry, fenced=one.fenced)
             if one.refusal is not None:
                 if entry["state"] not in (*state.ON_THE_WAY, state.FAILED):  # those are still fenced
                     state.enter(entry, state.REFUSED)
@@ -130,7 +131,7 @@ class ActionModule(ActionBase):
             state.enter(entry, args["state"])
             entry["after"] = _seen(variables)
             if args["state"] == state.DONE:
-                entry.update(again=False, refusal=None)
+                entry.update(again=False, begun=False, refusal=None)
                 document["proven"] = sorted({*document["proven"], entry["kind"]})
         return {}
 
@@ -140,7 +141,7 @@ class ActionModule(ActionBase):
         refusal = _explained(result)
         with state.changing(Path(args["file"])) as document:
             entry = document["hosts"][variables["inventory_hostname"]]
-            begun = entry["state"] != state.DRAINING or entry["again"]
+            begun = entry["state"] != state.DRAINING or entry.get("begun", False)
             ended = state.BUSY if refusal["code"] == "F006" else state.REFUSED
             state.enter(entry, state.FAILED if begun else ended)
             entry["refusal"] = refusal

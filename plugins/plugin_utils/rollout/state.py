@@ -42,6 +42,7 @@ HOST = {
     "after": {str: object},
     "refusal": (None, {"code": str, "cause": str, "remedy": str}),
     "again": bool,
+    "begun?": bool,
 }
 _SHAPE = {
     "schema": int,
@@ -80,6 +81,12 @@ def host(kind: str, due: list[str]) -> dict[str, Any]:
         "refusal": None,
         "again": False,
     }
+
+
+def come_again(entry: dict[str, Any], *, fenced: bool) -> None:
+    """Note whether a node still has this rollout's fence, and whether its change had begun when the last run ended."""
+    begun = entry.get("begun", False) or entry["state"] in (CHANGING, PROVING, FAILED)
+    entry.update(again=fenced, begun=fenced and begun)
 
 
 def runs(directory: Path) -> list[Path]:

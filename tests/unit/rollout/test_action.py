@@ -123,13 +123,17 @@ def test_a_node_in_use_is_as_it_was_and_is_no_canary(fleet):
     assert fleet.work("turn", "n2", file=fleet.file)["why"]["code"] == "F011"
 
 
-def test_a_refusal_before_the_change_leaves_the_node_as_it_was_but_not_one_that_was_fenced_before(fleet):
+def test_a_refusal_before_the_change_leaves_the_node_as_it_was_but_not_one_whose_change_had_begun(fleet):
     run = fleet.order()["run"]
     refused = {"refusal": {"code": "P001", "cause": "no plan", "remedy": "Make one."}}
     fleet.work("turn", file=fleet.file)
     assert fleet.work("fail", file=fleet.file, result=refused)["state"] == state.REFUSED
-    fleet.known["n1"] = fleet.node(fence={**FENCE, "run": run})
     fleet.order()
+    fleet.work("turn", file=fleet.file)
+    fleet.work("note", file=fleet.file, state="changing")
+    fleet.known["n1"] = fleet.node(fence={**FENCE, "run": run})
+    for _twice in range(2):
+        fleet.order()
     fleet.work("turn", file=fleet.file)
     assert fleet.work("fail", file=fleet.file, result=refused)["state"] == state.FAILED
 

@@ -11,11 +11,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import state
 from unit.rollout.simulated import Controller, FailedError, Killed, Lab
 
 TASKS = 26  # of a run over two nodes; test_a_run_that_nobody_disturbs says so where it changes
-DRAIN, APPLY, RESUME = (
-    "Take the node out of service, or bring it back",
-    "Apply what is due",
-    "Bring the node back into service",
-)
+DRAIN, WAIT = "Take the node out of service, or bring it back", "Wait until nobody uses the node"
+APPLY, RESUME = "Apply what is due", "Bring the node back into service"
 
 
 @pytest.fixture
@@ -149,7 +146,38 @@ def test_a_user_who_never_ends_keeps_the_node_and_the_others_go_on(lab, tmp_path
     assert changed_once_at_least_and_proven(lab)
 
 
-@pytest.mark.parametrize("task", [DRAIN, "Wait until nobody uses the node", APPLY, "Prove the node", RESUME])
+def test_a_user_who_never_ends_gets_the_node_back_also_after_the_controller_was_killed_while_it_waited(lab, tmp_path):
+    lab.nodes["n2"].person = True
+    first = Controller(lab, tmp_path / "rollouts")
+    first.before["n2", WAIT] = lambda: setattr(first, "dies_at", first.tasks + 1)
+    with pytest.raises(Killed):
+        first.roll()
+    died(first)
+    assert not lab.nodes["n2"].open
+    second = Controller(lab, tmp_path / "rollouts")
+    assert second.roll() == {"n2": "F006"}
+    assert (second.states()["n2"], lab.nodes["n2"].changes) == (state.BUSY, 0)
+    assert in_service(lab)
+
+
+def test_a_node_whose_change_had_begun_stays_fenced_while_somebody_uses_it(lab, tmp_path):
+    first = Controller(lab, tmp_path / "rollouts")
+    first.before["n1", APPLY] = lambda: setattr(first, "dies_at", first.tasks + 1)
+    with pytest.raises(Killed):
+        first.roll()
+    lab.nodes["n1"].person = True
+    for _run in range(2):
+        died(first)
+        again = Controller(lab, tmp_path / "rollouts")
+        assert again.roll() == {"n1": "F006", "n2": "F005"}
+        assert again.states()["n1"] == state.FAILED
+        assert not lab.nodes["n1"].open
+    lab.nodes["n1"].person = False
+    assert Controller(lab, tmp_path / "rollouts").roll() == {}
+    assert in_service(lab)
+
+
+@pytest.mark.parametrize("task", [DRAIN, WAIT, APPLY, "Prove the node", RESUME])
 def test_a_node_that_dies_stops_the_rollout_and_comes_first_when_it_is_back(lab, tmp_path, task):
     node = lab.nodes["n1"]
     first = Controller(lab, tmp_path / "rollouts")
