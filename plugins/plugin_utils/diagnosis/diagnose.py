@@ -63,6 +63,7 @@ def diagnosis(case: Case, host: str, created: str) -> Diagnosis:
         "findings": records,
         "memory": for_people_all(memory.table(case)),
         "estimates": _estimates(case) if case.asked["symptom"] in (ALL, MEMORY) else [],
+        "ranks": for_people_all(hang.told(case)),
         "late": case.evidence["late"],
     }
 

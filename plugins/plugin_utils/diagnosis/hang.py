@@ -22,7 +22,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case, Rank
 
 PROC = "https://man7.org/linux/man-pages/man5/proc.5.html"
 TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
@@ -66,6 +66,43 @@ def ranks(case: Case) -> dict[tuple[str, str], dict[int, list[dict[str, Any]]]]:
             job = jobs.setdefault((told.get("MASTER_ADDR", ""), told.get("MASTER_PORT", "")), {})
             job.setdefault(int(told["LOCAL_RANK"]), []).append(record)
     return jobs
+
+
+def told(case: Case) -> list[Rank]:
+    """Return each rank on this node with what it does or awaits."""
+    found: list[Rank] = []
+    for (address, port), job in ranks(case).items():
+        for group in job.values():
+            numbers = [group[0]["environment"].get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")]
+            if all(number.isdigit() for number in numbers):
+                rank, world, local = map(int, numbers)
+                found.append(
+                    {
+                        "job": f"{address}:{port}",
+                        "rank": rank,
+                        "world_size": world,
+                        "local_world_size": local,
+                        "pid": group[0]["pid"],
+                        "command": group[0]["command"],
+                        "stands": stands(group[0]),
+                    }
+                )
+    return found
+
+
+def stands(record: dict[str, Any]) -> str:
+    """Say what a rank does or awaits: by its state, then its stack, then where it waits in the kernel."""
+    if _gone(record):
+        return "has died"
+    if record["state"] in ("T", "t"):
+        return "is stopped"
+    text = "\n".join(record["stack"])
+    meaning = next((meaning for words, meaning, _remedy in _STACKS if words.search(text)), None)
+    if meaning:
+        return meaning
+    if record["stack"]:
+        return f"is in {record['stack'][0].strip()}"
+    return f"waits in the kernel ({record['waits']})" if record["state"] == "D" else "runs, or waits for its GPU"
 
 
 def _gone(record: dict[str, Any]) -> bool:

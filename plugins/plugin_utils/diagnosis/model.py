@@ -79,6 +79,18 @@ class Estimate(TypedDict):
     fits: list[int]
 
 
+class Rank(TypedDict):
+    """A rank of a job on the node; job is the address and port at which the ranks meet, stands what it awaits."""
+
+    job: str
+    rank: int
+    world_size: int
+    local_world_size: int
+    pid: int
+    command: str | None
+    stands: str
+
+
 class Diagnosis(TypedDict):
     """The diagnosis of one node. late are the parts of the evidence that could not be read in time."""
 
@@ -90,6 +102,7 @@ class Diagnosis(TypedDict):
     findings: list[FindingRecord]
     memory: list[GpuMemory]
     estimates: list[Estimate]
+    ranks: list[Rank]
     late: list[str]
 
 

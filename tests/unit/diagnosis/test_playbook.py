@@ -23,15 +23,15 @@ SCHEMA = json.loads((ROOT / "docs/diagnosis.schema.json").read_text())
 def play(tmp_path):
     """Return what runs the playbook for this machine, and returns (exit status, output, diagnosis)."""
 
-    def run(**variables):
+    def run(limit="node07", **variables):
         inventory, documents = tmp_path / "inventory.yml", tmp_path / "documents"
         this = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        hosts = {"gpu-nodes": {"children": {"workstations": {"hosts": {"node07": this}}}}}
+        hosts = {"gpu-nodes": {"children": {"workstations": {"hosts": dict.fromkeys(limit.split(","), this)}}}}
         inventory.write_text(yaml.safe_dump(hosts), encoding="utf-8")
         variables = {"diagnose_documents": str(documents), "diagnose_seconds": 0.5, **variables}
         argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, "playbooks/diagnose.yml"]
         done = subprocess.run(
-            [*argv, "-l", "node07", "-e", json.dumps(variables)],
+            [*argv, "-l", limit, "-e", json.dumps(variables)],
             cwd=ROOT,
             env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "home")},
             capture_output=True,
@@ -100,3 +100,29 @@ def test_an_unknown_symptom_is_refused(play):
     status, output, _found = play(symptom="broken")
     assert status != 0
     assert "broken" in output
+
+
+def test_the_ranks_of_a_job_over_two_nodes_are_compared(play):
+    """Both nodes are this machine, so each has the same two of four ranks."""
+    code = "import time; print('ready', flush=True); time.sleep(120)"
+    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+        )
+        for rank in range(2)
+    ]
+    try:
+        assert all(rank.stdout.readline() == b"ready\n" for rank in ranks)
+        status, output, found = play(limit="node07,node08", symptom="hang", user="root")
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    assert status == 0, output
+    jsonschema.validate(found, SCHEMA)
+    assert {(one["rank"], one["world_size"]) for one in found["ranks"]} == {(0, 4), (1, 4)}
+    assert output.count("over nodes: 1 finding") == 1
+    assert "rank 2-3 of the job at 127.0.0.1:29511, which has 4, is not on node0" in output
