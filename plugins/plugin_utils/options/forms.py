@@ -206,6 +206,10 @@ OPTIONS: dict[str, Form] = {
     "environments_uv_url": URL,
     "fence_force": LINE,
     "fence_hosts": LINE,
+    "fence_kubeconfig": HERE,
+    "fence_kubernetes_node": Form(
+        r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "the name of a node in Kubernetes: small letters, digits, '.' and '-'"
+    ),
     "fence_passing": ACCOUNT,
     "fence_reason": LINE,
     "fence_run": LINE,
