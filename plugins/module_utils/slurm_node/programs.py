@@ -10,6 +10,7 @@ The third one sets the reason that people read. None of them waits longer than i
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -18,7 +19,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
@@ -35,7 +35,6 @@ PROLOG_SECONDS, HEALTH_SECONDS = 5.0, 20.0  # what the driver has to answer in
 KILL_SECONDS = 5.0  # what a killed process has to end in
 RUN = "health"
 SETTINGS = Path(__file__).parents[6] / "node.json"
-_SHAPE = {"gpus": int, "most_drained": int}
 
 
 def say(line: str) -> None:
@@ -141,10 +140,17 @@ def health(
     return 0
 
 
+def read_settings(path: Path) -> dict[str, int]:
+    """Return {"gpus", "most_drained"} from the file that the role wrote, JSON below a comment that says so."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found: dict[str, int] = json.loads("\n".join(line for line in lines if not line.startswith("#")))
+    return found
+
+
 def main(name: str) -> None:
     """Be the program of this name. Whatever goes wrong in it does not drain a node."""
-    settings = records.read(SETTINGS, _SHAPE, {"gpus": 0, "most_drained": 0})
     try:
+        settings = read_settings(SETTINGS)
         if name == "prolog":
             status = prolog(os.environ, settings, answers)
         elif name == "epilog":

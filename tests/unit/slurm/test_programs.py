@@ -1,5 +1,6 @@
 """The programs that slurmd runs: what drains a node, and what must not."""
 
+import json
 import os
 import runpy
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.filter.program import program
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.slurm_node import judge, programs
 
@@ -211,9 +213,39 @@ def test_a_node_that_slurm_does_not_know_or_a_controller_that_is_gone_is_left_al
         assert slurm.drains == []
 
 
+def test_the_settings_are_read_as_the_role_writes_them(tmp_path):
+    place = tmp_path / "node.json"
+    place.write_text(owned_files.wanted_text(json.dumps(SETTINGS), "slurm"))
+    assert programs.read_settings(place) == SETTINGS
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Return the file with the settings of the node."""
+    place = tmp_path / "node.json"
+    place.write_text(json.dumps(SETTINGS))
+    monkeypatch.setattr(programs, "SETTINGS", place)
+    return place
+
+
+def ends(name):
+    """Return the status with which a program ends."""
+    with pytest.raises(SystemExit) as ended:
+        programs.main(name)
+    return ended.value.code
+
+
+@pytest.mark.usefixtures("settings")
 def test_a_program_that_breaks_does_not_drain_a_node(monkeypatch, said):
     monkeypatch.setattr(programs, "health", lambda *_: 1 / 0)
-    with pytest.raises(SystemExit) as ended:
-        programs.main("health")
-    assert ended.value.code == 0
+    assert ends("health") == 0
     assert "ZeroDivisionError" in said[0]
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]"])
+def test_settings_that_are_damaged_or_gone_do_not_drain_a_node(settings, monkeypatch, said, text):
+    monkeypatch.setattr(programs, "answers", lambda _seconds: nvml({}, {}))
+    monkeypatch.setenv("SLURM_JOB_GPUS", "0")
+    settings.unlink() if text is None else settings.write_text(text)
+    assert ends("prolog") == 0
+    assert len(said) == 1
