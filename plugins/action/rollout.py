@@ -36,7 +36,8 @@ ARGUMENTS = {
     "result": {"type": "dict"},
 }
 _CODE = re.compile(r"GPULAB-([A-Z]\d{3}) (.*?) Remedy: (.*)")
-_FINDING = re.compile(r"^(?:warn|fail) ([\w-]+: .*?)\. \w+: ", re.MULTILINE)  # as the module verify ends
+# As the module verify ends; some are of one GPU
+_FINDING = re.compile(r"^(?:warn|fail) ([\w-]+(?: \[GPU [^\]]+\])?: .*?)\. \w+: ", re.MULTILINE)
 USUAL = 3600  # seconds that a change takes, where nobody knows
 
 

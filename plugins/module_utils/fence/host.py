@@ -184,7 +184,7 @@ def message(record: dict[str, Any]) -> str:
     back = f" It should be back by {record['until']}." if record["until"] else ""
     return (
         f"gpulab: this node is out of service since {record['since']} ({record['by']}{run}):"
-        f" {record['reason']}.{back} What runs goes on; please end your work and start it elsewhere."
+        f" {record['reason'].rstrip('.')}.{back} What runs goes on; please end your work and start it elsewhere."
     )
 
 

@@ -8,6 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action.rollout import ActionModule
+from ansible_collections.gpulab.node.plugins.action.verify import told
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import state
 
 from unit import machines
@@ -23,9 +25,12 @@ FENCE = {
     "before": {},
     "overdue": False,
 }
-PROOF = (
-    "GPULAB-V001 n1 failed verification: 1 finding of severity fail or above. Remedy: Each finding below has its own"
-    " remedy.\nfail gpu-count: 2 GPUs on the PCI bus, 3 declared. check_seating: Power the node off."
+FINDINGS = [
+    {"id": "gpu-count", "gpu": None, "summary": "2 GPUs on the PCI bus, 3 declared", "remediation": "check_seating"},
+    {"id": "ecc-uncorrected", "gpu": {"bus_id": "0000:3b:00.0"}, "summary": "3 errors", "remediation": "reset_gpu"},
+]
+PROOF = told(
+    refuse("V001", host="n1", count=2, level="fail"), [{**one, "severity": "fail", "reason": ""} for one in FINDINGS]
 )
 
 
@@ -83,7 +88,10 @@ def test_a_canary_that_fails_stops_the_others_and_comes_first_in_the_next_run(fl
     assert fleet.work("fail", file=fleet.file, result={"msg": PROOF})["state"] == state.FAILED
     assert fleet.hosts()["n1"]["refusal"] == {
         "code": "V001",
-        "cause": "the proof failed: gpu-count: 2 GPUs on the PCI bus, 3 declared",
+        "cause": (
+            "the proof failed: gpu-count: 2 GPUs on the PCI bus, 3 declared;"
+            " ecc-uncorrected [GPU 0000:3b:00.0]: 3 errors"
+        ),
         "remedy": "Each finding below has its own remedy.",
     }
     turn = fleet.work("turn", "n2", file=fleet.file)
