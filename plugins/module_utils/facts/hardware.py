@@ -54,12 +54,11 @@ def processor(node: Node) -> dict[str, Any]:
 
 def l3_mib(node: Node) -> int | None:
     """Add up the caches of level 3; each is shown by all processors that share it."""
-    caches = {}
-    for cpu in node.names(CPUS):
-        for index in node.names(f"{CPUS}/{cpu}/cache") if re.fullmatch(r"cpu\d+", cpu) else ():
-            home = f"{CPUS}/{cpu}/cache/{index}"
-            if node.number(f"{home}/level") == 3:  # noqa: PLR2004 - the level
-                caches[node.text(f"{home}/shared_cpu_list")] = _kib(node.text(f"{home}/size"))
+    cpus = [name for name in node.names(CPUS) if re.fullmatch(r"cpu\d+", name)]
+    indexes = node.names(f"{CPUS}/{cpus[0]}/cache") if cpus else []
+    third = next((one for one in indexes if node.number(f"{CPUS}/{cpus[0]}/cache/{one}/level") == 3), None)  # noqa: PLR2004
+    homes = [f"{CPUS}/{cpu}/cache/{third}" for cpu in cpus if third]
+    caches = {node.text(f"{home}/shared_cpu_list"): _kib(node.text(f"{home}/size")) for home in homes}
     return sum(caches.values()) // 1024 or None
 
 
