@@ -12,10 +12,10 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host
-from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
 from ansible_collections.gpulab.node.plugins.plugin_utils.kubernetes_fence import ANNOTATION, MIRROR, Settings, busy
 
-from unit.rollout.simulated import Lab
+from unit.rollout.simulated import Controller, Killed, Lab
+from unit.rollout.test_adverse import TASKS, died, in_service
 
 RUN, OTHER = "20261127T010000Z-desk", "20261126T090000Z-laptop"
 GPU = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}], "restartPolicy": "Never"}
@@ -129,15 +129,15 @@ class Fleet:
     def work(self, work, run=RUN, **more):
         """Do one work of the fence."""
         given = {"work": work, "run": run, "host": "node07", "reason": "driver 550", **more}
-        settings = Settings(self.kubeconfig, self.name)
-        on_node = lambda arguments: self.lab.fence("node07", "anna", arguments, check_mode=self.check)  # noqa: E731
-        return kubernetes_fence.work(given, settings, on_node, check_mode=self.check)
+        self.lab.cluster = Settings(self.kubeconfig, self.name)
+        return self.lab.fence("node07", "anna", given, check_mode=self.check)
 
 
 @pytest.fixture
 def fleet(tmp_path, monkeypatch, kubeconfig):
+    lab = Lab(tmp_path / "nodes", monkeypatch, "node07")
     monkeypatch.setattr(host.socket, "gethostname", lambda: "node07.lab")
-    return Fleet(Lab(tmp_path / "nodes", monkeypatch, "node07"), kubeconfig)
+    return Fleet(lab, kubeconfig)
 
 
 def code(call, *arguments, **more):
@@ -327,3 +327,23 @@ def test_which_engine_is_taken(fleet, engine, kubelet, named, expected):
     fleet.kubeconfig = fleet.kubeconfig if named else None
     fleet.work("drain", engine=engine)
     assert fleet.machine.fence["engine"] == expected
+
+
+@pytest.mark.parametrize("number", range(1, TASKS + 1))
+def test_a_rollout_whose_controller_is_killed_before_any_task_leaves_no_cordon(
+    tmp_path, monkeypatch, api, kubeconfig, number
+):
+    lab = Lab(tmp_path / "nodes", monkeypatch, "node06", "node07")
+    lab.cluster = Settings(kubeconfig)
+    for node in lab.nodes.values():
+        (node.root / host.KUBELET[0].lstrip("/")).mkdir(parents=True)
+    first = Controller(lab, tmp_path / "rollouts", dies_at=number)
+    with pytest.raises(Killed):
+        first.roll()
+    died(first)
+    for name, node in lab.nodes.items():
+        assert bool(api.nodes[name]["spec"].get("unschedulable")) == (node.fence is not None)
+    assert Controller(lab, tmp_path / "rollouts").roll() == {}
+    assert in_service(lab)
+    assert not any(node["spec"].get("unschedulable") or node["metadata"]["annotations"] for node in api.nodes.values())
+    assert all(node.proven for node in lab.nodes.values())

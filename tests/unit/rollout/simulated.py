@@ -22,7 +22,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import fence as 
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host as fence_host
 from ansible_collections.gpulab.node.plugins.module_utils.fence import login
 from ansible_collections.gpulab.node.plugins.modules import fence as fence_module
+from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.kubernetes_fence import Settings
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 from jinja2.nativetypes import NativeEnvironment
 
@@ -85,7 +87,8 @@ class Lab:
     def __init__(self, directory, monkeypatch, *names):
         """Make the nodes, and let the fence's module work on the one whose turn it is."""
         self.nodes = {name: Machine(directory / name) for name in names}
-        self._current = self.nodes[names[0]]
+        self._current, self.cluster = self.nodes[names[0]], Settings()
+        monkeypatch.setattr(fence_host.socket, "gethostname", lambda: self._current.root.name)
         monkeypatch.setattr(fence_module, "Node", lambda: Node(self._current.root))
         monkeypatch.setattr(fence_module, "call", lambda _argv: (0, "", ""))
         monkeypatch.setattr(fence_module.os, "geteuid", lambda: 0)
@@ -94,10 +97,15 @@ class Lab:
         )
 
     def fence(self, name, by, arguments, *, check_mode=False):
-        """Do what the module fence does on a node."""
-        node = self._current = self.nodes[name]
-        if node.dead:
+        """Do what the task fence does, on a node and in the cluster."""
+        self._current = self.nodes[name]
+        if self._current.dead:
             raise UnreachableError
+        on_node = lambda given: self._module(name, by, given, check_mode=check_mode)  # noqa: E731
+        return kubernetes_fence.work({"host": name, **arguments}, self.cluster, on_node, check_mode=check_mode)
+
+    def _module(self, name, by, arguments, *, check_mode):
+        node = self._current
         given = {
             "reason": "",
             "held": False,
