@@ -67,7 +67,7 @@ rollout-test: test-setup ## a change over four nodes, one after the other, behin
 kill-test: test-setup ## kill site.yml in one task after the other; remove.yml has to restore the node each time
 	pytest tests/lab/test_killed.py
 
-cuda-builds: test-setup ## install the real CUDA build of each framework and prove it without a driver (10 GB, 7 GB at a time)
+cuda-builds: test-setup ## install the real CUDA build of each framework and each toolkit of wheels, prove them without a driver (10 GB, 7 GB at a time)
 	pytest tests/builds
 
 share-test: test-setup ## three bare nodes with one kernel: one compiles the driver, the others load its result

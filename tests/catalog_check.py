@@ -110,6 +110,8 @@ def ask_pip(known: catalog.Catalog, report: Report) -> None:
     found = on_pip("cuda-toolkit")
     minors = None if found is None else {".".join(version.split(".")[:2]) for version in found}
     report.add("CUDA toolkits (pip: cuda-toolkit)", known.toolkits, minors)
+    releases = [record["release"] for record in known.cuda_wheels.values()]
+    report.add("CUDA toolkits of wheels (pip: cuda-toolkit)", releases, found)
     for library, names in LIBRARIES.items():
         versions = [release["to"] for release in known.libraries[library]["releases"]]
         for name in names:

@@ -75,7 +75,8 @@ the names of [settings.md](settings.md), each with its reason.
 - A value of the inventory counts first. `null` takes a default away: `monitoring_state: null`.
 - `ansible-playbook playbooks/plan.yml` shows for each node what its type sets and why; the report names the type.
 - A default that does not fit a node's system, GPUs or driver is left out there, and the plan says so. A disk that is
-  too small for all of it is refused ([GPULAB-H082](errors.md#gpulab-h082)); an environment takes 10 GB, a toolkit 12.
+  too small for all of it is refused ([GPULAB-H082](errors.md#gpulab-h082)); an environment takes 10 GB, a toolkit 12,
+  one of wheels 1.
 - A machine may be in several types that agree about everything that the inventory does not set
   ([GPULAB-I025](errors.md#gpulab-i025)).
 - A node in no type gets none of these, when roles are used without gpulab's playbooks.

@@ -27,12 +27,13 @@ LONGEST = (
     "monitoring",
 )
 # Too long for make test: three build Debian's driver, as the lab does; cuda_distribution downloads 5 GB, across_nodes
-# PyTorch; cuda takes a quarter of an hour, nvidia_ubuntu half an hour.
+# PyTorch, cuda_wheels NVIDIA's compiler; cuda takes a quarter of an hour, nvidia_ubuntu half an hour.
 TOO_LONG = {
     "nvidia_driver",
     "nvidia_desktop",
     "secure_boot",
     "cuda_distribution",
+    "cuda_wheels",
     "across_nodes",
     "cuda",
     "nvidia_ubuntu",

@@ -97,6 +97,11 @@ class Catalog:
         return {record["cuda"]: record for record in self.read("cuda_toolkits")["toolkits"]}
 
     @cached_property
+    def cuda_wheels(self) -> dict[str, Record]:
+        """The toolkits that are made of NVIDIA's wheels, by major.minor, oldest first."""
+        return {record["cuda"]: record for record in self.read("cuda_wheels")["toolkits"]}
+
+    @cached_property
     def min_drivers(self) -> dict[str, str]:
         """The oldest driver that runs code of a CUDA major, by that major."""
         return {cuda.partition(".")[0]: record["min_driver"] for cuda, record in self.toolkits.items()}

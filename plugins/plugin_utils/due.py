@@ -47,6 +47,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 # Settings of other roles that a role reads.
 OTHERS: dict[str, tuple[str, ...]] = {
     "network": ("nccl_address",),
+    "cuda": ("base_no_proxy", "environments_index_url"),
     "nccl": ("base_http_proxy", "base_https_proxy", "base_no_proxy"),
     "storage": ("container_toolkit_docker_data_root",),
     "environments": ("base_no_proxy", "gpulab_environments"),

@@ -24,6 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import P
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Captured, Walk, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import masked
+from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.facts import own_files
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
@@ -113,7 +114,8 @@ def _gpulabs(node: Node, receipts: dict[str, list[str]]) -> frozenset[str]:
     named = {path for path in own_files.read(node) if own_files.NAME in path}
     files = {path for kind, _colon, path in items if kind == "file" and not path.startswith("/etc/")}
     trees = {f"{path}/" for kind, _colon, path in items if kind == "environment"}
-    return frozenset({*named, *files, *trees, *GPULABS_OWN})
+    toolkits = {path[: -len(wheels.RECORD)] for path in named if path.endswith(f"/{wheels.RECORD}")}
+    return frozenset({*named, *files, *trees, *toolkits, *GPULABS_OWN})
 
 
 def _locks(node: Node, receipts: dict[str, list[str]]) -> Iterator[dict[str, str]]:

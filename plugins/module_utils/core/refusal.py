@@ -971,6 +971,10 @@ CODES = {
         "Run gpulab.node.plan in a command of its own, or set callbacks_enabled = gpulab.node.preview in ansible.cfg.",
     ),
     "P098": ("environment {name}: the set {set} cannot be installed: {why}", "{way}. Nothing was changed."),
+    "P099": (
+        "{library} {version} is requested, but the wheels of cuda_source: pypi bring a compiler and no such libraries",
+        "Set cuda_source: nvidia, or remove {library}_version. Frameworks bring their own copy.",
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",
@@ -1056,7 +1060,7 @@ CODES = {
             " node."
         ),
     ),
-    # C: what nvcc says of a node, and the source of nccl-tests
+    # C: what nvcc says of a node, the source of nccl-tests, and toolkits made of wheels
     "C001": (
         "nvcc of CUDA {version} does not compile for compute capability {capabilities}: {error}",
         "Choose a CUDA that supports the GPU and the host compiler, or correct the error that the message names.",
@@ -1068,6 +1072,14 @@ CODES = {
     "C003": (
         "{url} has SHA-256 {found}, but nccl_tests_sha256 is {wanted}",
         "Check which one is right. The file may be another version, or was altered on its way. Nothing was built.",
+    ),
+    "C004": (
+        "{path} holds a CUDA toolkit that gpulab did not make",
+        "Remove it, choose another CUDA in cuda_toolkits, or set cuda_source: nvidia. It was left as it is.",
+    ),
+    "C005": (
+        "the wheels of CUDA {version} cannot be fetched: {line}",
+        "{advice} See {log} on the node. A former toolkit is still there.",
     ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (

@@ -274,7 +274,7 @@ def pip_settings(texts: list[str]) -> dict[str, str]:
 
 def classify(printed: str, name: str, log: str) -> Refusal:
     """Return the refusal that says why uv or pip failed; printed is the end of what it said, log where all of it is."""
-    text = _essence(printed)
+    text = essence(printed)
     for code, pattern in CAUSES:
         if re.search(pattern, printed):
             advice = advice_on(printed, "Check the node's network, proxy and pip.conf, and the addresses of the index.")
@@ -287,7 +287,7 @@ def advice_on(told: str, otherwise: str) -> str:
     return next((advice for pattern, advice in OBSTACLES if re.search(pattern, told)), otherwise)
 
 
-def _essence(printed: str) -> str:
+def essence(printed: str) -> str:
     """Return the essential part of what uv or pip printed: its errors, and why pip found nothing."""
     found = [
         *_ERROR.findall(printed),

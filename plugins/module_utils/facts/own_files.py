@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
-STATE, PROGRAMS = "/var/lib/gpulab", "/opt"
-STEPS = f"{STATE}/steps"
+STATE, PROGRAMS, TOOLKITS = "/var/lib/gpulab", "/opt", "/usr/local"
+STEPS, TOOLKIT, WORK = f"{STATE}/steps", "cuda-*/gpulab.json", ".gpulab-cuda"
 WALKED = ("/etc", "/usr/local/share/jupyter/kernels")
 # Files of others in which gpulab keeps a block, or sets lines aside; and those that may be gpulab's under another name.
 READ = ("/etc/hosts", "/etc/cloud/templates/", "/usr/local/share/jupyter/kernels/")
@@ -22,7 +22,8 @@ NAME = "gpulab"
 def read(node: Node) -> list[str]:
     """Return the facts ``own_files``: paths with gpulab in them, and of READ those with gpulab in their text; sorted.
 
-    They are files below WALKED, files in STATE, package transactions that no run has seen end, and what is in PROGRAMS.
+    They are files below WALKED, files in STATE, package transactions that no run has seen end, records of CUDA toolkits
+    that are made of wheels and where they are made, and what is in PROGRAMS.
     """
     root = len(str(node.root).rstrip("/"))
     walked = [
@@ -33,9 +34,10 @@ def read(node: Node) -> list[str]:
     ]
     state = [path for name in node.names(STATE) if not node.is_dir(path := f"{STATE}/{name}")]
     state += [path for name in node.names(STEPS) if node.exists(path := f"{STEPS}/{name}/transaction.json")]
+    toolkits = [str(path)[root:] for name in (TOOLKIT, WORK) for path in node.path(TOOLKITS).glob(name)]
     programs = [f"{PROGRAMS}/{name}" for name in node.names(PROGRAMS)]
 
     def is_own(path: str) -> bool:
         return NAME in path or (path.startswith(READ) and NAME in node.text(path))
 
-    return sorted(filter(is_own, [*walked, *state, *programs]))
+    return sorted(filter(is_own, [*walked, *state, *toolkits, *programs]))

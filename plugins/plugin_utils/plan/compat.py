@@ -68,7 +68,7 @@ def way(request: Request, driver: dict[str, Any], version: str) -> str:
 def _obstacle(request: Request, driver: dict[str, Any], record: dict[str, Any]) -> str | None:
     """Say what forbids the package; None where nothing does."""
     branches = record["compat_branches"]
-    if request.wishes["cuda_source"] == "distribution":
+    if request.wishes["cuda_source"] in ("distribution", "pypi"):
         return "only NVIDIA's repository has the package"
     for gpu in request.gpus or ():
         if not gpu.data_center:

@@ -23,21 +23,33 @@ LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default tool
 PREFIX = LINK + "-{version}"
 PACKAGE = "cuda-toolkit"
 DISTRIBUTION_PREFIX = "/usr"
-AUTO = "auto"
+AUTO, PYPI = "auto", "pypi"
 COMPILER, COMPILER_RPM = "g++", "gcc-c++"
 
 
 def with_source(case: Case, driver: dict[str, Any]) -> Case:
     """Return the case with the source of the toolkits that cuda_source: auto comes to: the driver's own.
 
-    The distribution's toolkit is taken where the driver is the distribution's, too, and where it serves every GPU.
+    With the distribution's driver that is the distribution's toolkit where it serves every GPU, else NVIDIA's wheels
+    where they do; a toolkit or library that is requested comes from NVIDIA's repository.
     """
     if case.wishes["cuda_source"] != AUTO:
         return case
     record = case.platform.get("cuda_toolkit")
     toolkit = case.catalog.toolkits[record["version"]] if record else None
-    own = toolkit is not None and driver["source"] == "distribution" and _serves_all(case, toolkit)
-    chosen = {"cuda_source": "distribution" if own else "nvidia"}
+    requested = [case.wishes["cuda_toolkits"], *(case.wishes[f"{library}_version"] for library in newer.LIBRARIES)]
+    chosen, wheels = "nvidia", _with(case, PYPI)
+    if driver["source"] == "distribution":
+        if toolkit is not None and _serves_all(case, toolkit):
+            chosen = "distribution"
+        elif not any(requested) and _in_full(wheels, driver):
+            chosen = PYPI
+    return _with(case, chosen)
+
+
+def _with(case: Case, cuda_source: str) -> Case:
+    """Return the case with this source of the toolkits."""
+    chosen = {"cuda_source": cuda_source}
     return replace(case, wishes=ChainMap(chosen, cast("MutableMapping[str, Any]", case.wishes)))
 
 
@@ -48,7 +60,8 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     is the CUDA_HOME of login sessions, compute_capabilities what nvcc has to compile for, retire_packages what an
     earlier plan may have brought and this one does not want.
     """
-    own = case.wishes["cuda_source"] == "distribution"
+    origin = case.wishes["cuda_source"]
+    own = origin == "distribution"
     versions, because = _versions(case, driver)
     for version in versions:
         _check(case, driver, version)
@@ -57,15 +70,16 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         way = f"; or {branch.settings_of(case, 'distribution')}" if served else ""
         raise refuse("P039", system=case.platform["name"], source=driver["source"], way=way)
     default = default_of(case, versions)
-    toolkits = [(_of_distribution if own else _of_nvidia)(case, driver, version) for version in versions]
+    make = {"distribution": _of_distribution, PYPI: _of_wheels}.get(origin, _of_nvidia)
+    toolkits = [make(case, driver, version) for version in versions]
     return {
-        "source": case.wishes["cuda_source"],
+        "source": origin,
         "toolkits": toolkits,
         "default": default,
         "home": (DISTRIBUTION_PREFIX if own else LINK) if versions else None,
         "compute_capabilities": _compute_capabilities(case),
         "apt_components": case.platform["cuda_toolkit"]["components"] if versions and own else [],
-        "repository": _repository(case, driver) if versions and not own else None,
+        "repository": _repository(case, driver) if versions and origin == "nvidia" else None,
         "retire_packages": _retired(case, {name for toolkit in toolkits for name in toolkit["packages"]}),
         "because": because + _forward(case, driver, toolkits),
     }
@@ -113,10 +127,22 @@ def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]
 
 
 def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
-    if driver["source"] == "distribution":
+    wheels = case.wishes["cuda_source"] == PYPI
+    if driver["source"] == "distribution" and not wheels:
         return [], ["The driver is the distribution's, and no toolkit is requested. Frameworks bring their own CUDA."]
+    fitting = _in_full(case, driver)
+    if fitting:
+        version = newest(fitting)
+        return [version], [f"CUDA {version} is the newest that driver branch {driver['branch']} fully supports."]
+    if wheels:  # they are requested by name: the check says what does not fit
+        return [next(iter(case.catalog.cuda_wheels))], ["It is the oldest CUDA of which NVIDIA has wheels."]
+    return [], ["No toolkit in the repository supports the driver and every GPU."]
+
+
+def _in_full(case: Case, driver: dict[str, Any]) -> list[str]:
+    """Return the toolkits of the source that the driver runs in full, and that compile for every GPU."""
     level = case.catalog.branches[driver["branch"]]["cuda"]
-    fitting = [
+    return [
         version
         for version, toolkit in case.catalog.toolkits.items()
         if same_or_newer(level, version)
@@ -124,10 +150,6 @@ def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
         and _seen(case, version)
         and _serves_all(case, toolkit)
     ]
-    if not fitting:
-        return [], ["No toolkit in the repository supports the driver and every GPU."]
-    version = newest(fitting)
-    return [version], [f"CUDA {version} is the newest that driver branch {driver['branch']} fully supports."]
 
 
 def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]]) -> list[str]:
@@ -151,8 +173,8 @@ def _check(case: Case, driver: dict[str, Any], version: str) -> None:
     check_driver(case, driver, version)
     if not _carried(case, version):
         system = f"{case.platform['name']} on {case.architecture}"
-        own = case.wishes["cuda_source"] == "distribution"
-        origin = f"{case.platform['name']} itself" if own else f"NVIDIA's repository for {system}"
+        named = {"distribution": f"{case.platform['name']} itself", PYPI: "PyPI"}
+        origin = named.get(case.wishes["cuda_source"], f"NVIDIA's repository for {system}")
         raise refuse("P025", source=origin, version=version, way=_use(case, fitting_toolkits(case)))
 
 
@@ -182,7 +204,7 @@ def _use(case: Case, fitting: list[str]) -> str:
     settings = ", ".join(["cuda_toolkits: []", *(f"{name}: null" for name in libraries)])
     none = f"install no toolkit ({settings}): the Python environments bring their own CUDA"
     if not fitting:
-        return f"L{none[1:]}"
+        return f"I{none[1:]}"
     return f"Use CUDA {', '.join(fitting)}" + ("" if libraries else f"; or {none}")
 
 
@@ -203,13 +225,16 @@ def _repository(case: Case, driver: dict[str, Any]) -> dict[str, Any] | None:
 def _carried(case: Case, version: str) -> bool:
     if case.wishes["cuda_source"] == "distribution":
         return version in _carried_by_distribution(case)
+    if case.wishes["cuda_source"] == PYPI:
+        return version in case.catalog.cuda_wheels
     record = _of_platform(case)
     return case.architecture in record["architectures"] and same_or_newer(version, record.get("first_cuda", "0"))
 
 
 def _seen(case: Case, version: str) -> bool:
     """Tell whether NVIDIA's repository is known to have a toolkit, and not only not known to lack it."""
-    return same_or_newer(version, _of_platform(case).get("first_cuda_seen", "0"))
+    first = "0" if case.wishes["cuda_source"] == PYPI else _of_platform(case).get("first_cuda_seen", "0")
+    return same_or_newer(version, first)
 
 
 def _of_platform(case: Case) -> dict[str, Any]:
@@ -234,6 +259,21 @@ def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[s
         "full_features": _full_features(case, driver, version),
         "compat": None,
         "host_compiler": record.get("host_compiler"),
+        "wheels": [],
+    }
+
+
+def _of_wheels(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+    """Return a toolkit that is made of NVIDIA's wheels; its packages are what compiles with it, and what fetches it."""
+    found = _of_nvidia(case, driver, version)
+    wheels = case.catalog.cuda_wheels[version]["wheels"]
+    return {
+        **found,
+        "packages": [*found["packages"][1:], *case.catalog.read("cuda_wheels")["packages"]],
+        "wheels": [
+            {"name": one["name"], "version": one["version"], "sha256": one["sha256"][case.architecture]}
+            for one in wheels
+        ],
     }
 
 
@@ -275,6 +315,7 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
         "full_features": forward or _full_features(case, driver, version),
         "compat": compat.DIRECTORY.format(prefix=prefix) if forward else None,
         "host_compiler": host_compiler,
+        "wheels": [],
     }
 
 

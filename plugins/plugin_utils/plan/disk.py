@@ -19,7 +19,8 @@ def plan(case: Case, parts: dict[str, Any]) -> dict[str, int]:
     counts = {
         "once": 1,
         "kernels": len(parts["driver"]["kernels"]),
-        "toolkits": len(parts["cuda"]["toolkits"]),
+        "toolkits": sum(not toolkit["wheels"] for toolkit in parts["cuda"]["toolkits"]),
+        "toolkits of wheels": sum(bool(toolkit["wheels"]) for toolkit in parts["cuda"]["toolkits"]),
         "environments": len(parts["environments"]),
         "conda environments": len(case.wishes["conda_environments"]),
     }

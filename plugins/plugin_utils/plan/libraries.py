@@ -43,6 +43,8 @@ def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, An
         return None
     if toolkits["source"] == "distribution":
         raise refuse("P040", library=library, version=version, system=case.platform["name"])
+    if toolkits["source"] == cuda.PYPI:
+        raise refuse("P099", library=library, version=version)
     record = case.catalog.libraries[library]
     release = next((known for known in record["releases"] if newer.within(version, known)), None)
     if release is None:

@@ -148,7 +148,7 @@ class Cuda(TypedDict):
 
 
 class CudaToolkit(TypedDict):
-    """A toolkit; compat is its package of forward compatibility."""
+    """A toolkit; compat is its package of forward compatibility, wheels what it is made of where no package has it."""
 
     version: str
     packages: list[str]
@@ -156,6 +156,15 @@ class CudaToolkit(TypedDict):
     full_features: bool
     compat: str | None
     host_compiler: str | None
+    wheels: list[Wheel]
+
+
+class Wheel(TypedDict):
+    """A wheel for the node's architecture."""
+
+    name: str
+    version: str
+    sha256: str
 
 
 class Libraries(TypedDict):

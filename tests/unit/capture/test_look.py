@@ -26,6 +26,7 @@ def node(tmp_path, monkeypatch):
     """Return a node with /home on a file system of its own, and what happened on it."""
     for path in (
         *("etc/fstab", "etc/cache", "etc/modprobe.d/gpulab-nouveau.conf", "var/log/syslog", "var/log/kept/a"),
+        *("usr/local/cuda-13.0/bin/nvcc", "usr/local/cuda-13.0/gpulab.json"),
         *("opt/tool/x", "opt/gpulab/uv", "usr/local/lib/libours.so", "home/li/.cache/token", "home/li/.cache/x"),
         "home/li/thesis",
     ):

@@ -51,8 +51,7 @@ def wheel(directory, name, version, text="", requires=()):
     }
     record = ""
     for path, content in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).rstrip(b"=").decode()
-        record += f"{path},sha256={digest},{len(content)}\n"
+        record += f"{path},sha256={digest(content.encode())},{len(content)}\n"
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
     path = directory / name / f"{name}-{version}-py3-none-any.whl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +59,11 @@ def wheel(directory, name, version, text="", requires=()):
         for inner, content in files.items():
             archive.writestr(inner, content)
     return path
+
+
+def digest(content):
+    """Return the SHA-256 of bytes as a wheel's list of files has it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def source(directory, name, version, built="/dev/null"):

@@ -17,6 +17,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file impo
         "/etc/gpulab/gpu-settings.conf",
         "/var/lib/gpulab/docker-settings.json",
         "/opt/gpulab-nccl-tests",
+        "/usr/local/cuda-13.2/gpulab.json",
+        "/usr/local/.gpulab-cuda",
     ],
 )
 def test_tells_what_is_there(tree, path):
@@ -47,6 +49,7 @@ def test_tells_nothing_of_others(tree):
     tree.file("/etc/hosts", "127.0.0.1 localhost\n")
     tree.file("/etc/motd", "Set up by gpulab.\n")
     tree.file("/opt/venvs/vision/bin/python", "x")
+    tree.file("/usr/local/cuda-13.2/version.json", "{}")
     tree.file("/etc/fstab", "x")
     tree.file("/etc/exports.d/mine.exports", "x")
     tree.file("/var/lib/gpulab/steps/nvidia-driver/log", "x")

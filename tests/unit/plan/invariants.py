@@ -132,7 +132,7 @@ def arm_servers_take_sbsa(p):
 def toolkits_come_without_driver(p):
     names = [name for toolkit in p.plan["cuda"]["toolkits"] for name in toolkit["packages"]]
     return all(
-        re.fullmatch(r"cuda-(toolkit|compat)-\d+-\d+|nvidia-cuda-toolkit|g\+\+(-\d+)?|gcc-c\+\+", name)
+        re.fullmatch(r"cuda-(toolkit|compat)-\d+-\d+|nvidia-cuda-toolkit|g\+\+(-\d+)?|gcc-c\+\+|python3-pip", name)
         for name in names
     )
 

@@ -53,7 +53,7 @@ WISHES = st.fixed_dictionaries(
         "gpulab_allow_branches": rarely(st.lists(BRANCHES, max_size=3), ()),
         "gpulab_without_gpu": rarely(YES, otherwise=False),
         "cuda_state": rarely(st.just("absent"), "present"),
-        "cuda_source": rarely(st.just("distribution"), "nvidia"),
+        "cuda_source": rarely(st.sampled_from(["distribution", "pypi", "auto"]), "nvidia"),
         "cuda_toolkits": rarely(st.lists(st.sampled_from(list(CATALOG.toolkits)), max_size=3, unique=True)),
         "cuda_compat": st.booleans(),
         "cudnn_version": rarely(st.sampled_from(["9.5.1", "9.10.2.21", "9.20.0"])),

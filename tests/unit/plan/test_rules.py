@@ -992,6 +992,58 @@ def test_the_distributions_toolkit_is_the_one_it_carries(system, version, packag
     assert {"nvidia-cuda-toolkit", "g++", "g++-11", "g++-13"} <= set(gone)
 
 
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+def test_a_toolkit_of_wheels_lies_where_nvidias_does_and_needs_no_repository(architecture):
+    node = machines.changed(facts("ubuntu-24.04"), {"system": {"architecture": architecture}})
+    cuda = plan(node, cuda_source="pypi", nvidia_driver_branch="580")["cuda"]
+    (toolkit,) = cuda["toolkits"]
+    assert (cuda["source"], cuda["repository"], cuda["home"]) == ("pypi", None, "/usr/local/cuda")
+    assert (toolkit["version"], toolkit["prefix"], toolkit["full_features"]) == ("13.0", "/usr/local/cuda-13.0", True)
+    assert toolkit["packages"] == ["g++", "python3-pip"]
+    known = catalog.load().cuda_wheels["13.0"]["wheels"]
+    assert [one["sha256"] for one in toolkit["wheels"]] == [one["sha256"][architecture] for one in known]
+    assert "cuda-toolkit-13-0" in cuda["retire_packages"]
+
+
+def test_wheels_of_one_release_are_of_one_release():
+    """An nvvm of another release writes PTX that ptxas does not read."""
+    for version, record in catalog.load().cuda_wheels.items():
+        versions = {one["name"]: one["version"] for one in record["wheels"]}
+        compiler = {versions[f"nvidia-{part}"] for part in ("cuda-nvcc", "nvvm", "cuda-crt")}
+        assert len(compiler) == 1, version
+        assert compiler.pop().startswith(f"{version}."), version
+        assert record["release"].startswith(f"{version}."), version
+        assert version in catalog.load().toolkits
+
+
+def test_a_toolkit_of_wheels_takes_less_room_than_one_of_packages():
+    rooms = [sum(plan(facts(), cuda_source=one)["disk"].values()) for one in ("pypi", "nvidia")]
+    assert rooms[1] - rooms[0] == 11000
+
+
+@pytest.mark.parametrize(
+    ("system", "given", "chosen"),
+    [
+        ("ubuntu-24.04", {}, "pypi"),
+        ("ubuntu-24.04", {"cuda_toolkits": ["12.9"]}, "nvidia"),
+        ("ubuntu-24.04", {"cuda_toolkits": ["12.9"], "cudnn_version": "9.20.0"}, "nvidia"),
+        ("debian-13", ALLOWED, "distribution"),
+    ],
+)
+def test_the_drivers_own_source_is_the_index_where_the_distribution_has_no_toolkit(system, given, chosen):
+    given = {"nvidia_driver_source": "distribution", "cuda_source": "auto", **given}
+    cuda = plan(facts(system), **given)["cuda"]
+    assert cuda["source"] == chosen
+    assert cuda["toolkits"]
+
+
+def test_wheels_that_do_not_fit_are_not_chosen_by_themselves():
+    """Volta has no CUDA 13."""
+    node = facts("ubuntu-24.04", gpus=[V100])
+    cuda = plan(node, nvidia_driver_source="distribution", cuda_source="auto")["cuda"]
+    assert (cuda["source"], cuda["toolkits"]) == ("nvidia", [])
+
+
 def test_the_default_toolkit_is_reached_by_nvidias_link():
     cuda = plan(facts(), cuda_toolkits=["12.9", "13.0"])["cuda"]
     assert (cuda["home"], cuda["apt_components"]) == ("/usr/local/cuda", [])
@@ -1991,6 +2043,26 @@ REFUSALS = {
         {"cuda_source": "distribution", "nvidia_driver_source": "nvidia"},
         "P039",
         "Remedy: Set cuda_source: nvidia.",
+    ),
+    "wheels for debian's driver": (facts("debian-13"), {**ALLOWED, "cuda_source": "pypi"}, "P023", "580.65.06"),
+    "wheels on volta": (facts(gpus=[V100]), {"cuda_source": "pypi"}, "P024", "Install no toolkit"),
+    "a CUDA of which there are no wheels": (
+        facts(),
+        {"cuda_source": "pypi", "cuda_toolkits": ["12.9"]},
+        "P025",
+        "13.0, 13.1",
+    ),
+    "cuDNN for a toolkit of wheels": (
+        facts(),
+        {"cuda_source": "pypi", "cudnn_version": "9.20.0"},
+        "P099",
+        "cudnn_version",
+    ),
+    "cuda-compat for a toolkit of wheels": (
+        facts(),
+        {"cuda_source": "pypi", "nvidia_driver_branch": "580", **FORWARD},
+        "P077",
+        "NVIDIA's repository",
     ),
     "cuDNN for debian's CUDA": (
         facts("debian-13"),

@@ -1,0 +1,159 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CUDA toolkits made of NVIDIA's wheels: read those of this node, have pip fetch one, put it in its place.
+
+Each lies where NVIDIA's packages have theirs, /usr/local/cuda-X.Y, with a record beside what pip unpacked. Fetching is
+left to a long step. The wheels of CUDA 13 hold a whole tree, nvidia/cu13, but not all names that the packages have.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARENT = Path("/usr/local")
+RECORD, SHAPE = "gpulab.json", {"requirements": [str]}
+METADATA = "gpulab-wheels"  # the directories *.dist-info of the wheels: their licences and the lists of their files
+TREE = "nvidia/cu13"
+WORK = ".gpulab-cuda"
+PROGRAM = "bin/nvcc"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A toolkit that shall be there; requirements are pip's, each with the SHA-256 of its wheel."""
+
+    version: str
+    requirements: tuple[str, ...]
+
+
+def requirements(wheels: list[dict[str, str]]) -> tuple[str, ...]:
+    """Return the lines of a requirements file that name these wheels, {name, version, sha256} each, and no others."""
+    return tuple(f"{one['name']}=={one['version']} --hash=sha256:{one['sha256']}" for one in wheels)
+
+
+class Toolkits:
+    """The toolkits below a directory."""
+
+    def __init__(self, parent: Path = PARENT) -> None:
+        """Remember where they are; nothing is read yet."""
+        self.parent = parent
+        self._work = parent / WORK
+
+    def prefix(self, version: str) -> Path:
+        """Return where a toolkit lies, or is to lie."""
+        return self.parent / f"cuda-{version}"
+
+    def versions(self) -> list[str]:
+        """Return the versions of the toolkits that were made of wheels."""
+        return sorted(path.parent.name.partition("-")[2] for path in self.parent.glob(f"cuda-*/{RECORD}"))
+
+    def reasons(self, wanted: Wanted, *, replaced: bool = False) -> list[str]:
+        """Return why a toolkit has to be made; nothing where it is there, with each of its files.
+
+        replaced: somebody else's is there that will be gone by then. Raises Refusal C004 for one that will not.
+        """
+        prefix = self.prefix(wanted.version)
+        if wanted.version not in self.versions():
+            if not replaced and any(not path.is_dir() for path in prefix.rglob("*")):
+                raise refuse("C004", path=prefix)
+            return ["it does not exist"]
+        if _record(prefix) != {"requirements": list(wanted.requirements)}:
+            return ["other wheels are planned"]
+        altered = list(_altered(prefix))
+        return [f"{len(altered)} of its files are not as they came, such as {altered[0]}"] if altered else []
+
+    def fetch(self, wanted: Wanted, index: str | None, settings: dict[str, str]) -> list[str]:
+        """Return the argument list of the script that unpacks the wheels; settings are environment variables for it."""
+        work = self._work / wanted.version
+        files.make_directory(work, 0o700)
+        lines, script, new = work / "requirements.txt", work / "fetch.sh", work / "new"
+        files_of = {lines: "\n".join(wanted.requirements) + "\n"}
+        pip = [
+            "python3",
+            "-m",
+            "pip",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--no-cache-dir",
+            "install",
+            "--no-deps",
+        ]
+        pip += ["--only-binary=:all:", "--require-hashes", "--no-compile", "--progress-bar=off"]
+        pip += ["--target", str(new), "--requirement", str(lines)]
+        settings = {**settings, "TMPDIR": str(work), **({"PIP_INDEX_URL": index} if index else {})}
+        text = ["#!/bin/sh", "set -e", "umask 022"]
+        text += [f"export {name}={shlex.quote(value)}" for name, value in sorted(settings.items())]
+        text += [" ".join(map(shlex.quote, command)) for command in (["rm", "-rf", str(new)], pip)]
+        files_of[script] = "\n".join(text) + "\n"
+        for path, content in files_of.items():  # an index may have a password
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(content)
+        digest = hashlib.sha256(files_of[script].encode() + files_of[lines].encode()).hexdigest()[:16]
+        return ["sh", str(script), digest]  # the digest makes it known as a step of its own
+
+    def finish(self, wanted: Wanted) -> None:
+        """Put what was fetched in its place, with the names that NVIDIA's packages have and the wheels have not."""
+        work, prefix = self._work / wanted.version, self.prefix(wanted.version)
+        tree = work / "new" / TREE
+        (tree / METADATA).mkdir()
+        for metadata in (work / "new").glob("*.dist-info"):
+            metadata.rename(tree / METADATA / metadata.name)
+        (tree / "lib64").symlink_to("lib")
+        for library in list((tree / "lib").glob("*.so.*")):
+            (tree / "lib" / f"{library.name.partition('.so.')[0]}.so").symlink_to(library.name)
+        records.write(tree / RECORD, {"requirements": list(wanted.requirements)})
+        shutil.rmtree(prefix, ignore_errors=True)
+        tree.rename(prefix)
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove what a run that was broken off has left."""
+        shutil.rmtree(self._work, ignore_errors=True)
+
+    def remove(self, version: str, call: Callable[[list[str]], Any]) -> None:
+        """Remove a toolkit that was made of wheels, and what update-alternatives knows of it; call runs a program."""
+        prefix = self.prefix(version)
+        call(["update-alternatives", "--remove", "cuda", str(prefix)])
+        shutil.rmtree(prefix)
+
+
+def _record(prefix: Path) -> Any:
+    """Return the record of a toolkit; None for a damaged one."""
+    try:
+        return records.read(prefix / RECORD, SHAPE, None)
+    except Refusal:
+        return None
+
+
+def _altered(prefix: Path) -> Iterator[str]:
+    """Yield the files of a toolkit that are not as its wheels have them."""
+    for listing in sorted(prefix.glob(f"{METADATA}/*.dist-info/RECORD")):
+        with listing.open(encoding="utf-8", newline="") as stream:
+            for name, sha256, _size in csv.reader(stream):
+                if name.startswith(f"{TREE}/") and sha256 != f"sha256={_digest(prefix / name[len(TREE) + 1 :])}":
+                    yield name[len(TREE) + 1 :]
+
+
+def _digest(path: Path) -> str | None:
+    """Return a file's SHA-256 as a wheel's list has it; None where there is no file."""
+    try:
+        found = hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return None
+    return base64.urlsafe_b64encode(found).decode().rstrip("=")
