@@ -92,17 +92,32 @@ def test_a_value_of_the_inventory_counts_first():
     assert "container_toolkit_engines" not in taken(result)
 
 
-@pytest.mark.parametrize("name", ["gpulab_environments", "container_toolkit_engines", "monitoring_state"])
-def test_null_takes_a_default_away_and_leaves_the_others(name):
-    with_all = taken(run(typed(facts(), "training_servers")))
-    result = run(typed(facts(), "training_servers", **{name: None}))
-    assert with_all.keys() - taken(result).keys() == {name}
-    plan = result["plan"]
-    assert {
-        "gpulab_environments": plan["environments"] == [],
-        "container_toolkit_engines": plan["container_toolkit"]["engines"] == [],
-        "monitoring_state": plan["monitoring"]["address"] is None,
-    }[name]
+DEFAULTS = [
+    (name, one["option"])
+    for name, record in KNOWN.host_types.items()
+    for one in record["options"]
+    if one.get("family", "debian") == "debian"
+]
+DEBIANS_DRIVER = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"]}
+# What is in a plan without an option that has a part there
+NOT_PLANNED = {
+    "gpulab_environments": lambda plan: plan["environments"] == [],
+    "container_toolkit_engines": lambda plan: plan["container_toolkit"]["engines"] == [],
+    "cuda_source": lambda plan: plan["cuda"]["toolkits"] == [],
+    "monitoring_state": lambda plan: plan["monitoring"]["address"] is None,
+    "gpu_settings_values": lambda plan: plan["gpu_settings"]["settings"] == {},
+}
+
+
+@pytest.mark.parametrize(("host_type", "name"), DEFAULTS)
+def test_null_takes_each_default_away_and_leaves_the_others(host_type, name):
+    with_all = run(typed(facts(), host_type, **DEBIANS_DRIVER))
+    result = run(typed(facts(), host_type, **DEBIANS_DRIVER, **{name: None}))
+    expected = dict(taken(with_all))
+    del expected[name]
+    assert taken(result) == expected
+    gone = NOT_PLANNED.get(name)
+    assert gone is None or (gone(result["plan"]) and not gone(with_all["plan"]))
 
 
 def test_null_is_an_options_own_default_for_the_roles_too():
