@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "unit")]
-import catalog_cells
 import conftest  # noqa: F401  it makes this checkout importable as a collection
+
+# isort: split
+import catalog_cells
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, version_key
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,3 +73,10 @@ def test_a_program_that_fails_or_is_not_there_does_not_answer():
 
 def test_a_repository_that_is_not_there_does_not_answer(tmp_path):
     assert catalog_check.fetched(f"{tmp_path.as_uri()}/") is None
+
+
+def test_the_program_finds_this_checkout_by_itself():
+    """It is no test, so that nobody has made the collection importable for it."""
+    program = Path(catalog_check.__file__)
+    argv = [sys.executable, "-c", f"import {program.stem}"]
+    subprocess.run(argv, cwd=program.parent, check=True, capture_output=True)
