@@ -43,7 +43,7 @@ def test_a_workstation_gets_no_habits_of_a_cluster():
 
 
 CONDITIONS = {
-    "memory": ({}, {"system": {"memory_mib": 65536}}, "vm.swappiness", "10", "1"),
+    "memory": ({}, {"system": {"memory_mib": 64_202}}, "vm.swappiness", "10", "1"),  # a machine with 64 GiB shows that
     "numa": ({}, {"system": {"numa_nodes": 2, "memory_mib": 1}}, "kernel.numa_balancing", None, "0"),
     "fast nic": (
         {"network": [{**NIC, "speed_gbps": 10.0}]},
