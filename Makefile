@@ -12,9 +12,10 @@ LAB := ansible-playbook -i .lab/inventory
 # is the first process there, and buries what the tests leave behind.
 OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
 UNIT := $$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'pytest -m "$$0"; exit $$?'
+SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test kill-test cuda-builds \
+.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test slurm-test kill-test cuda-builds \
         share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
 
 help: ## list the targets
@@ -59,10 +60,14 @@ molecule: test-setup ## every molecule scenario; one of them: make molecule SCEN
 	molecule test $(or $(SCENARIO),--all)
 
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
-	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_shared_builds.py --ignore=tests/lab/test_rollout.py
+	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_shared_builds.py \
+	  $(addprefix --ignore=,tests/lab/test_rollout.py $(SLURM_TESTS))
 
 rollout-test: test-setup ## a change over four nodes, one after the other, behind a fence
 	pytest tests/lab/test_rollout.py
+
+slurm-test: test-setup ## a change over the nodes of a Slurm with jobs, and what fails there; a node in a Slurm of somebody else's
+	pytest $(SLURM_TESTS)
 
 kill-test: test-setup ## kill site.yml in one task after the other; remove.yml has to restore the node each time
 	pytest tests/lab/test_killed.py

@@ -61,7 +61,7 @@ SHORT, TURNS = "SCENARIO_SEQUENCE=[create, prepare, converge, verify, side_effec
 EVERYWHERE = re.compile(r"lab/|tests/sim/|molecule/resources/c|\.config/molecule/|requirements|ansible\.cfg|Makefile")
 # What only a rollout over several nodes shows.
 ROLLOUT = re.compile(
-    r"(plugins|roles|playbooks)/.*(fence|rollout)|playbooks/tasks/|tests/lab/(test_rollout|laboratory)"
+    r"(plugins|roles|playbooks)/.*(fence|rollout)|playbooks/tasks/|tests/lab/(test_rollout|rollouts|laboratory)"
 )
 
 
@@ -91,6 +91,7 @@ FULL_TARGETS = (
     target("pylint", 20),
     target("kill-test", 120),
     target("share-test", 60),
+    target("slurm-test", 60),
     target("test-vm", 90),
     target("cuda-builds", 60),
 )

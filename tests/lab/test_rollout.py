@@ -5,10 +5,9 @@ the way back.
 """
 
 import json
-import subprocess
 
 import pytest
-from laboratory import ROOT
+from rollouts import CHANGED, FENCED, boot_with_a_driver, roll, start, states, wishes_of
 
 NODES = [
     {"name": name, "release": release, "gpu": gpu, "groups": ["workstations"]}
@@ -19,60 +18,16 @@ NODES = [
         ("n4", "trixie", "a100-pcie-2"),
     )
 ]
-WISHES = {
-    "nvidia_driver_state": "absent",
-    "cuda_state": "absent",
-    "rollout_level": "quick",
-    "rollout_batch": "2",
-    "rollout_out_at_once": "3",
-    "rollout_wait_minutes": 0.5,
-}
-VERSION = "580.178.04"
-DRIVER = f"""
-kernel=$(ls /lib/modules | tail -n 1)
-mv /root/nvidia.ko /lib/modules/$kernel/nvidia.ko
-touch /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{VERSION}
-depmod $kernel
-echo blacklist nouveau > /etc/modprobe.d/nouveau.conf
-"""
-CHANGE = {"tuning_overrides": {"vm.swappiness": 7}}
-CHANGED = "grep -rqs 'vm.swappiness *= *7' /etc/sysctl.d"
-FENCED = "test -e /etc/gpulab-fence -a -e /var/lib/gpulab/fence.json"
+WISHES = {"rollout_batch": "2", "rollout_out_at_once": "3", "rollout_wait_minutes": 0.5}
 pytestmark = pytest.mark.story
 
 
 @pytest.fixture(scope="module")
 def wishes(lab, tmp_path_factory):
-    """Boot the nodes with a stand-in for a driver; return what all runs wish, and where they keep their rollouts."""
+    """Boot the nodes; return what all runs wish."""
     (lab.inventory / "another.yml").write_text('{"others": {"hosts": {"desk": {}}}}')  # the first of all hosts
-    module = tmp_path_factory.mktemp("driver") / "nvidia.ko"
-    source = ROOT / "tests/stubs/nvidia_module.c"
-    subprocess.run(["cc", "-c", f'-DVERSION="{VERSION}"', "-o", module, source], check=True)
-    for node in NODES:
-        subprocess.run(["docker", "cp", "-q", module, f"{lab.name}-{node['name']}:/root/nvidia.ko"], check=True)
-        lab.node(node["name"]).run(DRIVER)
-    names = [f"{lab.name}-{node['name']}" for node in NODES]
-    subprocess.run(["docker", "restart", *names], check=True, stdout=subprocess.DEVNULL)
-    for node in NODES:
-        lab.node(node["name"]).run(
-            "until systemctl is-system-running | grep -q -e running -e degraded; do sleep 1; done"
-        )
-    return {
-        **WISHES,
-        "rollout_directory": str(lab.directory / "rollouts"),
-        "rollout_freeze_file": str(lab.directory / "freeze"),
-    }
-
-
-def roll(lab, wishes, *more, **further):
-    """Run the rollout."""
-    return lab.play("playbooks/rollout.yml", "-e", json.dumps({**wishes, **CHANGE, **further}), *more, timeout=900)
-
-
-def states(lab):
-    """Return what became of each node, by the newest record."""
-    newest = max((lab.directory / "rollouts").glob("*/rollout.json"))
-    return {name: host["state"] for name, host in json.loads(newest.read_text())["hosts"].items()}
+    boot_with_a_driver(lab, [node["name"] for node in NODES], tmp_path_factory.mktemp("driver"))
+    return wishes_of(lab, WISHES)
 
 
 def with_settings(lab, **hosts):
@@ -100,13 +55,13 @@ def test_a_canary_that_fails_its_proof_stays_fenced_and_the_others_stay_as_they_
     assert not any(lab.node(name).holds(f"{FENCED} || {CHANGED}") for name in ("n2", "n3", "n4"))
 
 
-def test_the_fence_lets_nobody_in_but_who_mends_the_node(lab):
+def test_the_fence_lets_nobody_in_but_who_mends_the_node(lab, wishes):
     node = lab.node("n1")
     node.run("useradd --create-home wei && cp -r /home/admin/.ssh /home/wei && chown -R wei: /home/wei")
     assert lab.log_in("n1", "true").wait(60) == 0
     assert lab.log_in("n1", "true", user="wei").wait(60) != 0
     report = lab.directory / "report"
-    lab.play("playbooks/verify.yml", "-l", "n1", "-e", json.dumps({**WISHES, "verify_report_directory": str(report)}))
+    lab.play("playbooks/verify.yml", "-l", "n1", "-e", json.dumps({**wishes, "verify_report_directory": str(report)}))
     host = json.loads((report / "report.json").read_text())["hosts"][0]
     found = next(result for result in host["results"] if result["id"] == "fleet-fence")
     assert (found["severity"], "gpu-count" in found["summary"]) == ("warn", True)
@@ -132,7 +87,7 @@ def test_people_at_work_are_waited_for_and_their_node_is_as_it_was(lab, wishes):
 
 
 def test_a_killed_run_goes_on_where_it_was(lab, wishes):
-    begun = lab.start("playbooks/rollout.yml", "-e", json.dumps({**wishes, **CHANGE}))
+    begun = start(lab, wishes)
     begun.wait_until(lambda: states(lab)["n2"] == "changing", 300, "the change begins")
     begun.kill()
     assert lab.node("n2").holds(FENCED)

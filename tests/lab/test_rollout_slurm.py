@@ -1,0 +1,218 @@
+"""A change goes over the nodes of a Slurm while jobs run and wait: no job is lost, whatever fails on the way.
+
+Slurm, MUNGE, MariaDB, jobs and control groups are real. The GPUs are simulated, with a stand-in for their driver.
+"""
+
+import json
+import time
+
+import pytest
+from rollouts import CHANGED, FENCED, boot_with_a_driver, record, roll, start, states, wishes_of
+
+NODES = [
+    {"name": "head", "release": "trixie", "gpu": "none", "groups": ["slurm_controllers"]},
+    *({"name": name, "release": "trixie", "gpu": "a100-pcie-2", "groups": ["training_servers"]} for name in "abc"),
+]
+WISHES = {"rollout_batch": "2", "rollout_out_at_once": "3", "rollout_wait_minutes": 5}
+REBOOTS = {"gpu_settings_values": {"ecc": False}}  # a change that holds from the next boot on
+FAULT = "gpu.0.ecc_volatile_uncorrected = 3"
+# A job that runs until the test lets it end, and one that ends by itself
+HOLDS = "until test -e end; do sleep 0.5; done"
+SHORT = "sleep 1"
+LOSE = """
+systemctl stop slurmctld slurmdbd
+rm -r /var/lib/slurm/slurmctld && mariadb -e 'DROP DATABASE gpulab_slurm'
+"""
+# As docs/fleet.md has it
+RESTORE = """
+cd /var/backups/gpulab-slurm
+systemctl stop slurmctld slurmdbd
+tar -C /var/lib/slurm -xzf $(ls state-* | tail -n 1)
+mariadb -e 'CREATE OR REPLACE DATABASE gpulab_slurm'
+zcat $(ls database-* | tail -n 1) | mariadb gpulab_slurm
+systemctl start slurmdbd slurmctld
+"""
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("cluster")]
+
+
+class Cluster:
+    """The cluster, as people and its administrator see it from the controller."""
+
+    def __init__(self, lab):
+        """Take the lab whose nodes it has."""
+        self._lab = lab
+        self.head = lab.node("head")
+        self.submitted = []
+
+    def submit(self, script, *options):
+        """Submit a job of the user wei's for both GPUs of a node; return its number."""
+        words = " ".join(("--parsable", "--gres=gpu:2", "--chdir=/home/wei", "--output=/home/wei/%j", *options))
+        self.submitted.append(self.head.run(f"runuser -u wei -- sbatch {words} --wrap '{script}'"))
+        return self.submitted[-1]
+
+    def jobs(self):
+        """Return {number: (state, node)} of those that wait or run."""
+        lines = self.head.run("squeue --noheader --format='%A %T %N'").splitlines()
+        return {line.split()[0]: (line.split()[1], *line.split()[2:]) for line in lines}
+
+    def running(self):
+        """Return {node: number} of the jobs that run."""
+        return {found[1]: number for number, found in self.jobs().items() if found[0] == "RUNNING"}
+
+    def let_end(self, *names):
+        """Let the jobs on these nodes end that hold them."""
+        for name in names:
+            self._lab.node(name).run("touch /home/wei/end")
+
+    def wait(self, holds, what, seconds=120):
+        """Wait until holds() is true; fail after some seconds."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}\n{self.head.run('squeue; sinfo --Node --long; sinfo -R')}"
+            time.sleep(1)
+
+    def wait_until_all_have_ended(self):
+        """Wait until no job runs or waits."""
+        self.wait(lambda: not self.jobs(), "jobs are left")
+        for name in "abc":
+            self._lab.node(name).run("rm -f /home/wei/end")
+
+    def history(self):
+        """Return {number: [state, ...]}; a job that was requeued has more than one."""
+        lines = self.head.run("sacct --allusers --allocations --duplicates --noheader --parsable2 --format=JobID,State")
+        found = {}
+        for number, state in (line.split("|") for line in lines.splitlines()):
+            found.setdefault(number, []).append(state)
+        return found
+
+    def node(self, name):
+        """Return (states, reason) of a node."""
+        told = self.head.run(f"sinfo --noheader --nodes={name} --Format='StateComplete:50,Reason:300'")
+        return set(told[:50].strip().split("+")), told[50:].strip()
+
+    def drained(self):
+        """Return the names of the drained nodes."""
+        return {name for name in "abc" if "drain" in self.node(name)[0]}
+
+
+@pytest.fixture(scope="module")
+def wishes(lab, tmp_path_factory):
+    """Boot the nodes, and make them a cluster; return what all runs wish."""
+    groups = {
+        "training_servers": {"vars": {"slurm_state": "present"}},
+        # A container may not bind the processes of other users to processors.
+        "slurm_controllers": {"vars": {"slurm_accounting": True, "slurm_settings": {"TaskPlugin": "task/cgroup"}}},
+    }
+    (lab.inventory / "slurm.yml").write_text(json.dumps(groups))
+    boot_with_a_driver(lab, "abc", tmp_path_factory.mktemp("driver"))
+    run = lab.play("playbooks/slurm.yml")
+    assert run.rc == 0, run.output[-3000:]
+    for node in NODES:
+        lab.node(node["name"]).run("id wei || useradd --create-home --uid 2000 wei")
+    return wishes_of(lab, WISHES)
+
+
+@pytest.fixture(scope="module")
+def cluster(lab, wishes):
+    """Return the cluster of the wishes."""
+    del wishes
+    return Cluster(lab)
+
+
+def as_before(lab, *names):
+    """Tell whether nodes are neither fenced nor changed."""
+    return all(lab.node(name).holds(f"! {{ {FENCED}; }} && ! {CHANGED}") for name in names)
+
+
+def refused(lab, wishes):
+    """Run the rollout, which Slurm does not allow; return what it says of the canary."""
+    run = roll(lab, wishes)
+    assert run.rc == 2, run.output[-3000:]
+    assert states(lab) == {"a": "refused", "b": "waiting", "c": "waiting"}
+    assert as_before(lab, "a", "b", "c")
+    said = run.said_of("a")
+    assert "GPULAB-F008" in said
+    return said
+
+
+def test_nothing_begins_while_the_controller_is_down(lab, wishes, cluster):
+    cluster.head.run("systemctl stop slurmctld")
+    try:
+        said = refused(lab, wishes)
+    finally:
+        cluster.head.run("systemctl start slurmctld")
+    assert "Unable to contact slurm controller" in said
+
+
+def test_nothing_begins_where_the_key_is_another(lab, wishes):
+    key = "/etc/munge/munge.key"
+    lab.node("a").run(f"cp -a {key} /root/key && head -c 128 /dev/urandom > {key} && systemctl restart munge")
+    try:
+        said = refused(lab, wishes)
+    finally:
+        lab.node("a").run(f"cp -a /root/key {key} && systemctl restart munge")
+    assert "the MUNGE keys or the clocks of the two differ" in said
+
+
+def test_a_canary_that_breaks_stops_the_change_and_no_job(lab, wishes, cluster):
+    cluster.wait(lambda: not cluster.drained(), "the nodes take jobs")
+    held = [cluster.submit(HOLDS) for _node in "abc"]
+    cluster.wait(lambda: set(cluster.running()) == set("abc"), "each node has a job")
+    queued = [cluster.submit(SHORT) for _node in "abc"]
+    begun = start(lab, wishes)
+    begun.wait_until(lambda: cluster.drained() == {"a"}, 300, "the canary is drained")
+    assert set(cluster.running().values()) == set(held)
+    time.sleep(15)  # it waits
+    assert lab.node("a").holds(f"! {CHANGED} && ! test -e /etc/gpulab-fence")  # people of the job can log in
+    cluster.let_end("a")
+    begun.wait_until(lambda: states(lab)["a"] == "changing", 300, "the change begins")
+    lab.node("a").run(f"gpulab-simulate fault '{FAULT}'")
+    run = begun.wait(600)
+    assert run.rc == 2
+    assert "GPULAB-F005" in run.output
+    assert states(lab) == {"a": "failed", "b": "waiting", "c": "waiting"}
+    found, reason = cluster.node("a")
+    assert "drain" in found
+    assert reason.startswith(f"gpulab {record(lab)['run']}: the proof failed: ")
+    assert "3 uncorrected" in reason
+    assert lab.node("a").holds(f"{FENCED} && {CHANGED}")
+    assert cluster.drained() == {"a"}
+    assert as_before(lab, "b", "c")
+    assert set(cluster.running()) == {"b", "c"}
+    assert {number for number, found in cluster.jobs().items() if found[0] == "PENDING"} == set(queued)
+
+
+def test_the_mended_canary_is_first_and_all_jobs_come_to_their_end(lab, wishes, cluster):
+    lab.node("a").run("gpulab-simulate heal")
+    boots = {name: lab.node(name).boot() for name in "abc"}
+    begun = start(lab, wishes, **REBOOTS)
+    begun.wait_until(lambda: cluster.drained() == {"b"}, 600, "the canary is done, and the next one begins")
+    assert set(cluster.running()) >= {"b", "c"}
+    cluster.wait(lambda: set(cluster.jobs()) == set(cluster.running().values()), "the canary takes those that waited")
+    cluster.let_end("b", "c")
+    run = begun.wait(600)
+    assert run.rc == 0, run.output[-3000:]
+    assert set(states(lab).values()) == {"done"}
+    assert all(lab.node(name).holds(f"! {{ {FENCED}; }} && {CHANGED}") for name in "abc")
+    assert all(lab.node(name).boot() != boots[name] for name in "abc")
+    assert not cluster.drained()
+    for name in "abc":
+        cluster.submit(SHORT, f"--nodelist={name}")
+    cluster.wait_until_all_have_ended()
+    history = cluster.history()
+    assert {number: history[number] for number in cluster.submitted} == {
+        number: ["COMPLETED"] for number in cluster.submitted
+    }
+
+
+def test_a_dump_brings_the_accounting_and_the_waiting_jobs_back(cluster):
+    waits = cluster.submit(SHORT, "--hold")
+    before = cluster.history()
+    time.sleep(10)  # the controller writes its state every few seconds
+    cluster.head.run("systemctl start gpulab-slurm-dump")
+    cluster.head.run(LOSE)
+    cluster.head.run(RESTORE)
+    cluster.wait(lambda: cluster.head.holds("scontrol ping && sacct"), "the daemons answer")
+    assert cluster.history() == before
+    cluster.head.run(f"scontrol release {waits}")
+    cluster.wait(lambda: cluster.history().get(waits) == ["COMPLETED"], "the job runs")
