@@ -154,6 +154,20 @@ def test_nothing_begins_where_the_key_is_another(lab, wishes):
     assert "the MUNGE keys or the clocks of the two differ" in said
 
 
+def test_nothing_begins_where_the_clock_is_wrong(lab, wishes):
+    unit = "/run/systemd/system/munge.service.d/clock.conf"
+    library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+    ahead = f"printf '[Service]\nEnvironment=LD_PRELOAD={library} FAKETIME=+20m\n' > {unit}"
+    node = lab.node("a")
+    node.run("apt-get update -q && apt-get install -qy libfaketime")
+    node.run(f"mkdir -p $(dirname {unit}) && {ahead} && systemctl daemon-reload && systemctl restart munge")
+    try:
+        said = refused(lab, wishes)
+    finally:
+        node.run(f"rm {unit} && systemctl daemon-reload && systemctl restart munge")
+    assert "the MUNGE keys or the clocks of the two differ" in said
+
+
 def test_a_canary_that_breaks_stops_the_change_and_no_job(lab, wishes, cluster):
     cluster.wait(lambda: not cluster.drained(), "the nodes take jobs")
     held = [cluster.submit(HOLDS) for _node in "abc"]
@@ -203,6 +217,40 @@ def test_the_mended_canary_is_first_and_all_jobs_come_to_their_end(lab, wishes, 
     assert {number: history[number] for number in cluster.submitted} == {
         number: ["COMPLETED"] for number in cluster.submitted
     }
+
+
+def test_a_node_with_a_job_cannot_leave(lab, cluster):
+    held = cluster.submit(HOLDS, "--nodelist=c")
+    cluster.wait(lambda: cluster.running() == {"c": held}, "the job runs")
+    run = lab.play("playbooks/slurm.yml", "-l", "c,head", "-e", "slurm_state=absent")
+    assert run.rc == 2
+    assert "GPULAB-F040" in run.said_of("c")
+    assert run.recap["head"]["changed"] == 0
+    assert cluster.running() == {"c": held}
+    cluster.let_end("c")
+    cluster.wait_until_all_have_ended()
+    assert cluster.history()[held] == ["COMPLETED"]
+
+
+def test_jobs_go_on_without_the_database_and_the_proof_says_so(lab, wishes, cluster):
+    cluster.head.run("systemctl stop mariadb")
+    report = lab.directory / "report"
+    try:
+        number = cluster.submit(SHORT)
+        lab.play(
+            "playbooks/verify.yml", "-l", "b", "-e", json.dumps({**wishes, "verify_report_directory": str(report)})
+        )
+        cluster.wait(lambda: not cluster.jobs(), "the job ends")
+    finally:
+        cluster.head.run("systemctl start mariadb")
+    host = json.loads((report / "report.json").read_text())["hosts"][0]
+    assert {one["id"]: one["severity"] for one in host["results"] if "slurm" in one["id"]} == {
+        "slurm-munge": "ok",
+        "slurm-node": "ok",
+        "slurm-gpus": "ok",
+        "slurm-accounting": "warn",
+    }
+    cluster.wait(lambda: cluster.history().get(number) == ["COMPLETED"], "the accounting knows the job")
 
 
 def test_a_dump_brings_the_accounting_and_the_waiting_jobs_back(cluster):
