@@ -85,7 +85,7 @@ class Story:
         inventory = {"gpu-nodes": {"children": hosts}}
         (directory / "hosts.yml").write_text(json.dumps(inventory))
 
-    def play(self, path, rc=0, timeout=3600, **variables):
+    def play(self, path, rc=0, timeout=7200, **variables):
         """Run a playbook of the project on the machine."""
         arguments = ["-i", self.directory / "hosts.yml", "--vault-password-file", self.directory / "vault", path]
         settings = {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.directory / "cp"), "ANSIBLE_TIMEOUT": "60"}
