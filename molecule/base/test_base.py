@@ -44,7 +44,7 @@ def proxy(host):
     host.check_output("systemctl stop proxy")
 
 
-def test_apt_pip_and_sessions_go_through_the_proxies_while_they_are_wished(host, proxy):
+def test_apt_pip_and_sessions_go_through_the_proxies_while_they_are_requested(host, proxy):
     node = f"--limit={host.backend.host}"
     fetch = "/tmp/trust/bin/pip download --no-cache-dir --no-deps --dest /tmp/trust six"
 

@@ -88,7 +88,7 @@ def story(compiles):
     """Return the runs by name, in the order in which they happen; at their end no toolkit is there to compile."""
     assert compiles
     runs = {"first": Run(0, "", each(look))}
-    runs["foreseen"] = play("--check", cuda_default="13.2")
+    runs["predicted"] = play("--check", cuda_default="13.2")
     runs["switched"] = play(cuda_default="13.2")
     runs["switched again"] = play(cuda_default="13.2")
     everywhere("apt-get install --yes cuda-toolkit-13-0")  # somebody's own, which is not gpulab's to take
@@ -99,7 +99,7 @@ def story(compiles):
     everywhere("apt-get purge --yes --auto-remove cuda-toolkit-13-0")
     runs["absent"] = play(cuda_state="absent")
     runs["absent again"] = play(cuda_state="absent")
-    runs["foreseen on a bare node"] = play("--check")
+    runs["predicted on a bare node"] = play("--check")
     return runs
 
 
@@ -156,8 +156,8 @@ def test_an_upgrade_leaves_the_libraries_to_their_toolkit(seen):
 
 
 def test_check_mode_tells_what_would_change_and_changes_nothing(seen, changed):
-    assert changed("foreseen") == 2  # NCCL of the other toolkit, and the link
-    assert seen("foreseen") == seen("first")
+    assert changed("predicted") == 2  # NCCL of the other toolkit, and the link
+    assert seen("predicted") == seen("first")
 
 
 def test_the_default_is_switched(seen, changed):
@@ -166,7 +166,7 @@ def test_the_default_is_switched(seen, changed):
     assert changed("switched again") == 0
 
 
-def test_what_is_no_longer_wished_goes_with_what_came_along(seen, changed):
+def test_what_is_no_longer_requested_goes_with_what_came_along(seen, changed):
     gone = {"cuda-toolkit-13-1", "cuda-nvcc-13-1", "cuda-cudart-13-1", "libcudnn9-cuda-13", "libnvinfer10"}
     stays = {"cuda-toolkit-13-0", "cuda-toolkit-13-2", "cuda-nvcc-13-2", "cuda-toolkit-config-common", "libnccl2"}
     assert not gone & set(seen("fewer").packages)
@@ -192,8 +192,8 @@ def test_absent_leaves_the_node_as_it_was(host, seen, changed):
 
 
 def test_check_mode_on_a_bare_node_changes_nothing(seen, changed):
-    assert changed("foreseen on a bare node") > 0
-    assert seen("foreseen on a bare node") == seen("absent again")
+    assert changed("predicted on a bare node") > 0
+    assert seen("predicted on a bare node") == seen("absent again")
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def test_the_toolkit_is_debians(host, nvcc):
     assert f"V{nvcc}" in host.check_output("nvcc --version")
 
 
-def test_it_came_in_the_transaction_of_the_driver_where_both_are_wished_for(host):
+def test_it_came_in_the_transaction_of_the_driver_where_both_are_requested(host):
     history = host.file("/var/log/apt/history.log").content_string
     transactions = re.findall(r"^Commandline: apt-get .* install (.+)$", history, re.MULTILINE)
     with_driver = ["nvidia-kernel-dkms" in packages for packages in transactions if "nvidia-cuda-toolkit" in packages]

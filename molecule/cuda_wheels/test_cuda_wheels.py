@@ -39,7 +39,7 @@ def before():
 @pytest.fixture(scope="session")
 def runs(before):
     """Return the runs by name, in the order in which they happen; the node is bare at the end."""
-    made = {"foreseen": play("--check", cuda_toolkits=["13.0"]), "switched": play(cuda_toolkits=["13.0"])}
+    made = {"predicted": play("--check", cuda_toolkits=["13.0"]), "switched": play(cuda_toolkits=["13.0"])}
     assert before
     return {**made, "absent": play(cuda_state="absent"), "absent again": play(cuda_state="absent")}
 
@@ -79,8 +79,8 @@ def test_the_licence_came_along(host, before):
 
 
 def test_another_toolkit_takes_its_place_and_check_mode_changes_nothing(runs, before):
-    assert runs["foreseen"][0] > 0
-    assert runs["foreseen"][1] == before
+    assert runs["predicted"][0] > 0
+    assert runs["predicted"][1] == before
     changed, after = runs["switched"]
     assert changed > 0
     assert SECOND in after

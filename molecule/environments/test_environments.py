@@ -144,7 +144,7 @@ manager.shutdown_kernel(now=True)
 """
 
 
-def test_jupyter_runs_the_environment_that_was_wished_for_as_a_kernel(host, small):
+def test_jupyter_runs_the_environment_that_was_requested_as_a_kernel(host, small):
     """A Jupyter of an environment of its own starts it, as a user does."""
     if host.check_output("hostname") != "debian12":
         pytest.skip("debian12 has that wish")

@@ -42,7 +42,7 @@ def test_every_setting_has_its_reason_above_it(host):
             assert block[number - 1].startswith("# ")
 
 
-def test_nccl_tests_are_built_where_they_are_wished_for(host):
+def test_nccl_tests_are_built_where_they_are_requested(host):
     program = host.file("/usr/local/bin/all_reduce_perf")
     assert program.exists == (host.check_output("hostname") == TESTED)
     if program.exists:

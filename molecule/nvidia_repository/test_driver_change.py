@@ -66,7 +66,7 @@ def story():
     """
     runs = {"first": site(FIRST)}
     assert runs["first"].status == 0, runs["first"].output
-    runs["foreseen"] = site(BETTER, "--check", "--diff")
+    runs["predicted"] = site(BETTER, "--check", "--diff")
     everywhere("gpulab-simulate fault 'gpu.0.processes = 4242:1024'")
     start = time.monotonic()
     runs["busy"] = site(BETTER)
@@ -148,9 +148,9 @@ def test_a_node_that_came_into_use_after_the_plan_keeps_its_driver(story, seen):
 
 
 def test_check_mode_foresees_the_change_and_changes_nothing(story, seen):
-    assert story["foreseen"].status == 0, story["foreseen"].output
-    assert f"+nvidia-kernel-open-dkms {BETTER}-1" in story["foreseen"].output
-    assert seen("foreseen") == seen("first")
+    assert story["predicted"].status == 0, story["predicted"].output
+    assert f"+nvidia-kernel-open-dkms {BETTER}-1" in story["predicted"].output
+    assert seen("predicted") == seen("first")
 
 
 def test_a_change_waits_until_nobody_uses_the_gpus(story, seen):

@@ -28,7 +28,7 @@ def story():
     everywhere(f"dpkg --status base-files > {JOURNAL}")
     runs["cut off"] = remove("--tags=nvidia_driver")
     everywhere(f"rm {JOURNAL}")
-    runs["foreseen"] = remove("--check", "--diff")
+    runs["predicted"] = remove("--check", "--diff")
     runs["removed"] = remove()
     runs["again"] = remove()
     # A simulated driver that is loaded has its library until then.
@@ -58,9 +58,9 @@ def test_a_node_whose_dpkg_was_cut_off_is_refused_before_anything_goes(story, se
 
 
 def test_check_mode_names_what_would_go_and_leaves_it(story, seen):
-    assert story["foreseen"].status == 0, story["foreseen"].output
-    assert "-nvidia-kernel-open-dkms 595.91.07-1" in story["foreseen"].output
-    assert seen("foreseen") == seen("before")
+    assert story["predicted"].status == 0, story["predicted"].output
+    assert "-nvidia-kernel-open-dkms 595.91.07-1" in story["predicted"].output
+    assert seen("predicted") == seen("before")
 
 
 def test_the_node_is_as_it_was(host, story, seen):

@@ -46,7 +46,7 @@ def story():
     """
     runs = {"first": site(FIRST)}
     assert runs["first"].status == 0, runs["first"].output
-    runs["foreseen"] = site(BETTER, "--check", "--diff")
+    runs["predicted"] = site(BETTER, "--check", "--diff")
     runs["better"] = site(BETTER)
     runs["again"] = site(BETTER)
     runs["uncompilable"] = site(UNCOMPILABLE)
@@ -75,9 +75,9 @@ def drivers(node):
 
 
 def test_check_mode_foresees_the_change_and_changes_nothing(story, seen):
-    assert story["foreseen"].status == 0, story["foreseen"].output
-    assert f"+kmod-nvidia-open-dkms 3:{BETTER}" in story["foreseen"].output
-    assert seen("foreseen") == seen("first")
+    assert story["predicted"].status == 0, story["predicted"].output
+    assert f"+kmod-nvidia-open-dkms 3:{BETTER}" in story["predicted"].output
+    assert seen("predicted") == seen("first")
 
 
 def test_a_driver_that_proves_itself_stays(story, seen):

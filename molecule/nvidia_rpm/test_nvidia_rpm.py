@@ -210,15 +210,15 @@ def test_check_mode_tells_the_truth(host):
     release = f"1.el{host.check_output('cat /etc/dnf/vars/releasever')}"
     wanted = {"transaction": "newer", "present": [f"{name}={NEWER}*" for name in DRIVER], "hold": HOLD}
     before = host.check_output("rpm -qa | sort")
-    foreseen = task(host, "gpulab.node.packages", check=True, **wanted)
+    predicted = task(host, "gpulab.node.packages", check=True, **wanted)
     assert host.check_output("rpm -qa | sort") == before
-    assert foreseen["foreseen"]["change"]["libnvidia-ml"] == [
+    assert predicted["predicted"]["change"]["libnvidia-ml"] == [
         f"3:{VERSION}-{release}",
         f"3:{NEWER}-{release}",
     ]
     assert task(host, "gpulab.node.packages", **wanted)["changed"]
     changed = set(host.check_output("rpm -qa | sort").split()) - set(before.split())
-    assert {name.partition(f"-{NEWER}")[0] for name in changed} == set(foreseen["foreseen"]["change"])
+    assert {name.partition(f"-{NEWER}")[0] for name in changed} == set(predicted["predicted"]["change"])
     assert not task(host, "gpulab.node.packages", **wanted)["changed"]
 
 

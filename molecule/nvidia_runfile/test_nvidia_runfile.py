@@ -71,7 +71,7 @@ def story():
     """Return the runs by name, in the order in which they happen."""
     runs = {"first": Run(0, "", each(look))}
     runs["altered"] = play(**of(BETTER, nvidia_driver_runfile_sha256="0" * 64))
-    runs["foreseen"] = play("--check", "--diff", **of(BETTER))
+    runs["predicted"] = play("--check", "--diff", **of(BETTER))
     runs["uncompilable"] = play(**of(UNCOMPILABLE))
     runs["better"] = site(
         **of(BETTER, nvidia_driver_runfile=path_of(BETTER), nvidia_driver_kernel_modules="proprietary")
@@ -141,9 +141,9 @@ def test_a_build_that_fails_names_the_kernel(host, said):
 
 
 def test_check_mode_foresees_the_change_and_changes_nothing(story, seen, said):
-    assert story["foreseen"].status == 0, story["foreseen"].output
-    assert f"-{FIRST} (open modules) +{BETTER} (open modules)" in said("foreseen")
-    assert seen("foreseen") == seen("first")
+    assert story["predicted"].status == 0, story["predicted"].output
+    assert f"-{FIRST} (open modules) +{BETTER} (open modules)" in said("predicted")
+    assert seen("predicted") == seen("first")
 
 
 def test_another_version_takes_its_place_out_of_a_file_of_the_controller(story, seen):

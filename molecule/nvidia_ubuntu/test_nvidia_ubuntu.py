@@ -209,7 +209,7 @@ def test_imex_goes_where_no_nodes_are_named_any_more_and_the_driver_stays(host, 
     assert "changed=0" in output, output
 
 
-# What the distribution decides: a version that is wished for would be held.
+# What the distribution decides: a version that is requested would be held.
 UPGRADE = {"nvidia_driver_version": None, "nvidia_driver_upgrade": True}
 NEWER, NEWER_KERNEL = "595.95.01-0ubuntu0.24.04.1", "6.8.0-60-generic"
 
@@ -218,7 +218,7 @@ def version(host):
     return host.package("nvidia-utils-595-server").version
 
 
-def test_a_newer_driver_of_the_distribution_comes_only_when_it_is_wished_for(host, only):
+def test_a_newer_driver_of_the_distribution_comes_only_when_it_is_requested(host, only):
     only("ubuntu2404")
     host.check_output("sed -i 's/^Suites: noble$/Suites: noble noble-updates/' /etc/apt/sources.list.d/ubuntu.sources")
     before = version(host)
@@ -230,7 +230,7 @@ def test_a_newer_driver_of_the_distribution_comes_only_when_it_is_wished_for(hos
     assert "changed=0" in output, output
 
 
-def test_it_is_foreseen_in_check_mode_with_the_version(host, only):
+def test_it_is_predicted_in_check_mode_with_the_version(host, only):
     only("ubuntu2404")
     before = version(host)
     status, output = converge("ubuntu2404", "--check", "--diff", **UPGRADE)

@@ -24,8 +24,8 @@ class ActionModule(LongStepAction):
         places = conda_files.Places(
             args.get("channel_alias"), args.get("defaults_channel"), args.get("extra_index_urls") or ()
         )
-        wished = [conda_files.resolve(one, channels, architecture, places) for one in args.get("environments") or []]
-        self._args = {**args, "environments": wished}
+        requested = [conda_files.resolve(one, channels, architecture, places) for one in args.get("environments") or []]
+        self._args = {**args, "environments": requested}
         seen = self._ask_node("look")
         given = seen.pop("given", [])
         todo, gone, last = seen.pop("todo", {}), seen.pop("gone", []), seen.pop("last", None)

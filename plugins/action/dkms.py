@@ -51,7 +51,7 @@ class ActionModule(LongStepAction):
             return {"ansible_facts": {shared_builds.FACT: {"run": self._run_id(), "kernels": builds}}}
         seen = self._ask_dkms("look")
         if self._task.check_mode:
-            return self._foresee(seen)
+            return self._predict(seen)
         self._args = {**args, "version": seen["version"]}
         self._said = self._read_said()
         due = [kernel for kernel in seen["missing"] if self._is_due(kernel)]
@@ -62,7 +62,7 @@ class ActionModule(LongStepAction):
         result.update({"warnings": self._warnings} if self._warnings else {})
         return result
 
-    def _foresee(self, seen: dict[str, Any]) -> dict[str, Any]:
+    def _predict(self, seen: dict[str, Any]) -> dict[str, Any]:
         """Say in check mode what the node lacks: once, before the task that would load some of it."""
         due = seen["missing"] if self._share != "rest" else []
         result = self._result(seen, due, {**seen["kernels"], **dict.fromkeys(due, "installed")})

@@ -26,12 +26,12 @@ class ActionModule(LongStepAction):
     """Look at the node; where something is to do, wait for the locks, refresh the lists, and run the transaction."""
 
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Bring the packages to the wanted state; where nothing is wished, the node is not asked. Raises Refusal."""
+        """Bring the packages to the wanted state; where nothing is requested, the node is not asked. Raises Refusal."""
         if not any(map(args.get, WISHES)):
             return {"changed": False}
         self._args = args
         self._name = args.get("transaction", "packages")
-        if args.get("foresee") and args.get("update_cache", True) and not self._task.check_mode:
+        if args.get("predict") and args.get("update_cache", True) and not self._task.check_mode:
             self._refresh()
         seen = self._ask_packages("look")
         if "lock_holder" in seen:  # it could not be prepared at once
@@ -40,7 +40,7 @@ class ActionModule(LongStepAction):
                 self._update(seen["update"])
             seen = self._ask_packages("prepare")
         if "transaction" not in seen:
-            return {key: seen[key] for key in ("changed", "changes", "diff", "foreseen") if key in seen}
+            return {key: seen[key] for key in ("changed", "changes", "diff", "predicted") if key in seen}
         transaction = seen["transaction"]
         not_kept = self._keep(transaction["keep"]) if transaction.get("keep") else None
         outcome = not_kept or self._run(transaction["argv"])

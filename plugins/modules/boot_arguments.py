@@ -13,8 +13,8 @@ version_added: 0.2.0
 description:
   - Tells C(grubby) to give arguments to every installed kernel, and sees that later kernels get them too
     (C(/etc/kernel/cmdline) and C(GRUB_CMDLINE_LINUX) in C(/etc/default/grub), where these are).
-  - Remembers which arguments it put there, and takes out those that are wished no more. What every kernel had before
-    stays, and is not gpulab's. A C(/etc/kernel/cmdline) that C(grubby) makes for itself stays, too.
+  - Remembers which arguments it put there, and takes out those that are no longer requested. What every kernel had
+    before stays, and is not gpulab's. A C(/etc/kernel/cmdline) that C(grubby) makes for itself stays, too.
   - Where somebody else has set an argument of the same name otherwise, or for some kernels only, that is refused
     (GPULAB-H173) before anything changes.
   - What C(grubby) has written is read back; where it is not what it was asked for, every file is put back as it was

@@ -301,7 +301,7 @@ def look(module: Module, condas: Condas, environments: list[conda.Wanted]) -> di
     found = []
     for one in environments:
         if one.name in todo:
-            after = condas.foresee(one, module.run_command, Path(module.tmpdir))
+            after = condas.predict(one, module.run_command, Path(module.tmpdir))
             found.append(change(one.name, todo[one.name], condas.packages(one.name), after))
     found += [transfer(name, condas.users(name), group_named(params, name)) for name in given]
     found += [removal(name, condas.packages(name)) for name in gone]

@@ -68,7 +68,7 @@ options:
     type: str
 attributes:
   check_mode:
-    description: Nothing is built. On a node without DKMS or the module, a build for every kernel is foreseen.
+    description: Nothing is built. On a node without DKMS or the module, a build for every kernel is predicted.
     support: full
   diff_mode:
     description: One kernel a line.

@@ -162,7 +162,7 @@ def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None
         raise refuse("H126", names=" and ".join(names), host=host, state=users["state"], who=who or "nobody known")
 
 
-def foresee(settings: dict[str, Any]) -> list[dict[str, Any]]:
+def predict(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what would be set on GPUs that nobody can read yet."""
     named = {"every GPU": settings.get("all") or {}, **(settings.get("gpus") or {})}
     named = {gpu: plan.whole(own) if own.get(plan.INSTANCES) else own for gpu, own in named.items()}
@@ -219,13 +219,13 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
         coming = answers["state"] != "unresponsive" and error.get("code") in (*NOT_YET, None)
         if not (module.check_mode and coming):
             raise refuse("H124", detail=error.get("text") or answers["state"])
-        foreseen = foresee(settings)
+        predicted = predict(settings)
         return {
-            "changed": bool(foreseen),
-            "changes": what_changes(foreseen),
-            "steps": foreseen,
+            "changed": bool(predicted),
+            "changes": what_changes(predicted),
+            "steps": predicted,
             "pending": [],
-            "diff": shown(foreseen),
+            "diff": shown(predicted),
         }
     gpus = answers["gpus"]
     steps = plan.plan(settings, gpus, known, gpu_settings_host.locked_clocks())

@@ -16,7 +16,7 @@ description:
     found as after activating the environment.
   - Kernels of gpulab's, of the same kind, for environments that are not named are taken away. Every other kernel stays;
     one of the same name that gpulab did not write is refused (GPULAB-E021).
-  - The environment needs C(ipykernel), which it has where C(jupyter) is wished for in it.
+  - The environment needs C(ipykernel), which it has where C(jupyter) is requested in it.
 options:
   kind:
     description: What makes the environments; the kernel's name is C(KIND-NAME).

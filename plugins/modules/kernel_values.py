@@ -96,7 +96,7 @@ def write(step: kernel_values.Step, node: Node) -> str | None:
     return None if live == step.after else "the kernel took another value"
 
 
-def foresee(step: kernel_values.Step) -> str | None:
+def predict(step: kernel_values.Step) -> str | None:
     """Return why a value could not be written."""
     return None if os.access(step.path, os.W_OK) else os.strerror(errno.EROFS)
 
@@ -128,7 +128,7 @@ def operate(module: AnsibleModule) -> dict[str, object]:
     readings = {name: kernel_values.read(name, node) for name in {**values, **known}}
     done, refused = [], []
     for step in kernel_values.plan(values, readings, known):
-        why = foresee(step) if module.check_mode else write(step, node)
+        why = predict(step) if module.check_mode else write(step, node)
         if why:
             live = kernel_values.value(node.text(step.path))
             refused.append({"name": step.name, "path": step.path, "wanted": step.after, "live": live, "why": why})

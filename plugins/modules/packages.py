@@ -82,7 +82,7 @@ options:
       - Module of DKMS that the packages bring and do not build, because M(gpulab.node.dkms) does after the transaction.
       - This holds for what the transaction runs, and leaves nothing behind on the node. APT only.
     type: str
-  foresee:
+  predict:
     description:
       - Whether to say only what the transaction would do, as in check mode, and change nothing. Outside of check mode,
         the package lists are refreshed before (see O(update_cache)).
@@ -142,7 +142,7 @@ EXAMPLES = r"""
 RETURN = r"""
 changes:
   description: What changed, or would change in check mode, as M(gpulab.node.preview) shows it.
-  returned: on change, in check mode and with O(foresee)
+  returned: on change, in check mode and with O(predict)
   type: list
   elements: dict
   sample: [{action: install, what: dkms 3.0.10-8}]
@@ -150,9 +150,9 @@ diff:
   description: The packages that change, one a line.
   returned: on change
   type: dict
-foreseen:
+predicted:
   description: What the simulation found.
-  returned: on change, in check mode and with O(foresee)
+  returned: on change, in check mode and with O(predict)
   type: dict
   contains:
     install:
@@ -223,7 +223,7 @@ LOCK_INTERVAL = 0.5
 
 def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Say what is to do: nothing, a transaction, or what comes before one can be prepared. Raises Refusal."""
-    only_said = check_mode or params["foresee"]
+    only_said = check_mode or params["predict"]
     if not only_said:
         host.settle()
     left = host.interrupted_transaction()
@@ -235,7 +235,7 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
     if not left:
         host.check_not_interrupted()
     if only_said:
-        return {"changed": not params["foresee"], **foresee(host, todo)}
+        return {"changed": not params["predict"], **predict(host, todo)}
     if not (todo.present or todo.absent or todo.retire):
         host.finish()
         return {"changed": True, "diff": package_plan.diff(Plan(), todo)}
@@ -246,11 +246,11 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
     return {"changed": True, "transaction": host.prepare()}
 
 
-def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
+def predict(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
     """Return what a simulation found, and its diff; packages that are not in the lists yet are named as such."""
     not_listed: list[str] = []
     while True:
-        plan, errors = host.foresee(todo)
+        plan, errors = host.predict(todo)
         unknown = host.unknown(errors)
         missing = [wish for wish in todo.present if package_plan.split(wish)[0] in unknown]
         if not missing:
@@ -262,7 +262,7 @@ def foresee(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
     return {
         "diff": host.diff(plan, todo, tuple(not_listed)),
         "changes": package_plan.changes_of(plan, not_listed),
-        "foreseen": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
+        "predicted": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
     }
 
 
@@ -319,7 +319,7 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
         "audit": lambda: {"audit": host.audit()},
     }
     result = operations[params["operation"]]()
-    if not params["foresee"]:
+    if not params["predict"]:
         named = (*wishes.present, *wishes.absent, *wishes.hold, *wishes.unhold, *wishes.retire)
         evidence.note(module, package=[package_plan.split(wish)[0] for wish in named])
     for warning in dict.fromkeys(host.warnings):
@@ -343,7 +343,7 @@ def main() -> None:
             "upgrade": {"type": "bool", "default": False},
             "stays": {"type": "bool", "default": False},
             "build_later": {"type": "str"},
-            "foresee": {"type": "bool", "default": False},
+            "predict": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},
             "cache_valid_time": {"type": "int", "default": 3600},

@@ -232,7 +232,7 @@ def look(module: Module, venvs: Venvs, environments: list[venv.Wanted]) -> dict[
     found = []
     for one in environments:
         if one.name in todo:
-            after = venvs.foresee(one, module.run_command, Path(module.tmpdir))
+            after = venvs.predict(one, module.run_command, Path(module.tmpdir))
             if after is None:
                 after = dict.fromkeys(one.requirements, f"({UNKNOWN})")
             found.append(change(one.name, todo[one.name], venvs.packages(one.name), after))

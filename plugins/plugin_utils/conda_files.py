@@ -47,7 +47,7 @@ NOWHERE_ELSE = Places()
 def resolve(
     wish: dict[str, Any], channels: list[str], architecture: str, places: Places = NOWHERE_ELSE
 ) -> dict[str, Any]:
-    """Return a wished environment with its file and its lock read.
+    """Return a requested environment with its file and its lock read.
 
     It is given by packages, by an environment.yml (file), or by an explicit lock or a conda-lock.yml (lock). channels
     are those of one that names none, and follow those of a file. Raises Refusal E007, E016, E018 and E020.

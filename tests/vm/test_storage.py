@@ -162,7 +162,7 @@ def all_is_mounted(machine):
 
 def test_check_mode_says_what_would_be_and_changes_nothing(machine, first, storage):
     output, recap = storage(TIERS, "--check")
-    first["foreseen"] = added(output)
+    first["predicted"] = added(output)
     assert "create a RAID 0 of " in output
     assert f"+UUID={DATA} /mnt/lab/data ext4 ro,nofail" in output
     assert not unchanged(recap)
@@ -171,7 +171,7 @@ def test_check_mode_says_what_would_be_and_changes_nothing(machine, first, stora
 
 def test_the_role_mounts_everything(machine, first, storage):
     output, _ = storage(TIERS)
-    assert added(output) == first["foreseen"] != []
+    assert added(output) == first["predicted"] != []
     all_is_mounted(machine)
     assert trees(machine) == first["trees"]
 
@@ -238,9 +238,9 @@ def exports_are_offered(machine, first):
 def test_a_node_without_a_server_gets_one(machine, first, storage):
     machine.run("umount /mnt/shared; DEBIAN_FRONTEND=noninteractive apt-get purge -qq --yes nfs-kernel-server", 900)
     before = machine.run(LOOK)
-    foreseen, _ = storage(EXPORTED, "--check")
-    assert "nfs-kernel-server" in foreseen
-    assert "+/mnt/lab/sets 10.99.0.2(rw,sync,no_subtree_check,root_squash,mountpoint)" in foreseen
+    predicted, _ = storage(EXPORTED, "--check")
+    assert "nfs-kernel-server" in predicted
+    assert "+/mnt/lab/sets 10.99.0.2(rw,sync,no_subtree_check,root_squash,mountpoint)" in predicted
     assert machine.run(LOOK) == before
     storage(EXPORTED)
     machine.run(PEERS)

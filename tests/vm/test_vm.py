@@ -96,7 +96,7 @@ def test_the_role_reboots_it_and_it_comes_back_without_nouveau(machine, play):
     assert ARGUMENT in machine.run("cat /proc/cmdline").split()
 
 
-def test_an_argument_that_is_wished_no_more_goes(machine, play):
+def test_an_argument_that_is_no_longer_requested_goes(machine, play):
     play("site.yml", timeout=900)
     assert ARGUMENT not in machine.run(f"cat {MENU}")
 

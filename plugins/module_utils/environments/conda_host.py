@@ -242,7 +242,7 @@ class Condas(Builds):
 
     # check mode
 
-    def foresee(self, wanted: conda.Wanted, call: Any, scratch: Path) -> dict[str, str]:
+    def predict(self, wanted: conda.Wanted, call: Any, scratch: Path) -> dict[str, str]:
         """Return the packages that a build would hold. Raises Refusal.
 
         call runs an argument list with environment variables and returns (rc, output, errors); scratch is a directory

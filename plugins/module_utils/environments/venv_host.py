@@ -131,7 +131,7 @@ class Venvs(Builds):
 
     # check mode
 
-    def foresee(self, wanted: venv.Wanted, call: Any, scratch: Path) -> dict[str, str] | None:
+    def predict(self, wanted: venv.Wanted, call: Any, scratch: Path) -> dict[str, str] | None:
         """Return the packages that a build would hold; None where uv is not there to tell. Raises Refusal.
 
         call runs an argument list and returns (rc, output, errors); scratch is a directory that goes with the module.

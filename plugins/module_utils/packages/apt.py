@@ -201,7 +201,7 @@ def path_option(directory: str) -> str:
 
 
 def pins(wishes: Wishes) -> str:
-    """Return the preferences under which what is to be held is taken in the versions that are wished, over all others.
+    """Return the preferences under which what is to be held is taken in the requested versions, over all others.
 
     They stand for a transaction before this one that has not run in check mode: the one that takes away the pin of
     the former version.

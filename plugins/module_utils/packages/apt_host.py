@@ -92,9 +92,9 @@ class Apt(PackageHost):
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)
 
-    def foresee(self, todo: Wishes) -> tuple[Plan, str]:
+    def predict(self, todo: Wishes) -> tuple[Plan, str]:
         """Return what apt-get would do where nothing pins another version any more, and its errors."""
-        rc, out, err = self._foresee(todo, "--simulate")
+        rc, out, err = self._predict(todo, "--simulate")
         plan = apt.parse_plan(out)
         self._check_stays(plan)
         return plan, (out + err if rc else "")
@@ -108,8 +108,8 @@ class Apt(PackageHost):
         return apt_failure.classify(errors, "apt-get --simulate")
 
     def downloads(self, todo: Wishes) -> dict[str, int]:
-        """Return the bytes of each package file that the foreseen transaction would download."""
-        return apt.parse_downloads(self._foresee(todo, "--print-uris")[1])
+        """Return the bytes of each package file that the predicted transaction would download."""
+        return apt.parse_downloads(self._predict(todo, "--print-uris")[1])
 
     def diff(self, plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
         """Return what changes, for people; what a glob holds as soon as it is there is told, too."""
@@ -247,10 +247,10 @@ class Apt(PackageHost):
         """Return the packages to be present of which APT would install a newer version, where it is to upgrade them."""
         if not self._upgrade:
             return []
-        plan, _errors = self.foresee(replace(self._wishes, absent=(), retire=()))
+        plan, _errors = self.predict(replace(self._wishes, absent=(), retire=()))
         return [wish for wish in self._wishes.present if wish in plan.change]
 
-    def _foresee(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
+    def _predict(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
         with tempfile.NamedTemporaryFile("w") as file:
             file.write(_preferences(self._last(), self._beside(), apt.pins(self._wishes)))
             file.flush()

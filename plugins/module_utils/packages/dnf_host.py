@@ -61,7 +61,7 @@ class Dnf(PackageHost):
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else dnf.update_command()
 
-    def foresee(self, todo: Wishes) -> tuple[Plan, str]:
+    def predict(self, todo: Wishes) -> tuple[Plan, str]:
         """Return what dnf would do, and its errors (empty when it could)."""
         answer = self._solve(todo)
         return answer.plan, "\n".join([*_unmatched(answer), *answer.problem.splitlines()])

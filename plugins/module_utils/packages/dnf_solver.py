@@ -54,7 +54,7 @@ def needless(question: dict) -> list:
 
 
 def unneeded(base: Any, question: dict, given_up: list) -> set:
-    """Return the names of what nothing needs after the installs, as the history of dnf tells what was wished for."""
+    """Return the names of what nothing needs after the installs, as the history of dnf tells what was requested."""
     base.reset(goal=True)
     mark(base, question["install"])  # of what no metadata have, what is there already decides
     for package in base.sack.query().installed():

@@ -77,17 +77,17 @@ class Server:
     holders: dict[str, list[str]] = field(default_factory=dict)
 
 
-def options(wished: Iterable[str]) -> tuple[str, ...]:
-    """Return the options of an export: the wished ones in the place of the defaults that they contradict."""
-    asked = tuple(dict.fromkeys(wished))
+def options(requested: Iterable[str]) -> tuple[str, ...]:
+    """Return the options of an export: the requested ones in the place of the defaults that they contradict."""
+    asked = tuple(dict.fromkeys(requested))
     kept = [one for one in DEFAULT if not any(one in pair and pair & set(asked) for pair in OPPOSITES)]
     return (*kept, *asked, ALWAYS)
 
 
-def wrong_options(wished: Iterable[str]) -> list[str]:
+def wrong_options(requested: Iterable[str]) -> list[str]:
     """Return the options that gpulab does not know."""
     known = frozenset().union(*OPPOSITES)
-    return [one for one in wished if one not in known and not _MORE.fullmatch(one)]
+    return [one for one in requested if one not in known and not _MORE.fullmatch(one)]
 
 
 def is_client(text: str) -> bool:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which driver branch: the wished one where it can serve, else the newest long-lived one that does."""
+"""Which driver branch: the requested one where it can serve, else the newest long-lived one that does."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LONG_LIVED = ("long-term-support", "production")
 
 
 def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return the branch and why this one. Raises Refusal where the wished one, or every one, cannot be taken."""
-    wished = requested(case)
-    if wished:
-        _check(case, source, wished, flavours)
-        return wished, [f"Branch {wished} is requested."]
+    """Return the branch and why this one. Raises Refusal where the requested one, or every one, cannot be taken."""
+    branch = requested(case)
+    if branch:
+        _check(case, source, branch, flavours)
+        return branch, [f"Branch {branch} is requested."]
     stays = display.carried_on(case)
     if stays:
         case.warnings += _without_fixes(case, case.catalog.branches[stays])
@@ -97,7 +97,7 @@ def requested(request: Request) -> str | None:
 
 
 def _check(case: Case, source: Source, branch: str, flavours: tuple[str, ...]) -> None:
-    """Refuse a wished branch that is unknown, does not serve a GPU, gets no fixes or is not carried."""
+    """Refuse a requested branch that is unknown, does not serve a GPU, gets no fixes or is not carried."""
     record = newer.branch_record(case.catalog, branch)
     for gpu in case.gpus:
         if not gpu.served_by(branch):

@@ -31,7 +31,7 @@ def driver_of(request: Request, record: dict[str, Any]) -> str:
 
 
 def wanted(request: Request, driver: dict[str, Any], version: str) -> bool:
-    """Tell whether a toolkit is to have its package: it is wished for, and the driver does not run it in full.
+    """Tell whether a toolkit is to have its package: it is requested, and the driver does not run it in full.
 
     Raises Refusal P077 where that cannot be: NVIDIA has the package for data-centre boards and some driver branches.
     """

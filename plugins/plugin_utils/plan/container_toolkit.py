@@ -55,9 +55,9 @@ def plan(case: Case) -> dict[str, Any]:
         return {**nothing, **gone, "because": because}
     if not same_or_newer(version, floor["version"]):
         raise refuse("P030", version=version, floor=floor["version"], cves=", ".join(floor["cves"]))
-    wished = case.wishes["container_toolkit_engines"]
+    requested = case.wishes["container_toolkit_engines"]
     found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
-    engines = found if wished is None else list(wished)
+    engines = found if requested is None else list(requested)
     if not engines:
         return {
             **nothing,

@@ -113,12 +113,12 @@ def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
 
 
 def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
-    wished = case.wishes["cuda_toolkits"]
+    toolkits = case.wishes["cuda_toolkits"]
     if case.wishes["cuda_state"] == "absent":
         return [], ["cuda_state is absent: no toolkit, and no libraries that need one."]
-    if wished:
-        return list(wished), ["The toolkits are requested."]
-    if wished is not None:
+    if toolkits:
+        return list(toolkits), ["The toolkits are requested."]
+    if toolkits is not None:
         return [], ["cuda_toolkits is empty: no toolkit. Frameworks bring their own CUDA."]
     if case.wishes["cuda_source"] == "distribution":
         carried = _carried_by_distribution(case)
@@ -153,7 +153,7 @@ def _in_full(case: Case, driver: dict[str, Any]) -> list[str]:
 
 
 def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]]) -> list[str]:
-    """Say which toolkits have NVIDIA's cuda-compat beside them, where it is wished for."""
+    """Say which toolkits have NVIDIA's cuda-compat beside them, where it is requested."""
     if not case.wishes["cuda_compat"] or not toolkits:
         return []
     return [

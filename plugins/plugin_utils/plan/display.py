@@ -22,9 +22,9 @@ _VGA = "0300"  # a GPU without connectors is of another class: a 3D controller
 
 def choose(case: Case) -> tuple[bool, list[str]]:
     """Return whether the driver comes with its packages for a display, and why."""
-    wished = case.wishes[OPTION]
-    if wished != "auto":
-        return wished == "true", [f"{OPTION} is {wished}."]
+    requested = case.wishes[OPTION]
+    if requested != "auto":
+        return requested == "true", [f"{OPTION} is {requested}."]
     if packages(case):
         return True, ["The node has the display packages of an NVIDIA driver."]
     if not has_display_manager(case.facts):

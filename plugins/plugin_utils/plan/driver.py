@@ -35,7 +35,7 @@ DEAD_LEFTOVER = (
 
 
 def plan(case: Case) -> dict[str, Any]:
-    """Return the driver part. Raises Refusal where no driver of the wished kind serves the node."""
+    """Return the driver part. Raises Refusal where no driver of the requested kind serves the node."""
     return _absent(case) if case.wishes["nvidia_driver_state"] == "absent" else _present(case)
 
 

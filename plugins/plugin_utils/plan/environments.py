@@ -33,7 +33,7 @@ VARIABLES = {
 
 
 def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one part per wished environment. Raises Refusal for one that cannot work on the node."""
+    """Return one part per requested environment. Raises Refusal for one that cannot work on the node."""
     return [_environment(case, driver, wish) for wish in case.wishes["gpulab_environments"] or ()]
 
 
@@ -221,13 +221,13 @@ def requirements(release: dict[str, Any] | None, build: dict[str, Any], further:
     return [own, *(fitting.get(one.strip(), one) for one in further)]
 
 
-def _release(case: Case, name: str, framework: str, wished: str) -> dict[str, Any]:
+def _release(case: Case, name: str, framework: str, requested: str) -> dict[str, Any]:
     """Return the newest release that a version names: 2.9 is 2.9.1."""
     releases = case.catalog.frameworks[framework]
-    length = len(version_key(wished))
-    fitting = [version for version in releases if version_key(version)[:length] == version_key(wished)]
+    length = len(version_key(requested))
+    fitting = [version for version in releases if version_key(version)[:length] == version_key(requested)]
     if not fitting:
-        raise newer.no_framework(releases, name, framework, wished)
+        raise newer.no_framework(releases, name, framework, requested)
     return releases[newest(fitting)]
 
 
@@ -307,27 +307,30 @@ def _alternative(case: Case, driver: dict[str, Any], framework: str) -> str:
 
 
 def _python(
-    case: Case, name: str, release: dict[str, Any] | None, sets: dict[str, dict[str, Any]], wished: str | None
+    case: Case, name: str, release: dict[str, Any] | None, sets: dict[str, dict[str, Any]], requested: str | None
 ) -> str:
-    """Return the wished Python, or the one nearest to the system's that the release and all sets have wheels for."""
+    """Return the requested Python, or the one nearest to the system's that the release and all sets have wheels for."""
     limits: list[tuple[str | None, dict[str, Any]]] = [(None, release["python"])] if release else []
     limits += sets.items()
     own = case.platform["python"]
-    if wished is None:
+    if requested is None:
         lowest = max((limit["min"] for _name, limit in limits), key=version_key, default=own)
         highest = min((limit["max"] for _name, limit in limits if limit["max"]), key=version_key, default=None)
         wanted = own if same_or_newer(own, lowest) else lowest
-        wished = highest if highest and same_or_newer(wanted, highest) else wanted
+        requested = highest if highest and same_or_newer(wanted, highest) else wanted
     for of_set, limit in limits:
-        if is_within(wished, limit):
+        if is_within(requested, limit):
             continue
         right = f"{limit['min']} to {limit['max'] or 'newer'}"
         if of_set is None and release:
             label = f"{release['framework']} {release['version']}"
-            raise refuse("P036", name=name, release=label, python=wished, right=right)
-        why, way = f"it has no wheels for Python {wished}", f"Use Python {right}, or another release of the framework"
+            raise refuse("P036", name=name, release=label, python=requested, right=right)
+        why, way = (
+            f"it has no wheels for Python {requested}",
+            f"Use Python {right}, or another release of the framework",
+        )
         raise refuse("P098", name=name, set=of_set, why=why, way=way)
-    return wished
+    return requested
 
 
 def is_within(python: str, limit: dict[str, Any]) -> bool:

@@ -22,19 +22,19 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """Return {needed, packages, version, service, nodes, restart, because}.
 
     nodes are the addresses of the domain, and restart tells that a daemon at work has to be stopped for other ones.
-    Raises Refusal where the domain cannot be as wished.
+    Raises Refusal where the domain cannot be as requested.
     """
     boards = ", ".join(gpu.name for gpu in case.gpus if gpu.fabric_manager == "rack")
-    wished = list(case.wishes["nvidia_driver_imex_nodes"]) if case.gpus else []  # an image is built without a GPU
+    requested = list(case.wishes["nvidia_driver_imex_nodes"]) if case.gpus else []  # an image is built without a GPU
     found = case.facts["imex"]
     none = {"needed": False, "packages": [], "version": None, "service": SERVICE, "nodes": []}
     if case.wishes["nvidia_driver_state"] == "absent":
         return {**none, "restart": False, "because": ["IMEX is removed with the driver."]}
     services = case.facts["services"] or {}
     active = SERVICE in services and services[SERVICE]["active"] == "active"
-    if wished and not boards:
+    if requested and not boards:
         raise refuse("P096", gpus=", ".join(gpu.name for gpu in case.gpus))
-    if not wished:
+    if not requested:
         if boards and not found["nodes"]:
             case.warnings.append(
                 f"{boards}: sharing memory between nodes over NVLink needs {SERVICE}. List the nodes in"
@@ -46,7 +46,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
             else "No GPU of the node is part of a rack's NVLink domain."
         )
         return {**none, "restart": active and found["own"], "because": [why]}
-    _check(case, wished)
+    _check(case, requested)
     names = packages.beside_driver(case, driver, "imex")
     if not names:
         other = packages.beside_driver(case, {**driver, "source": "nvidia"}, "imex")
@@ -57,21 +57,21 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         "packages": names,
         "version": driver["version"],
         "service": SERVICE,
-        "nodes": wished,
-        "restart": active and found["nodes"] != wished,
-        "because": [f"{boards}: {len(wished)} nodes share memory over NVLink through {SERVICE}."],
+        "nodes": requested,
+        "restart": active and found["nodes"] != requested,
+        "because": [f"{boards}: {len(requested)} nodes share memory over NVLink through {SERVICE}."],
     }
 
 
-def _check(case: Case, wished: list[str]) -> None:
-    for address in wished:
+def _check(case: Case, requested: list[str]) -> None:
+    for address in requested:
         if not hosts_file.is_address(address) or hosts_file.is_loopback(address):
             raise refuse("P057", address=address)
     own = {ip_address(address) for address in case.facts["monitoring"]["addresses"]}
-    if own.isdisjoint(map(ip_address, wished)):
+    if own.isdisjoint(map(ip_address, requested)):
         raise refuse(
-            "P058", nodes=", ".join(wished), own=", ".join(sorted(str(one) for one in own if not one.is_loopback))
+            "P058", nodes=", ".join(requested), own=", ".join(sorted(str(one) for one in own if not one.is_loopback))
         )
     found = case.facts["imex"]
-    if found["nodes"] not in ([], wished) and not found["own"]:
+    if found["nodes"] not in ([], requested) and not found["own"]:
         raise refuse("P059", nodes=", ".join(found["nodes"]))

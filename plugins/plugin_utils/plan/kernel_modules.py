@@ -31,9 +31,9 @@ class Choice(NamedTuple):
 
 
 def allowed_by_gpus(case: Case) -> tuple[str, ...]:
-    """Return the flavours that drive every GPU of the node and are not wished away, the preferred one first.
+    """Return the flavours that drive every GPU of the node and are not excluded, the preferred one first.
 
-    Raises Refusal where two GPUs exclude each other, or a GPU excludes the wished flavour.
+    Raises Refusal where two GPUs exclude each other, or a GPU excludes the requested flavour.
     """
     for index, one in enumerate(case.gpus):
         for other in case.gpus[index + 1 :]:
@@ -49,8 +49,8 @@ def allowed_by_gpus(case: Case) -> tuple[str, ...]:
 
 def requested(request: Request) -> tuple[str, ...]:
     """Return the flavours that the request allows, the preferred one first."""
-    wished = request.wishes["nvidia_driver_kernel_modules"]
-    return PREFERRED if wished == "auto" else (wished,)
+    flavour = request.wishes["nvidia_driver_kernel_modules"]
+    return PREFERRED if flavour == "auto" else (flavour,)
 
 
 def of_branch(record: dict[str, Any], flavours: tuple[str, ...]) -> list[str]:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def to_build_for(case: Case) -> tuple[list[str], list[str]]:
     """Return kernel releases in the order of the facts, and why these. Raises Refusal where one cannot be built for."""
-    wished = list(case.wishes["nvidia_driver_kernels"])
-    if wished:
-        return wished, ["Built for the kernels in nvidia_driver_kernels."]
+    requested = list(case.wishes["nvidia_driver_kernels"])
+    if requested:
+        return requested, ["Built for the kernels in nvidia_driver_kernels."]
     kernels = [kernel["version"] for kernel in case.facts["kernels"] if kernel["installed"]]
     because = [f"Built for the installed kernels: {', '.join(kernels)}."] if kernels else []
     running = case.facts["system"]["kernel"]

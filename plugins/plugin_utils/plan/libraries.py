@@ -20,7 +20,7 @@ NUMBERS = 4  # of a whole version, with its build: 9.10.2.21
 
 
 def plan(case: Case, toolkits: dict[str, Any]) -> dict[str, Any]:
-    """Return {cudnn, nccl, tensorrt, retire_packages, because}, None for one not wished for.
+    """Return {cudnn, nccl, tensorrt, retire_packages, because}, None for one not requested.
 
     retire_packages is what an earlier plan may have brought and this one does not want. Raises Refusal for a version
     that is unknown, or serves neither the toolkit nor a GPU.

@@ -22,7 +22,7 @@ OWNERS = ("--web.listen-address", "--web.systemd-socket", "--collector.textfile.
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """Return {address, dcgm_packages, because}; without an address node exporter is not gpulab's affair.
 
-    Raises Refusal where an address is wished for that the node does not have, or its owner chose one himself, and
+    Raises Refusal where an address is requested that the node does not have, or its owner chose one himself, and
     where DCGM does not fit.
     """
     if case.wishes["monitoring_state"] != "present":
@@ -59,15 +59,15 @@ def _check_dcgm(case: Case, driver: dict[str, Any]) -> None:
         raise refuse("P072", reason="the node already has a DCGM exporter that gpulab did not set up")
 
 
-def _address(wished: str | None, facts: Monitoring) -> tuple[str, str]:
-    if wished:
+def _address(requested: str | None, facts: Monitoring) -> tuple[str, str]:
+    if requested:
         try:
-            parsed = ipaddress.ip_address(wished)
+            parsed = ipaddress.ip_address(requested)
         except ValueError:
             parsed = None
         if parsed is None or not (parsed.is_unspecified or str(parsed) in facts["addresses"]):
-            raise refuse("P071", address=wished, known=", ".join(facts["addresses"]))
-        return wished, "set by monitoring_listen_address."
+            raise refuse("P071", address=requested, known=", ".join(facts["addresses"]))
+        return requested, "set by monitoring_listen_address."
     routed = facts["routed_address"]
     if routed is None:
         return LOOPBACK, "no address has the default route; set monitoring_listen_address to choose another."

@@ -107,11 +107,11 @@ def _part(*settings: dict[str, str], because: str | None = None, modules: tuple[
 def _interface(case: Case) -> dict[str, Any]:
     """Choose the interface that NCCL's processes meet over, and talk over where there is no better network."""
     interfaces = {interface["name"]: interface for interface in case.facts["network"]}
-    wished = case.wishes["nccl_interface"]
-    if wished:
-        if wished not in interfaces:
-            raise refuse("P052", name=wished, known=", ".join(interfaces) or "none")
-        return _part(_setting("NCCL_SOCKET_IFNAME", f"={wished}", "set by nccl_interface."))
+    requested = case.wishes["nccl_interface"]
+    if requested:
+        if requested not in interfaces:
+            raise refuse("P052", name=requested, known=", ".join(interfaces) or "none")
+        return _part(_setting("NCCL_SOCKET_IFNAME", f"={requested}", "set by nccl_interface."))
     if case.alone:
         return _part(because="No other node has this host's type, so NCCL chooses the interface.")
     routed = next((interface for interface in interfaces.values() if interface["default_route"]), None)

@@ -28,7 +28,7 @@ def is_on(case: Case) -> bool:
 def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     """Return {enrol, because}: whether the enrolment of DKMS's key is to be prepared.
 
-    Raises Refusal where the firmware does not accept that key and nobody wished for its enrolment, or it waits already.
+    Raises Refusal where the firmware does not accept that key and nobody requested its enrolment, or it waits already.
     """
     signed_by_dkms = driver["dkms_module"] is not None
     if not is_on(case) or not signed_by_dkms or case.wishes["nvidia_driver_state"] == "absent":

@@ -33,24 +33,24 @@ class Source:
     signed: bool = False  # modules signed by the distribution in place of DKMS
 
     def version(self, case: Case, branch: str, kernel_modules: str) -> str:
-        """Return the version that this source gives: the wished one, else the newest known."""
-        wished = case.wishes["nvidia_driver_version"]
+        """Return the version that this source gives: the requested one, else the newest known."""
+        requested = case.wishes["nvidia_driver_version"]
         newest = self._set(branch).get("newest", {}).get(kernel_modules) if self.record else None
-        return wished or newest or case.catalog.branches[branch]["latest"]
+        return requested or newest or case.catalog.branches[branch]["latest"]
 
     def exact(self, case: Case, branch: str, kernel_modules: str) -> bool:
         """Tell whether the version is held: NVIDIA's are; a distribution decides within its branch, unless pinned.
 
-        Raises Refusal P048 for a wished version where the distribution's packages cannot be held to it.
+        Raises Refusal P048 for a requested version where the distribution's packages cannot be held to it.
         """
         if self.name != "distribution":
             return True
-        names, wished = self._set(branch), case.wishes["nvidia_driver_version"]
+        names, requested = self._set(branch), case.wishes["nvidia_driver_version"]
         pinned = kernel_modules in names.get("pin", {})
-        held = names.get("exact", False) or (pinned and wished == names["newest"][kernel_modules])
-        if wished and not held:
-            raise refuse("P048", source=self.label, branch=branch, version=wished)
-        return pinned or (held and wished is not None)
+        held = names.get("exact", False) or (pinned and requested == names["newest"][kernel_modules])
+        if requested and not held:
+            raise refuse("P048", source=self.label, branch=branch, version=requested)
+        return pinned or (held and requested is not None)
 
     def packages(  # noqa: PLR0913
         self, case: Case, branch: str, version: str, kernel_modules: str, build_for: Sequence[str], *, shown: bool
@@ -103,8 +103,8 @@ class Source:
 
 def choose(case: Case) -> tuple[Source, list[str]]:
     """Return the source and why this one. Raises Refusal for one that platform or node forbid."""
-    wished = case.wishes["nvidia_driver_source"]
-    name, why = (wished, f"Source {wished} is requested.") if wished != "auto" else _default(case)
+    requested = case.wishes["nvidia_driver_source"]
+    name, why = (requested, f"Source {requested} is requested.") if requested != "auto" else _default(case)
     _check_mixture(case, name)
     if name == "runfile":
         return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
@@ -148,7 +148,7 @@ def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[st
     """Return {id, url, suite, key_url, key_file, key_fingerprint, packages} of a repository for the architecture.
 
     packages are those that it may replace; the driver's are among them where the driver comes from it. Of NVIDIA's
-    repository it is the mirror that is wished for, which has the key beside the packages as NVIDIA has.
+    repository it is the mirror that is requested, which has the key beside the packages as NVIDIA has.
     """
     if name is None:
         return None

@@ -91,11 +91,11 @@ def of_host(results: Results) -> list[Change]:
 
     The packages of a role stand where its last transaction is.
     """
-    last = {one["role"]: one for one in results if "foreseen" in one["result"]}
+    last = {one["role"]: one for one in results if "predicted" in one["result"]}
     found: list[Change] = []
     for one in results:
         own = of_result(one)
-        if "foreseen" in one["result"]:
+        if "predicted" in one["result"]:
             own = _transaction_of(one["role"], results).changes() if last[one["role"]] is one else []
         found += _grouped(one["role"], own)
     return found
@@ -132,7 +132,7 @@ class Transaction:
         self.remove: dict[str, str] = {}
         self.downloads: dict[str, int] = {}
         not_listed: dict[str, None] = {}
-        for one in (result["result"]["foreseen"] for result in results if "foreseen" in result["result"]):
+        for one in (result["result"]["predicted"] for result in results if "predicted" in result["result"]):
             self.install.update(one["install"])
             self.change.update(one["change"])
             self.remove.update(one["remove"])
@@ -158,7 +158,7 @@ class Transaction:
 
 
 def _transaction_of(role: str, results: Results) -> Transaction:
-    """Return what a role's own package tasks foresee beyond what those of the roles before it bring."""
+    """Return what a role's own package tasks predict beyond what those of the roles before it bring."""
     roles = list(dict.fromkeys(one["role"] for one in results))
     before = Transaction(one for one in results if roles.index(one["role"]) < roles.index(role))
     own = Transaction(one for one in results if one["role"] == role)

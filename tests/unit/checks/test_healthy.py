@@ -83,7 +83,7 @@ def test_rate_over_processors_is_not_judged():
 
 
 @pytest.mark.parametrize("declared", [{"across_nodes": False}, {"level": "quick"}])
-def test_nodes_are_judged_together_only_where_that_was_wished(declared):
+def test_nodes_are_judged_together_only_where_that_was_requested(declared):
     assert across({"state": "unreachable", "reason": "timed out"}, **declared).severity == "skipped"
 
 

@@ -1,4 +1,4 @@
-"""The CDI specification when the container toolkit is wished away, on a node that is played."""
+"""The CDI specification when the container toolkit is to be removed, on a node that is played."""
 
 from types import SimpleNamespace
 

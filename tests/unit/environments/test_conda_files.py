@@ -1,4 +1,4 @@
-"""Files that environments are wished by, read on the controller."""
+"""Files that environments are requested by, read on the controller."""
 
 import pytest
 import yaml

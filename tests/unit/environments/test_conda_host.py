@@ -219,7 +219,7 @@ def test_a_change_of_pip_alone_is_made(lab):
     assert lab.make("python", pip=("alpha>1",))["alpha"] == "2.0 (pip)"
 
 
-def test_a_change_is_foreseen_with_its_versions_and_leaves_nothing(lab, tmp_path):
+def test_a_change_is_predicted_with_its_versions_and_leaves_nothing(lab, tmp_path):
     before = lab.make("python", "six=1.16")
     files = sorted(lab.root.rglob("*"))
     scratch = tmp_path / "scratch"
@@ -229,7 +229,7 @@ def test_a_change_is_foreseen_with_its_versions_and_leaves_nothing(lab, tmp_path
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**environ_update, "PATH": "/bin"})
         return done.returncode, done.stdout, done.stderr
 
-    after = lab.condas.foresee(lab.wish("python", "six", "hello", pip=("alpha",)), call, scratch)
+    after = lab.condas.predict(lab.wish("python", "six", "hello", pip=("alpha",)), call, scratch)
     steps = venv.steps(before, after)
     assert steps["changed"] == {"six": ["1.16.0 0", "1.17.0 0"]}
     assert steps["added"]["hello"] == "1.1 0"
@@ -239,7 +239,7 @@ def test_a_change_is_foreseen_with_its_versions_and_leaves_nothing(lab, tmp_path
 
 def test_on_a_virgin_node_versions_are_said_to_be_unknown(lab, tmp_path):
     condas = Condas(tmp_path / "virgin", {}, tmp_path)
-    after = condas.foresee(lab.wish("conda-forge::python=3.12", "six>=1", pip=("alpha[x]==1",)), None, tmp_path)
+    after = condas.predict(lab.wish("conda-forge::python=3.12", "six>=1", pip=("alpha[x]==1",)), None, tmp_path)
     assert set(after) == {"python", "six", "alpha"}
     assert not (tmp_path / "virgin").exists()
 

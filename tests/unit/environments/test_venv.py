@@ -91,10 +91,10 @@ def test_a_lock_that_pins_nothing_is_refused(line):
     assert refusal.value.code == "E007"
 
 
-def test_a_lock_without_a_wished_package_is_refused():
+def test_a_lock_without_a_requested_package_is_refused():
     lock = "torch==2.13.0+cpu --hash=sha256:22\nzope-interface==1 --hash=sha256:33\n"
-    wished = ("torch[extra]==2.13.0", "Zope.Interface>0", 'tomli; python_version < "3.11"', "./wheels/x.whl")
-    venv.check_lock(venv.Wanted("lab", "3.11", wished, lock=lock))
+    requested = ("torch[extra]==2.13.0", "Zope.Interface>0", 'tomli; python_version < "3.11"', "./wheels/x.whl")
+    venv.check_lock(venv.Wanted("lab", "3.11", requested, lock=lock))
     venv.check_lock(venv.Wanted("lab", "3.11", ("ipykernel",)))
     with pytest.raises(Refusal) as refusal:
         venv.check_lock(venv.Wanted("lab", "3.11", ("torch", "ipykernel"), lock=lock))

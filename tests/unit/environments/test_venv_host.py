@@ -40,7 +40,7 @@ def test_its_variables_are_set_where_the_user_has_not(lab):
     assert subprocess.check_output(argv, env={"GROWTH": "false"}, text=True) == "false\n"
 
 
-def test_a_change_is_foreseen_with_its_versions_and_leaves_nothing(lab, tmp_path):
+def test_a_change_is_predicted_with_its_versions_and_leaves_nothing(lab, tmp_path):
     lab.make("alpha<2")
     before = sorted(lab.root.rglob("*"))
     (tmp_path / "scratch").mkdir()
@@ -49,7 +49,7 @@ def test_a_change_is_foreseen_with_its_versions_and_leaves_nothing(lab, tmp_path
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
 
-    after = lab.venvs.foresee(lab.wish("gamma"), call, tmp_path / "scratch")
+    after = lab.venvs.predict(lab.wish("gamma"), call, tmp_path / "scratch")
     assert venv.steps(lab.venvs.packages("lab"), after) == {
         "added": {"gamma": "1.0"},
         "removed": {},
@@ -151,7 +151,7 @@ def test_a_configuration_of_pip_that_cannot_be_read_is_named(lab, tmp_path, monk
     assert (refusal.value.code, str(file) in refusal.value.cause) == ("E034", True)
 
 
-def test_a_wheel_by_its_address_is_foreseen_made_and_locked(lab, tmp_path):
+def test_a_wheel_by_its_address_is_predicted_made_and_locked(lab, tmp_path):
     address = f"{lab.url}/alpha/alpha-1.0-py3-none-any.whl"
     lab.make("beta")
     (tmp_path / "scratch").mkdir()
@@ -160,7 +160,7 @@ def test_a_wheel_by_its_address_is_foreseen_made_and_locked(lab, tmp_path):
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
 
-    assert lab.venvs.foresee(lab.wish(f"alpha @ {address}"), call, tmp_path / "scratch") == {"alpha": "1.0"}
+    assert lab.venvs.predict(lab.wish(f"alpha @ {address}"), call, tmp_path / "scratch") == {"alpha": "1.0"}
     assert lab.make(f"alpha @ {address}") == {"alpha": "1.0"}
 
 

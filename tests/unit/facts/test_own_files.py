@@ -22,7 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file impo
     ],
 )
 def test_tells_what_is_there(tree, path):
-    """A role that wished something before has to look again, whatever it left."""
+    """A role that requested something before has to look again, whatever it left."""
     tree.file(path, "x")
     assert own_files.read(tree.node()) == [path]
 

@@ -84,10 +84,10 @@ def bare(pytestconfig, tmp_path):
 
 
 def test_from_check_mode_over_a_second_run_to_the_way_back(machine):
-    foreseen = machine.set(check=True, power_limit_watts=200)
-    assert (foreseen["changed"], machine.memory.exists()) == (True, False)
+    predicted = machine.set(check=True, power_limit_watts=200)
+    assert (predicted["changed"], machine.memory.exists()) == (True, False)
     first = machine.set(power_limit_watts=200)
-    assert (first["steps"], first["diff"]) == (foreseen["steps"], foreseen["diff"])
+    assert (first["steps"], first["diff"]) == (predicted["steps"], predicted["diff"])
     assert first["diff"][0]["after"] == "power_limit_watts: 200\n"
     assert machine.set(power_limit_watts=200)["changed"] is False
     assert machine.memory.exists()
@@ -99,10 +99,10 @@ def test_from_check_mode_over_a_second_run_to_the_way_back(machine):
 
 def test_the_settings_for_the_next_boot_name_a_gpu_by_its_uuid(machine):
     wish = {"single": {"1": {"power_limit_watts": 200}}}
-    foreseen = machine.set(check=True, **wish)["settings"]
-    assert [name[:4] for name in foreseen["gpus"]] == ["GPU-"]
+    predicted = machine.set(check=True, **wish)["settings"]
+    assert [name[:4] for name in predicted["gpus"]] == ["GPU-"]
     first, again = machine.set(**wish), machine.set(**wish)
-    assert (first["settings"], again["settings"], again["changed"]) == (foreseen, foreseen, False)
+    assert (first["settings"], again["settings"], again["changed"]) == (predicted, predicted, False)
     assert machine.set()["settings"] == {}
 
 
@@ -137,9 +137,9 @@ def test_ecc_says_that_it_takes_a_boot(machine):
 
 def test_without_a_driver_check_mode_names_what_would_be_set(bare):
     assert bare.set()["changed"] is False
-    foreseen = bare.set(check=True, power_limit_watts=200)
-    assert (foreseen["changed"], foreseen["steps"][0]["before"]) == (True, "unknown")
-    assert foreseen["settings"]["all"] == {"power_limit_watts": 200}
+    predicted = bare.set(check=True, power_limit_watts=200)
+    assert (predicted["changed"], predicted["steps"][0]["before"]) == (True, "unknown")
+    assert predicted["settings"]["all"] == {"power_limit_watts": 200}
     assert bare.set(power_limit_watts=200)["refusal"]["code"] == "H124"
 
 
@@ -152,12 +152,12 @@ HALVES = ["3g.20gb", "3g.20gb"]
 
 def test_instances_from_check_mode_over_a_second_run_to_the_way_back(machine):
     machine.inject("gpu.*.mig_at_once = 1")
-    foreseen = machine.set(check=True, mig_instances=HALVES)
-    assert [(one["name"], one["before"], one["after"]) for one in foreseen["steps"]] == [
+    predicted = machine.set(check=True, mig_instances=HALVES)
+    assert [(one["name"], one["before"], one["after"]) for one in predicted["steps"]] == [
         ("mig", False, True), ("mig", False, True), ("mig_instances", [], HALVES), ("mig_instances", [], HALVES),
     ]  # fmt: skip
     first = machine.set(mig_instances=HALVES)
-    assert (first["steps"], first["diff"]) == (foreseen["steps"], foreseen["diff"])
+    assert (first["steps"], first["diff"]) == (predicted["steps"], predicted["diff"])
     assert first["diff"][0]["after"] == 'mig: true\nmig_instances: ["3g.20gb", "3g.20gb"]\n'
     assert machine.set(mig_instances=HALVES)["changed"] is False
     assert machine.set(mig_instances=["7g.40gb"])["diff"][0]["before"] == 'mig_instances: ["3g.20gb", "3g.20gb"]\n'
@@ -218,8 +218,8 @@ def test_what_was_there_before_a_failed_layout_is_not_remembered(machine):
 
 
 def test_without_a_driver_check_mode_foresees_mig_with_its_instances(bare):
-    foreseen = bare.set(check=True, mig_instances=HALVES)
-    assert {one["name"]: one["after"] for one in foreseen["steps"]} == {"mig": True, "mig_instances": HALVES}
+    predicted = bare.set(check=True, mig_instances=HALVES)
+    assert {one["name"]: one["after"] for one in predicted["steps"]} == {"mig": True, "mig_instances": HALVES}
 
 
 def test_instances_without_mig_contradict_themselves(machine):

@@ -34,7 +34,7 @@ def test_the_address_is_the_default_routes_unless_it_is_public(routed, address):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])  # noqa: S104 - asked for
-def test_the_address_is_the_one_wished_for(address):
+def test_the_address_is_the_one_requested(address):
     assert plan(monitoring_state="present", monitoring_listen_address=address)["address"] == address
 
 

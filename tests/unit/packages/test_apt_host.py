@@ -57,8 +57,8 @@ class Node:
     def autoremove(self, argv):
         """Name what is needless, and what each package that is nobody's wish any more would let go with it."""
         (states,) = [word.partition("states=")[2] for word in argv if "extended_states" in word]
-        unwished = [line.split()[1] for line in Path(states).read_text().splitlines() if line.startswith("Package")]
-        names = self.needless.union(*(self.let_go.get(name, set()) for name in unwished))
+        unwanted = [line.split()[1] for line in Path(states).read_text().splitlines() if line.startswith("Package")]
+        names = self.needless.union(*(self.let_go.get(name, set()) for name in unwanted))
         return 0, "".join(f"Remv {name} [1]\n" for name in names), ""
 
 
@@ -191,7 +191,7 @@ def test_only_what_comes_right_before_a_transaction_writes_caches(driver, node):
 
     driver.prepare()
     assert writes() == [True]
-    driver.foresee(driver.todo())
+    driver.predict(driver.todo())
     assert writes() == [False]
 
 
@@ -217,7 +217,7 @@ def test_what_comes_beside_packages_that_stay_has_their_version(display):
     assert told in Path(file).read_text()
 
 
-@pytest.mark.parametrize("ask", ["prepare", "foresee"])
+@pytest.mark.parametrize("ask", ["prepare", "predict"])
 def test_packages_that_stay_are_not_changed_for_one_that_comes(display, node, ask):
     node.simulation = "Inst libc6 [1] (2 D [all])\nInst nvidia-driver (2 D [all])\n"
     getattr(display, ask)(*([] if ask == "prepare" else [display.todo()]))
@@ -379,7 +379,7 @@ def test_what_a_run_brought_and_could_not_undo_is_undone_by_the_next(host, node,
     assert host.diagnose()[1] == ["x"]
 
 
-LOOK = {"foresee": False, "update_cache": False, "cache_valid_time": 0}
+LOOK = {"predict": False, "update_cache": False, "cache_valid_time": 0}
 
 
 def kept():
@@ -624,10 +624,10 @@ def cut_off(journal):
 
 
 @pytest.mark.usefixtures("cut_off")
-@pytest.mark.parametrize(("foresee", "check_mode"), [(False, False), (True, False), (False, True)])
-def test_it_is_so_before_anything_is_said_or_done(host, foresee, check_mode):
+@pytest.mark.parametrize(("predict", "check_mode"), [(False, False), (True, False), (False, True)])
+def test_it_is_so_before_anything_is_said_or_done(host, predict, check_mode):
     with pytest.raises(Refusal) as refused:
-        packages.look(host, {**LOOK, "foresee": foresee}, check_mode=check_mode)
+        packages.look(host, {**LOOK, "predict": predict}, check_mode=check_mode)
     assert refused.value.code == "H047"
 
 

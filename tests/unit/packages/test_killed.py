@@ -26,7 +26,7 @@ pytestmark = [
 CONTROL = "Package: {}\nVersion: 1\nArchitecture: amd64\nMaintainer: A <a@example.org>\nDescription: a stub\n{}"
 STUBS = {"dpkg": "", "older": "", "lib": "", "x": "Depends: lib\n", "y": ""}
 THERE = {"dpkg", "older"}  # before gpulab
-PARAMS = {"foresee": False, "update_cache": False, "cache_valid_time": 0}
+PARAMS = {"predict": False, "update_cache": False, "cache_valid_time": 0}
 CONFIGURATION = """
 Dir "{root}"; Dir::State::status "{root}/var/lib/dpkg/status"; APT::Architecture "amd64"; APT::Sandbox::User "root";
 Dir::Bin::dpkg "/usr/bin/dpkg"; Dir::Bin::methods "/usr/lib/apt/methods"; Dir::Etc::parts "/nowhere";

@@ -52,7 +52,7 @@ class Played(action.ActionModule):
         return [name for name, _argv in self.ran]
 
 
-def test_where_nothing_is_wished_the_node_is_not_asked():
+def test_where_nothing_is_requested_the_node_is_not_asked():
     played = Played({})
     assert played.carry_out({"transaction": "cuda", "present": [], "retire": []}) == {"changed": False}
     assert played.asked == []
@@ -79,22 +79,22 @@ def test_nothing_to_do_is_one_call():
         (True, None, ["look"]),
     ],
 )
-def test_what_is_foreseen_is_told_by_fresh_lists_unless_in_check_mode(check_mode, lists, asked):
-    foreseen = {"changed": False, "diff": TRANSACTION["diff"], "foreseen": {"change": {"x": ["1", "2"]}}}
-    played = Played({"lists": lists, "wait": {"lock_holder": None}, "look": foreseen}, check_mode=check_mode)
-    assert played.carry_out({"transaction": "driver", "present": ["x"], "foresee": True}) == foreseen
+def test_what_is_predicted_is_told_by_fresh_lists_unless_in_check_mode(check_mode, lists, asked):
+    predicted = {"changed": False, "diff": TRANSACTION["diff"], "predicted": {"change": {"x": ["1", "2"]}}}
+    played = Played({"lists": lists, "wait": {"lock_holder": None}, "look": predicted}, check_mode=check_mode)
+    assert played.carry_out({"transaction": "driver", "present": ["x"], "predict": True}) == predicted
     assert played.asked == asked
     assert played.names() == (["driver-lists"] if "wait" in asked else [])
 
 
-def test_what_is_foreseen_by_the_lists_as_they_are_is_one_call():
+def test_what_is_predicted_by_the_lists_as_they_are_is_one_call():
     played = Played({"look": {"changed": False}})
-    played.carry_out({"retire": ["x"], "foresee": True, "update_cache": False})
+    played.carry_out({"retire": ["x"], "predict": True, "update_cache": False})
     assert played.asked == ["look"]
 
 
 def test_check_mode_is_one_call_with_a_diff():
-    seen = {"changed": True, "diff": TRANSACTION["diff"], "foreseen": {"install": {"x": "1"}}}
+    seen = {"changed": True, "diff": TRANSACTION["diff"], "predicted": {"install": {"x": "1"}}}
     played = Played({"look": seen})
     assert played.carry_out({"present": ["x"]}) == seen
     assert (played.asked, played.ran) == (["look"], [])

@@ -78,7 +78,7 @@ def cuda_13_takes_580_or_forward_compatibility(p):
     return all(cuda < (13, 0) for cuda in plain + p.wheels) or numbers(p.driver["newest_known"]) >= (580, 65, 6)
 
 
-def forward_compatibility_is_wished_for_and_for_data_centre_boards(p):
+def forward_compatibility_is_requested_and_for_data_centre_boards(p):
     compat = [tool for tool in p.plan["cuda"]["toolkits"] if tool["compat"]]
     return not compat or (p.wishes["cuda_compat"] and all(DATA_CENTRE.fullmatch(gpu) for gpu in p.devices))
 

@@ -286,6 +286,6 @@ def test_the_role_asks_with_its_own_variables():
     assert first["module_options"] == {"nvidia": {"NVreg_A": 1}}
     second = found(nvidia_driver_change_force=None, nvidia_driver_keep_former=True)
     assert (second["needs_idle_node"], second["way_back"], second["upgrade"]) == (True, True, False)
-    newer = {"foreseen": {"change": {"libcuda1": ["1", "2"]}}}
+    newer = {"predicted": {"change": {"libcuda1": ["1", "2"]}}}
     assert found(__nvidia_driver_newer=newer)["upgrade"] is True
     assert found(__nvidia_driver_newer={"skipped": True})["upgrade"] is False

@@ -25,10 +25,10 @@ def kinds(node):
     return [(record["architecture"], record["id"] in GRACE) for record in records]
 
 
-def outcome(node, wished):
+def outcome(node, requested):
     """Return (plan, None) or (None, refusal)."""
     try:
-        return resolve(node, wished, CATALOG, TODAY), None
+        return resolve(node, requested, CATALOG, TODAY), None
     except Refusal as refusal:
         return None, refusal
 
@@ -45,13 +45,13 @@ def expected_refusal(gpu, platform):
 @pytest.mark.parametrize(("pci_id", "gpu"), BOARDS, ids=[f"{gpu['id']}-{pci_id[5:]}" for pci_id, gpu in BOARDS])
 def test_gpu_on_platform(pci_id, gpu, platform):
     node = facts(platform, [pci_id], architecture="aarch64" if gpu["id"] in ARM else "x86_64")
-    wished = options.complete({})
-    plan, refusal = outcome(node, wished)
+    requested = options.complete({})
+    plan, refusal = outcome(node, requested)
     code = expected_refusal(gpu, platform)
     if code:
         assert refusal.code == code
         return
-    assert violations(plan, node, wished, kinds(node)) == []
+    assert violations(plan, node, requested, kinds(node)) == []
     if gpu["architecture"] in TURING_TO_HOPPER:
         assert plan["driver"]["kernel_modules"] == "open"
 
@@ -59,14 +59,14 @@ def test_gpu_on_platform(pci_id, gpu, platform):
 @settings(max_examples=400)
 @given(node=nodes(), given_wishes=WISHES)
 def test_plan_obeys_or_is_refused(node, given_wishes):
-    wished = options.complete(given_wishes)
-    plan, refusal = outcome(node, wished)
+    requested = options.complete(given_wishes)
+    plan, refusal = outcome(node, requested)
     if refusal:
         assert refusal.code in CODES
         assert "{" not in str(refusal)
         return
-    assert violations(plan, node, wished, kinds(node)) == []
-    assert outcome(node, wished)[0] == plan
+    assert violations(plan, node, requested, kinds(node)) == []
+    assert outcome(node, requested)[0] == plan
     assert all(line.endswith(".") for line in [*reasons(plan), *plan["warnings"]])
 
 

@@ -87,8 +87,12 @@ def test_debian_has_one_release_of_one_branch_whatever_is_trusted():
 def test_a_branch_that_no_source_of_the_node_has_is_refused_with_a_remedy():
     node = facts("debian-13")
     node["driver"]["packages"] = [{"name": "nvidia-driver", "version": "550.163.01-2", "source": "distribution"}]
-    wished = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "570", "gpulab_allow_branches": ["570"]}
-    refused = refusal(node, **wished)
+    requested = {
+        "nvidia_driver_source": "distribution",
+        "nvidia_driver_branch": "570",
+        "gpulab_allow_branches": ["570"],
+    }
+    refused = refusal(node, **requested)
     assert refused.code == "P013"
     assert refused.remedy == "It has 550. Leave nvidia_driver_branch unset."
 

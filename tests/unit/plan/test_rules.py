@@ -93,15 +93,15 @@ def of_debian(*names):
 # --- what is planned ---
 
 DRIVERS = {
-    "nothing wished": (facts(gpus=[H100]), {}, {"source": "nvidia", "branch": "595", "kernel_modules": "open"}),
+    "nothing requested": (facts(gpus=[H100]), {}, {"source": "nvidia", "branch": "595", "kernel_modules": "open"}),
     "volta takes 580": (facts(gpus=[V100]), {}, {"branch": "580", "kernel_modules": "proprietary"}),
     "a maxwell of the cloud, unlisted": (facts(gpus=["10de:1613"]), {}, {"branch": "580"}),
     "a maxwell of a laptop, unlisted": (facts(gpus=["10de:1676"]), {}, {"branch": "580"}),
     "turing prefers open": (facts(gpus=[T4]), {}, {"branch": "595", "kernel_modules": "open"}),
     "mixed takes what serves both": (facts(gpus=[V100, H100]), {}, {"branch": "580", "kernel_modules": "proprietary"}),
-    "wished branch": (facts(), {"nvidia_driver_branch": "580"}, {"branch": "580", "version": "580.178.04"}),
-    "wished version": (facts(), {"nvidia_driver_version": "580.200.01"}, {"branch": "580", "version": "580.200.01"}),
-    "wished proprietary": (
+    "requested branch": (facts(), {"nvidia_driver_branch": "580"}, {"branch": "580", "version": "580.178.04"}),
+    "requested version": (facts(), {"nvidia_driver_version": "580.200.01"}, {"branch": "580", "version": "580.200.01"}),
+    "requested proprietary": (
         facts(),
         {"nvidia_driver_kernel_modules": "proprietary"},
         {"kernel_modules": "proprietary", "kernel_package": "nvidia-kernel-dkms"},
@@ -191,7 +191,7 @@ DRIVERS = {
             ],
         },
     ),
-    "ubuntu's own, of the wished version": (
+    "ubuntu's own, of the requested version": (
         facts("ubuntu-24.04", secure_boot="enabled"),
         {"nvidia_driver_version": "580.178.04"},
         {
@@ -204,7 +204,7 @@ DRIVERS = {
             ],
         },
     ),
-    "ubuntu's own, of the wished version, by DKMS": (
+    "ubuntu's own, of the requested version, by DKMS": (
         facts("ubuntu-24.04", running="6.19.1+custom"),
         {"nvidia_driver_source": "distribution", "nvidia_driver_version": "595.91.07"},
         {
@@ -212,7 +212,7 @@ DRIVERS = {
             "packages": ["nvidia-headless-595-server-open=595.91.07*", "nvidia-utils-595-server=595.91.07*"],
         },
     ),
-    "debian's own that is pinned, and wished for": (
+    "debian's own that is pinned, and requested": (
         facts(),
         {**ALLOWED, "nvidia_driver_kernel_modules": "open", "nvidia_driver_version": "535.261.03"},
         {"version": "535.261.03"},
@@ -419,7 +419,7 @@ def test_a_driver_without_a_version_is_said_to_stay(system, given, told):
         ("ubuntu-24.04", {"nvidia_driver_source": "nvidia"}, False),
     ],
 )
-def test_a_driver_without_a_version_is_upgraded_where_that_is_wished(system, given, upgrade):
+def test_a_driver_without_a_version_is_upgraded_where_that_is_requested(system, given, upgrade):
     driver = plan(facts(system), gpulab_allow_branches=["535", "550"], nvidia_driver_upgrade=True, **given)["driver"]
     assert driver["upgrade"] is upgrade
     assert ("dpkg-repack" in driver["build_packages"]) is upgrade  # the former one may be in no source any more
@@ -547,13 +547,13 @@ def test_a_kernel_of_the_distribution_is_not_taken_for_a_foreign_one(platform, r
     assert not any("come from" in line for line in plan(with_kernel(platform, running))["warnings"])
 
 
-@pytest.mark.parametrize("wished", [[], ["5.14.0-503.el9.x86_64"]])
-def test_headers_of_the_next_kernel_bring_no_kernel(wished):
+@pytest.mark.parametrize("requested", [[], ["5.14.0-503.el9.x86_64"]])
+def test_headers_of_the_next_kernel_bring_no_kernel(requested):
     """On Red Hat's family their package needs the kernel of its own version: that is the newest one installed."""
     kernels = [kernel("5.14.0-70.el9.x86_64"), kernel("5.14.0-503.el9.x86_64"), kernel("5.14.0-570.el9.x86_64")]
     newer = kernel("5.14.0-611.el9.x86_64", installed=False)
     node = facts("rhel-9", running="5.14.0-503.el9.x86_64", kernels=[*kernels, newer])
-    packages = plan(node, nvidia_driver_kernels=wished)["driver"]["header_packages"]
+    packages = plan(node, nvidia_driver_kernels=requested)["driver"]["header_packages"]
     assert packages[-1] == "kernel-devel-matched=5.14.0-570.el9"
     assert len([package for package in packages if "matched" in package]) == 1
 
@@ -1054,9 +1054,9 @@ def test_nvcc_compiles_for_each_gpu_once():
     assert plan(facts(gpus=[RTX_5090, T4, T4]))["cuda"]["compute_capabilities"] == ["7.5", "12.0"]
 
 
-def test_absent_takes_everything_back_whatever_else_is_wished():
-    wished = {"cuda_toolkits": ["13.0"], "cuda_default": "13.0", "cudnn_version": "9.20.0"}
-    made = plan(facts(), **wished, cuda_state="absent")
+def test_absent_takes_everything_back_whatever_else_is_requested():
+    requested = {"cuda_toolkits": ["13.0"], "cuda_default": "13.0", "cudnn_version": "9.20.0"}
+    made = plan(facts(), **requested, cuda_state="absent")
     assert (made["cuda"]["toolkits"], made["cuda"]["default"], made["cuda"]["home"]) == ([], None, None)
     assert made["cuda"]["repository"] is None
     assert made["libraries"]["cudnn"] is None
@@ -1105,7 +1105,7 @@ COMPAT = {
 
 
 @pytest.mark.parametrize(("node", "given"), COMPAT.values(), ids=COMPAT)
-def test_forward_compatibility_where_it_is_wished_for_and_needed(node, given):
+def test_forward_compatibility_where_it_is_requested_and_needed(node, given):
     made = plan(node, **given, **FORWARD)
     (toolkit,) = made["cuda"]["toolkits"]
     assert toolkit["packages"][::2] == ["cuda-toolkit-13-2", "cuda-compat-13-2"]
@@ -1118,7 +1118,7 @@ def test_forward_compatibility_where_it_is_wished_for_and_needed(node, given):
 
 
 NO_COMPAT = {
-    "not wished for": (facts(), {"nvidia_driver_branch": "580", "cuda_toolkits": ["13.2"]}),
+    "not requested": (facts(), {"nvidia_driver_branch": "580", "cuda_toolkits": ["13.2"]}),
     "the driver runs it in full": (facts(), FORWARD),
     "the driver runs it in full, on any board": (facts(gpus=[RTX_5090]), FORWARD),
     "no toolkit": (facts(), {**FORWARD, "cuda_toolkits": []}),
@@ -1266,9 +1266,9 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize(("wished", "packages", "settings"), MISSING.values(), ids=MISSING)
-def test_a_missing_docker_is_installed_from_the_wished_source(wished, packages, settings):
-    platform, source = wished
+@pytest.mark.parametrize(("requested", "packages", "settings"), MISSING.values(), ids=MISSING)
+def test_a_missing_docker_is_installed_from_the_requested_source(requested, packages, settings):
+    platform, source = requested
     part = plan(facts(platform), container_toolkit_engines=["docker"], container_toolkit_docker_source=source)[
         "container_toolkit"
     ]
@@ -1340,7 +1340,7 @@ def test_a_podman_without_cdi_is_said(podman, said):
     assert any("Podman" in line for line in toolkit(engines={"podman": podman})["warnings"]) == said
 
 
-def test_a_toolkit_wished_away_is_given_up_with_every_package():
+def test_a_toolkit_to_be_removed_is_given_up_with_every_package():
     part = toolkit(engines={"docker": "26.1.5", "nvidia_container_toolkit": "1.20.0"}, state="absent")[
         "container_toolkit"
     ]
@@ -1669,7 +1669,7 @@ ENROLLED = facts(secure_boot="enabled", mok_enrolled=True, mok_pending=False)
 UNREADABLE = facts(secure_boot="enabled")
 
 
-def test_the_enrolment_of_a_key_is_prepared_where_it_is_wished_for():
+def test_the_enrolment_of_a_key_is_prepared_where_it_is_requested():
     planned = plan(UNENROLLED, **ENROLMENT)
     assert planned["secure_boot"]["enrol"] is True
     assert "stops for the console" in " ".join(reasons(planned))
@@ -1926,11 +1926,11 @@ REFUSALS = {
     "secure boot, and the wish that helps": (UNENROLLED, {}, "P018", "secure_boot_mok_password"),
     "secure boot for a run file": (UNENROLLED, OF_RUNFILE, "P018", "DKMS"),
     "a key that waits": (AT_THE_CONSOLE, {}, "P047", "Enroll MOK, Continue, Yes"),
-    "a key that waits, wished for once more": (AT_THE_CONSOLE, ENROLMENT, "P047", "Reboot the node"),
+    "a key that waits, requested once more": (AT_THE_CONSOLE, ENROLMENT, "P047", "Reboot the node"),
     "a password no console takes": (UNENROLLED, {"secure_boot_mok_password": "grün"}, "P046", "ASCII"),
     "run file on packages": (PACKAGED, OF_RUNFILE, "P019", "nvidia-smi"),
     "run file that nobody has pinned": (facts(), {"nvidia_driver_source": "runfile"}, "P043", "595.91.07.run"),
-    "the distribution's driver, and NVIDIA's wished": (
+    "the distribution's driver, and NVIDIA's requested": (
         of_debian("nvidia-smi", "libcuda1"),
         {},
         "P038",

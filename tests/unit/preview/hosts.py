@@ -68,10 +68,10 @@ def written(role: str, path: str) -> Result:
     return changed(role, write=[path])
 
 
-def foreseen(role: str, transaction: str = "packages", **parts: Any) -> Result:
+def predicted(role: str, transaction: str = "packages", **parts: Any) -> Result:
     """Return the result of a package transaction that would change something."""
     none: dict[str, Any] = {"install": {}, "change": {}, "remove": {}, "not_listed": [], "downloads": {}}
-    return result(role, "gpulab.node.packages", {"transaction": transaction}, changes=[], foreseen={**none, **parts})
+    return result(role, "gpulab.node.packages", {"transaction": transaction}, changes=[], predicted={**none, **parts})
 
 
 def host(facts: dict[str, Any], results: list[Result], **variables: Any) -> dict[str, Any]:
@@ -115,17 +115,17 @@ def virgin(*, listed: bool = True) -> dict[str, Any]:
     del facts["services"]["nvidia-persistenced"]
     names = ("nvidia-kernel-dkms", "nvidia-smi", "nvidia-persistenced")
     driver = (
-        foreseen(
+        predicted(
             "nvidia_driver",
             install={**dict.fromkeys(names, f"{NEW}-1~deb12u1"), "gcc-12": "12.2.0-14"},
             downloads={"nvidia.deb": 200_000_000, "gcc.deb": 19_000_000},
         )
         if listed
-        else foreseen(
+        else predicted(
             "nvidia_driver", install={"gcc-12": "12.2.0-14"}, not_listed=list(names), downloads={"gcc.deb": 19_000_000}
         )
     )
-    headers = foreseen(
+    headers = predicted(
         "nvidia_driver",
         install={"gcc-12": "12.2.0-14", "dkms": "3.0.10-8"},
         downloads={"gcc.deb": 19_000_000, "dkms.deb": 49_000},
@@ -145,7 +145,7 @@ def upgradable(**variables: Any) -> dict[str, Any]:
     """Return a node whose driver would be replaced by a newer one of its branch."""
     names = ("nvidia-kernel-dkms", "nvidia-smi", "nvidia-persistenced")
     versions = {name: [f"{OLD}-1", f"{NEW}-1"] for name in names}
-    transaction = foreseen("nvidia_driver", change=versions, downloads={"nvidia.deb": 200_000_000})
+    transaction = predicted("nvidia_driver", change=versions, downloads={"nvidia.deb": 200_000_000})
     return host(with_driver(OLD), [transaction], **variables)
 
 

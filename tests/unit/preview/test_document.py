@@ -215,7 +215,7 @@ def test_a_host_that_will_stop_for_the_console_shows_what_it_does_before():
     steps = ["make the key /var/lib/dkms/mok.key", "ask the firmware to enrol /var/lib/dkms/mok.pub"]
     one = hosts.provisioned()
     one["results"] = [
-        hosts.foreseen("secure_boot", install={"mokutil": "0.6.0-2"}, downloads={"mokutil.deb": 28_000}),
+        hosts.predicted("secure_boot", install={"mokutil": "0.6.0-2"}, downloads={"mokutil.deb": 28_000}),
         hosts.changed("secure_boot", arrange=steps),
     ]
     refusal = refuse("P047")
@@ -248,7 +248,7 @@ RUNS = {"UnitFileState": "enabled", "ActiveState": "active"}
         pytest.param(
             [
                 hosts.written("monitoring", "/etc/systemd/system/gpulab-metrics.timer"),
-                hosts.foreseen("monitoring", install={"prometheus-node-exporter": "1.9"}),
+                hosts.predicted("monitoring", install={"prometheus-node-exporter": "1.9"}),
                 {**hosts.written("monitoring", "targets/node.yml"), "delegate_to": "localhost"},
             ],
             {
@@ -338,7 +338,7 @@ def test_what_docker_would_get_is_shown_beside_the_driver():
     one = hosts.virgin()
     settings = changes(set=['default-shm-size: "1g"'], unset=["x"])
     one["results"] += [
-        hosts.foreseen("container_toolkit", install={"docker.io": "26.1.5"}, downloads={"d.deb": 1000}),
+        hosts.predicted("container_toolkit", install={"docker.io": "26.1.5"}, downloads={"d.deb": 1000}),
         hosts.result("container_toolkit", "gpulab.node.docker_settings", changes=settings, action="restart"),
         hosts.changed("container_toolkit", admit=["ann"]),
     ]
@@ -353,10 +353,10 @@ def test_what_docker_would_get_is_shown_beside_the_driver():
     jsonschema.validate(document.build({"node": one}, hosts.CREATED), SCHEMA)
 
 
-def test_a_docker_that_its_packages_do_not_start_is_foreseen_to_start():
+def test_a_docker_that_its_packages_do_not_start_is_predicted_to_start():
     one = hosts.virgin()
     engines = {"docker-ce": "3:29.7.2-1.el9"}
-    one["results"].append(hosts.foreseen("container_toolkit", "container-engines", install=engines))
+    one["results"].append(hosts.predicted("container_toolkit", "container-engines", install=engines))
     one["plan"]["container_toolkit"]["docker"] = {"required": {}, "settings": {}, "start": True}
     assert {"name": "docker", "action": "start", "because": "its package is installed"} in hosts.preview(one)[
         "services"
@@ -366,7 +366,7 @@ def test_a_docker_that_its_packages_do_not_start_is_foreseen_to_start():
 def test_each_role_names_its_own_packages_once():
     one = hosts.virgin()
     one["results"].append(
-        hosts.foreseen(
+        hosts.predicted(
             "cuda",
             install={"gcc-12": "12.2.0-14", "cuda-toolkit-13-2": "13.2.1-1"},
             remove={"cuda-toolkit-12-9": "12.9.1-1"},

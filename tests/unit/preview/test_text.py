@@ -84,7 +84,7 @@ def test_a_refused_node_has_cause_and_remedy():
 def test_long_lists_are_cut_and_say_so():
     one = hosts.provisioned()
     packages = {f"p{n}": "1" for n in range(text.SHOWN + 2)}
-    one["results"] = [hosts.foreseen("nvidia_driver", install=packages)]
+    one["results"] = [hosts.predicted("nvidia_driver", install=packages)]
     said = "\n".join(lines(one))
     assert f"install {text.SHOWN + 2} packages: p0 1, " in said
     assert "and 2 more" in said

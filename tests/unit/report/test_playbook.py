@@ -269,7 +269,7 @@ def test_baseline_is_compared_with(play, tmp_path):
     assert "Since 2026-11-21 01:00:00 UTC" in (tmp_path / "report/report.html").read_text(encoding="utf-8")
 
 
-def test_names_of_the_group_are_missed_where_they_are_wished_for(play):
+def test_names_of_the_group_are_missed_where_they_are_requested(play):
     _status, output, _ = play({"here": LOCAL}, network_state="present")
     assert "fail group-names" in output
 

@@ -12,8 +12,8 @@ GONE = {"code": "H001", "cause": "n8 is unreachable", "remedy": "Check it."}
 NODES = [Candidate(f"n{number}", "h100", ("tuning",)) for number in range(1, 9)]
 
 
-def decided(nodes, wished=(), proven=(), batch="25%", out_at_once="50%"):
-    return order(nodes, list(wished), set(proven), batch=batch, out_at_once=out_at_once)
+def decided(nodes, requested=(), proven=(), batch="25%", out_at_once="50%"):
+    return order(nodes, list(requested), set(proven), batch=batch, out_at_once=out_at_once)
 
 
 def code(call, *arguments, **more):
@@ -27,7 +27,7 @@ def test_a_canary_comes_first_and_alone_and_the_others_in_batches():
     assert decided(NODES) == Order(names, (1, 2), ("n1",))
 
 
-def test_the_wished_canary_comes_first():
+def test_the_requested_canary_comes_first():
     found = decided(NODES, ["n5", "n3"])
     assert (found.names[:3], found.canaries, found.sizes) == (("n5", "n3", "n1"), ("n5", "n3"), (1, 1, 2))
 

@@ -170,7 +170,7 @@ def test_the_packages_are_those_of_the_server():
 NOBODY = tier()
 
 
-def test_an_export_that_is_wished_no_longer_is_withdrawn():
+def test_an_export_that_is_no_longer_requested_is_withdrawn():
     steps = plan(given(), NOBODY)
     assert [step.kind for step in steps] == ["withdraw", "exports"]
     assert steps[0].argv == ("exportfs", "-u", "10.1.2.0/24:/mnt/data")
