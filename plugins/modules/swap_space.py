@@ -140,8 +140,10 @@ def carry_out(module: AnsibleModule, step: swap.Step, mib: int, running: Running
             raise refuse("H098", place=step.path, found=", ".join(found))
         _call(module, "mkswap", step.path)
     elif step.action == swap.DELETE:
-        with suppress(FileNotFoundError):
-            Path(step.path).unlink()
+        with suppress(FileNotFoundError), Path(step.path).open("rb") as file:
+            start = file.read(max(swap.PAGES))
+            if swap.is_swap(start) or not any(start):  # else somebody has put something else there
+                Path(step.path).unlink()
     elif step.action == swap.OFF:
         used, available = running[step.path][1], _available_mib()
         if swap.too_much(used, available):

@@ -10,6 +10,7 @@ left to a long step. The wheels of CUDA 13 hold a whole tree, nvidia/cu13, but n
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import hashlib
 import os
@@ -118,6 +119,11 @@ class Toolkits:
         for library in list((tree / "lib").glob("*.so.*")):
             (tree / "lib" / f"{library.name.partition('.so.')[0]}.so").symlink_to(library.name)
         records.write(tree / RECORD, {"requirements": list(wanted.requirements)})
+        for path in _foreign(prefix) if _record(prefix) else ():
+            to = tree / path.relative_to(prefix)
+            if not os.path.lexists(to):
+                to.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(to)
         shutil.rmtree(prefix, ignore_errors=True)
         tree.rename(prefix)
         self.clean()
@@ -127,10 +133,19 @@ class Toolkits:
         shutil.rmtree(self._work, ignore_errors=True)
 
     def remove(self, version: str, call: Callable[[list[str]], Any]) -> None:
-        """Remove a toolkit that was made of wheels, and what update-alternatives knows of it; call runs a program."""
+        """Remove a toolkit that was made of wheels, and what update-alternatives knows of it; call runs a program.
+
+        What somebody else has put there stays.
+        """
         prefix = self.prefix(version)
         call(["update-alternatives", "--remove", "cuda", str(prefix)])
-        shutil.rmtree(prefix)
+        foreign = set(_foreign(prefix))
+        for path in _files(prefix):
+            if path not in foreign:
+                path.unlink()
+        for directory, _directories, _names in os.walk(prefix, topdown=False):
+            with contextlib.suppress(OSError):  # it holds something
+                Path(directory).rmdir()
 
 
 def _record(prefix: Path) -> Any:
@@ -141,13 +156,41 @@ def _record(prefix: Path) -> Any:
         return None
 
 
+def _files(prefix: Path) -> Iterator[Path]:
+    """Yield what lies below a directory and is not a directory itself."""
+    for directory, directories, names in os.walk(prefix):
+        links = [name for name in directories if Path(directory, name).is_symlink()]
+        yield from (Path(directory, name) for name in [*names, *links])
+
+
+def _foreign(prefix: Path) -> Iterator[Path]:
+    """Yield the files of a toolkit that somebody else put there, such as a cuDNN that was copied into it."""
+    own = {prefix / name for listing in _listings(prefix) for name, _sha256 in _listed(listing)}
+    own |= {prefix / RECORD, prefix / "lib64"}
+    for path in _files(prefix):
+        library = path.is_symlink() and path.parent / path.readlink() in own
+        if path not in own and not library and prefix / METADATA not in path.parents:
+            yield path
+
+
+def _listings(prefix: Path) -> list[Path]:
+    return sorted(prefix.glob(f"{METADATA}/*.dist-info/RECORD"))
+
+
+def _listed(listing: Path) -> Iterator[tuple[str, str]]:
+    """Yield the files of a wheel below the toolkit's directory, each with its SHA-256."""
+    with listing.open(encoding="utf-8", newline="") as stream:
+        for name, sha256, _size in csv.reader(stream):
+            if name.startswith(f"{TREE}/"):
+                yield name[len(TREE) + 1 :], sha256
+
+
 def _altered(prefix: Path) -> Iterator[str]:
     """Yield the files of a toolkit that are not as its wheels have them."""
-    for listing in sorted(prefix.glob(f"{METADATA}/*.dist-info/RECORD")):
-        with listing.open(encoding="utf-8", newline="") as stream:
-            for name, sha256, _size in csv.reader(stream):
-                if name.startswith(f"{TREE}/") and sha256 != f"sha256={_digest(prefix / name[len(TREE) + 1 :])}":
-                    yield name[len(TREE) + 1 :]
+    for listing in _listings(prefix):
+        for name, sha256 in _listed(listing):
+            if sha256 != f"sha256={_digest(prefix / name)}":
+                yield name
 
 
 def _digest(path: Path) -> str | None:

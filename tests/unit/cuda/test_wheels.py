@@ -103,7 +103,7 @@ def test_damage_is_found_and_repaired(lab, damage, named):
     assert lab.toolkits.reasons(lab.wanted()) == []
 
 
-def test_other_wheels_make_it_anew(lab):
+def test_other_wheels_make_it_again(lab):
     lab.make()
     assert lab.toolkits.reasons(lab.wanted("13.0", lab.wheels[:1])) == ["other wheels are planned"]
     prefix = lab.make("13.0", lab.wheels[:1])
@@ -130,6 +130,20 @@ def test_somebody_elses_toolkit_is_refused_and_left(lab):
         lab.toolkits.reasons(lab.wanted())
     assert refused.value.code == "C004"
     assert lab.toolkits.reasons(lab.wanted(), replaced=True) == ["it does not exist"]
+    assert lab.toolkits.versions() == []
+
+
+def test_what_somebody_copied_into_a_toolkit_stays_when_it_is_made_again_and_when_it_goes(lab):
+    prefix = lab.make()
+    (prefix / "lib/libcudnn.so.9").write_text("theirs")
+    (prefix / "samples").mkdir()
+    (prefix / "samples/own.cu").write_text("theirs")
+    (prefix / "bin/nvcc").write_text("damaged")
+    lab.make()
+    assert lab.toolkits.reasons(lab.wanted()) == []
+    lab.toolkits.remove("13.0", lambda _argv: None)
+    left = {str(path.relative_to(prefix)): path.read_text() for path in prefix.rglob("*") if path.is_file()}
+    assert left == {"lib/libcudnn.so.9": "theirs", "samples/own.cu": "theirs"}
     assert lab.toolkits.versions() == []
 
 

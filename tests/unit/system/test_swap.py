@@ -185,3 +185,11 @@ def test_a_partition_that_is_no_longer_blank_is_not_formatted(tmp_path):
     with pytest.raises(Refusal) as caught:
         swap_space.carry_out(Module(None), Step(swap.FORMAT, str(disk)), 16, {})
     assert caught.value.code == "H098"
+
+
+@pytest.mark.parametrize(("start", "stays"), [(b"theirs", True), (bytes(4096), False)])
+def test_a_file_that_somebody_has_put_in_the_place_of_ours_is_not_deleted(tmp_path, start, stays):
+    path = tmp_path / "swapfile"
+    path.write_bytes(start)
+    swap_space.carry_out(Module(None), Step(swap.DELETE, str(path)), 16, {})
+    assert path.exists() == stays
