@@ -37,9 +37,10 @@ lab-up: setup ## start the lab's nodes only
 lab-down: setup ## remove the lab's nodes, network and keys
 	@ansible-playbook -i localhost, lab/down.yml
 
-lint: test-setup ## ansible-lint (production, strict), yamllint, ruff, mypy
+lint: test-setup ## ansible-lint (production, strict), yamllint, antsibull-changelog, ruff, mypy
 	ansible-lint --config-file .config/ansible-lint.yml
 	yamllint --strict .
+	antsibull-changelog lint
 	ruff check
 	ruff format --check
 	MYPYPATH=collections mypy --namespace-packages --explicit-package-bases -p ansible_collections.gpulab.node.plugins
