@@ -1,11 +1,12 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small files on a node: read what may be absent, replace whole or not at all."""
+"""Small files on a node: read what may be absent, replace whole or not at all, write what nobody else reads."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import tempfile
 from pathlib import Path
@@ -97,3 +98,20 @@ def diff(path: str, before: str | None, after: str | None) -> dict[str, str]:
     """
     sides = {"before": for_people(before or ""), "after": for_people(after or "")}
     return {"before_header": path, "after_header": path, **sides}
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file with this mode."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def script(commands: list[list[str]], settings: dict[str, str], undo: Path | None = None) -> str:
+    """Return a shell script of these commands, with settings as environment variables; a failure removes undo."""
+    lines = ["#!/bin/sh", "set -e", "umask 022"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(settings.items())]
+    if undo:
+        lines += [f'undo() {{ [ "$?" = 0 ] || rm -rf {shlex.quote(str(undo))}; }}', "trap undo EXIT"]
+    lines += [" ".join(word if word == ">" else shlex.quote(word) for word in command) for command in commands]
+    return "\n".join(lines) + "\n"

@@ -14,7 +14,6 @@ import contextlib
 import csv
 import hashlib
 import os
-import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,29 +82,14 @@ class Toolkits:
         work = self._work / wanted.version
         files.make_directory(work, 0o700)
         lines, script, new = work / "requirements.txt", work / "fetch.sh", work / "new"
-        files_of = {lines: "\n".join(wanted.requirements) + "\n"}
-        pip = [
-            "python3",
-            "-m",
-            "pip",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--no-cache-dir",
-            "install",
-            "--no-deps",
-        ]
-        pip += ["--only-binary=:all:", "--require-hashes", "--no-compile", "--progress-bar=off"]
+        pip = ["python3", "-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "install"]
+        pip += ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-compile", "--progress-bar=off"]
         pip += ["--target", str(new), "--requirement", str(lines)]
         settings = {**settings, "TMPDIR": str(work), **({"PIP_INDEX_URL": index} if index else {})}
-        text = ["#!/bin/sh", "set -e", "umask 022"]
-        text += [f"export {name}={shlex.quote(value)}" for name, value in sorted(settings.items())]
-        text += [" ".join(map(shlex.quote, command)) for command in (["rm", "-rf", str(new)], pip)]
-        files_of[script] = "\n".join(text) + "\n"
-        for path, content in files_of.items():  # an index may have a password
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(content)
-        digest = hashlib.sha256(files_of[script].encode() + files_of[lines].encode()).hexdigest()[:16]
+        named, text = "\n".join(wanted.requirements) + "\n", files.script([["rm", "-rf", str(new)], pip], settings)
+        files.write(lines, named, 0o600)
+        files.write(script, text, 0o600)  # an index may have a password
+        digest = hashlib.sha256(text.encode() + named.encode()).hexdigest()[:16]
         return ["sh", str(script), digest]  # the digest makes it known as a step of its own
 
     def finish(self, wanted: Wanted) -> None:

@@ -15,7 +15,6 @@ import inspect
 import os
 import pwd
 import re
-import shlex
 import shutil
 import stat
 from pathlib import Path
@@ -132,7 +131,7 @@ class Builds:
         if not wanted.framework:
             return []
         work, python = self._work(wanted.name), str(path / "bin/python")
-        write(work / "probe.py", probe_source())
+        files.write(work / "probe.py", probe_source())
         pairs = [f"{name}={value}" for name, value in sorted(wanted.variables.items())]
         probe = ["env", *NO_GPUS, python, "-I", str(work / "probe.py"), wanted.framework, *pairs]
         return [["timeout", "--kill-after=5", str(PROOF_SECONDS), *probe, ">", str(work / "proof.json")]]
@@ -141,15 +140,10 @@ class Builds:
         self, name: str, commands: list[list[str]], settings: dict[str, str], undo: Path | None = None
     ) -> list[str]:
         """Write a script and return its argument list, in which its digest makes it known as a step of its own."""
-        lines = ["#!/bin/sh", "set -e", "umask 022"]
-        lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(settings.items())]
-        if undo:
-            lines += [f'undo() {{ [ "$?" = 0 ] || rm -rf {shlex.quote(str(undo))}; }}', "trap undo EXIT"]
-        lines += [" ".join(word if word == ">" else shlex.quote(word) for word in command) for command in commands]
-        text = "\n".join(lines) + "\n"
+        text = files.script(commands, settings, undo)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         script = self._work(name) / f"{digest}.sh"
-        write(script, text, 0o700)
+        files.write(script, text, 0o700)
         return ["sh", str(script)]
 
     # finishing
@@ -170,7 +164,7 @@ class Builds:
     def _take_into_use(self, name: str, lock: str, record: dict[str, Any]) -> None:
         """Complete the new build with its lock and record, and move the link to it."""
         path, work = self._next(name), self._work(name)
-        write(path / venv.LOCK, lock)
+        files.write(path / venv.LOCK, lock)
         records.write(path / venv.RECORD, record)
         self.give(name)
         link = self.directory / name
@@ -285,13 +279,6 @@ def site_names(path: Path) -> tuple[str, ...]:
     """Return what lies in the site-packages of a build."""
     names = (entry.name for site in path.glob("lib/python*/site-packages") for entry in site.iterdir())
     return tuple(sorted(name for name in names if name != "__pycache__"))
-
-
-def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file with this mode."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
 
 
 def change(name: str, because: list[str], before: dict[str, str], after: dict[str, str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, conda, venv
-from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, write
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds
 
 BUNDLES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 PARTS = (".builds", ".work", ".cache")
@@ -79,7 +79,7 @@ class Condas(Builds):
             raise refuse("E014", url=url, found=found, wanted=sha256)
         for path in (self.directory, self.tool.parent):
             files.make_directory(path)
-        write(self._mark, f"{sha256}\n")
+        files.write(self._mark, f"{sha256}\n")
         new = self.tool.with_name(".micromamba.new")
         shutil.copyfile(fetched, new)
         new.chmod(0o755)
@@ -122,7 +122,7 @@ class Condas(Builds):
             others = tuple(line for line in pip if line not in commits)
             commands += self._pip(path, work / "pip.txt", others, "--no-deps", "--require-hashes")
             commands += self._pip(path, work / "commits.txt", (*conda.options_of(pip), *commits), "--no-deps")
-        write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
+        files.write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
         into = ["find", str(path), "-maxdepth", "3", "-path", "*/lib/python3*/site-packages"]
         commands.append([*into, "-exec", "cp", str(work / venv.VARIABLES), "{}", ";"])
         commands += self.probe(wanted, path)
@@ -132,7 +132,7 @@ class Condas(Builds):
         """Return the command by which pip adds packages to a build; git, where it is needed, is that of the build."""
         if not set(lines) - set(conda.options_of(lines)):
             return []
-        write(file, "".join(f"{line}\n" for line in lines), 0o600)
+        files.write(file, "".join(f"{line}\n" for line in lines), 0o600)
         return [
             [
                 *("env", f"PATH={path / 'bin'}:{os.defpath}", str(path / "bin/python"), "-m", "pip", "--no-input"),
@@ -146,7 +146,7 @@ class Condas(Builds):
         argv = [str(self.tool), "create", "--yes", "--json", *more, "--prefix", str(path)]
         if wanted.lock is not None:
             file = self._work(wanted.name) / "explicit.txt"
-            write(file, conda.locked(wanted.lock).explicit(), 0o600)
+            files.write(file, conda.locked(wanted.lock).explicit(), 0o600)
             return [*argv, "--file", str(file)]
         channels = [word for channel in wanted.channels for word in ("--channel", channel)]
         needed = [PIP] if wanted.pip else []
@@ -227,7 +227,7 @@ class Condas(Builds):
             self._listed.unlink()
             return
         files.make_directory(self._listed.parent)
-        write(self._listed, new)
+        files.write(self._listed, new)
 
     def clear(self) -> None:
         """Remove what is gpulab's below the root prefix, and what is empty then."""

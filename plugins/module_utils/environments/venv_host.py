@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, venv
-from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names, write
+from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Venvs(Builds):
             return None
         final, new = self.directory / ".uv" / self.tool.version, self.directory / ".uv" / "new"
         wheel = self._work(".uv") / "requirements.txt"
-        write(wheel, self.tool.requirement, 0o600)
+        files.write(wheel, self.tool.requirement, 0o600)
         pip = ["python3", "-m", "pip", "--no-input", "--disable-pip-version-check", "install", "--no-deps", "--quiet"]
         pip += ["--only-binary=:all:", "--require-hashes", "--target", str(new), "--requirement", str(wheel)]
         clean = ["rm", "-rf", str(new), str(final)]
@@ -68,11 +68,11 @@ class Venvs(Builds):
         """Return what writes the lock; None where it is given. Present versions stay where they can."""
         work = self._work(wanted.name)
         if wanted.lock is not None:
-            write(work / "lock", wanted.lock)
+            files.write(work / "lock", wanted.lock)
             return None
         present = self.directory / wanted.name
-        write(work / "lock", files.read(present / venv.LOCK) or files.read(venv.captured_lock(present)))
-        write(work / "pyproject.toml", venv.project(wanted), 0o600)
+        files.write(work / "lock", files.read(present / venv.LOCK) or files.read(venv.captured_lock(present)))
+        files.write(work / "pyproject.toml", venv.project(wanted), 0o600)
         return self._script(wanted.name, [self._compile(wanted, work / "lock")])
 
     def _compile(self, wanted: venv.Wanted, lock: Path) -> list[str]:
@@ -86,7 +86,7 @@ class Venvs(Builds):
         """Return what makes the next build from the lock, and tries it."""
         work, path = self._work(wanted.name), self._next(wanted.name)
         site = path / "lib" / f"python{wanted.python}" / "site-packages"
-        write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
+        files.write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
         python = str(path / "bin/python")
         uv = str(self.uv)
         commands = [
@@ -143,7 +143,7 @@ class Venvs(Builds):
         beside = Venvs(scratch, self.tool, {**self._settings, "UV_NO_CACHE": "1"})
         beside.uv = self.uv
         (scratch / wanted.name).mkdir()
-        write(scratch / wanted.name / venv.LOCK, files.read(self.directory / wanted.name / venv.LOCK))
+        files.write(scratch / wanted.name / venv.LOCK, files.read(self.directory / wanted.name / venv.LOCK))
         rc, _out, errors = call(beside.lock(wanted) or [])  # no lock is given, so there is one to make
         if rc != 0:
             raise venv.classify(errors, wanted.name, "its message")
