@@ -21,7 +21,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import (
     slow,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import estimate
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, MEMORY, RULES, Finding
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, MEMORY, RULES, Finding, listed
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import catalog
 
 if TYPE_CHECKING:
@@ -87,11 +87,7 @@ def lines(document: Diagnosis) -> list[str]:
     """Return a diagnosis as people read it in a terminal."""
     found, simulated = document["findings"], " (SIMULATED GPUs)" if document["simulated"] else ""
     count = f"{len(found)} finding{'s' if len(found) != 1 else ''}" if found else "no cause found on this node"
-    told = [f"{document['host']}{simulated}: {count}"]
-    for number, one in enumerate(found, 1):
-        told.append(f"{number}. {one['symptom']}, costs {one['cost']:.0%}: {one['cause']}  [{one['id']}]")
-        told += [f"     seen: {seen}" for seen in one["evidence"]]
-        told += [f"     do:   {one['remedy']}", f"     see:  {one['source']}"]
+    told = [f"{document['host']}{simulated}: {count}", *listed(found)]
     for gpu in document["memory"]:
         if gpu["used_mib"] is not None and gpu["holders"]:
             told.append(f"GPU {gpu['index']}: {gpu['used_mib']} of {gpu['total_mib']} MiB")

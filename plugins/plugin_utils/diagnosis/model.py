@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
@@ -117,6 +117,16 @@ class Finding:
     id: str = ""
     symptom: str = ""
     source: str = ""
+
+
+def listed(findings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return findings, as FindingRecord has them, in the lines that people read."""
+    told: list[str] = []
+    for number, one in enumerate(findings, 1):
+        told.append(f"{number}. {one['symptom']}, costs {one['cost']:.0%}: {one['cause']}  [{one['id']}]")
+        told += [f"     seen: {seen}" for seen in one["evidence"]]
+        told += [f"     do:   {one['remedy']}", f"     see:  {one['source']}"]
+    return told
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.hang import DISTRIBUTED, TORCHRUN
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import HANG, MOST, STOPS, Finding
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import HANG, MOST, STOPS, Finding, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,14 +89,9 @@ def spans(numbers: list[int]) -> str:
 
 def lines(documents: Mapping[str, Diagnosis]) -> list[str]:
     """Return what the nodes tell together as people read it; nothing where there is no job over several nodes."""
-    told: list[str] = []
     found = list(findings(documents))
-    for number, one in enumerate(found, 1):
-        told.append(f"{number}. {one.symptom}, costs {one.cost:.0%}: {one.cause}  [{one.id}]")
-        told += [f"     seen: {seen}" for seen in one.evidence]
-        told += [f"     do:   {one.remedy}", f"     see:  {one.source}"]
     if found:
-        return [f"over nodes: {len(found)} finding{'s' if len(found) != 1 else ''}", *told]
+        return [f"over nodes: {len(found)} finding{'s' if len(found) != 1 else ''}", *listed(map(asdict, found))]
     return [
         f"over nodes: all {len(job)} ranks of the job at {name} stand alike" for name, job in jobs(documents).items()
     ]
