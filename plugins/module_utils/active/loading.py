@@ -12,12 +12,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import loading_program, mounts
 from ansible_collections.gpulab.node.plugins.module_utils.active.programs import Program, source
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECONDS = 1.5  # of each number of workers, and source
 MOST_FILES = 2000
@@ -61,26 +65,16 @@ def _list(emit: Emit, path: str) -> None:
     emit([name for size, name in found[:MOST_FILES] if size and "\n" not in name and os.access(name, os.R_OK)])
 
 
-class _beside:  # noqa: N801 - it is used as a function
-    """A directory of its own below a path, or None where none can be made or there is no room."""
-
-    def __init__(self, path: str) -> None:
-        """Keep the path."""
-        self._path = path
-        self._made: tempfile.TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> str | None:
-        try:
-            sizes = os.statvfs(self._path)
-            if sizes.f_bavail * sizes.f_frsize > ROOM:
-                self._made = tempfile.TemporaryDirectory(prefix=".gpulab-", dir=self._path)
-        except OSError:
-            return None
-        return self._made.name if self._made else None
-
-    def __exit__(self, *_error: object) -> None:
-        if self._made:
-            self._made.cleanup()
+@contextmanager
+def _beside(path: str) -> Iterator[str | None]:
+    """Make a directory of its own below a path, and remove it; None where none can be made or there is no room."""
+    made = None
+    with suppress(OSError):
+        sizes = os.statvfs(path)
+        if sizes.f_bavail * sizes.f_frsize > ROOM:
+            made = tempfile.TemporaryDirectory(prefix=".gpulab-", dir=path)
+    with made or nullcontext() as name:
+        yield name
 
 
 def summary(record: dict[str, Any]) -> dict[str, Any]:
