@@ -18,7 +18,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagn
 from unit.checks import nodes
 
 from . import cases
-from .test_real import LISTEN, READY, free_port, gathered
+from .test_real import LISTEN, READY, free_port, gathered, with_wrong_cudnn
 
 pytestmark = pytest.mark.slow
 
@@ -181,18 +181,7 @@ def test_a_lock_of_a_compilation_that_died(start, tmp_path):
 
 
 def test_a_wrong_cudnn_before_pytorchs_own(start, tmp_path):
-    old = tmp_path / "old"
-    old.mkdir()
-    (old / "libcudnn.so.9.1.0").touch()
-    (old / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
-    site = tmp_path / "venv/lib/python3.12/site-packages"
-    (site / "nvidia/cudnn/lib").mkdir(parents=True)
-    (site / "nvidia/cudnn/lib/libcudnn.so.9").touch()
-    for name in ("torch-2.9.1+cu128", "nvidia_cudnn_cu12-9.10.2.21"):
-        (site / f"{name}.dist-info").mkdir()
-    (tmp_path / "venv/bin").mkdir()
-    python = tmp_path / "venv/bin/python3"
-    python.symlink_to(sys.executable)
+    python, old = with_wrong_cudnn(tmp_path)
     given = {**os.environ, "LD_LIBRARY_PATH": str(old)}
     first = next(iter(found("mismatch", pid=start([python, "-c", READY], env=given).pid).values()))
     assert "LD_LIBRARY_PATH" in first.remedy

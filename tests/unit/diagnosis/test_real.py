@@ -353,19 +353,25 @@ def test_variables_of_a_program_are_read_without_its_secrets(start):
     assert "pw" not in record["environment"].get("HTTPS_PROXY", "")
 
 
-def test_a_wrong_cudnn_in_the_path_of_a_program_is_first(start, tmp_path):
-    old = tmp_path / "old"
+def with_wrong_cudnn(directory):
+    """Make a PyTorch with its cuDNN, and another cuDNN beside it; return the interpreter and the other's directory."""
+    old = directory / "old"
     old.mkdir()
     (old / "libcudnn.so.9.1.0").touch()
     (old / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
-    site = tmp_path / "venv/lib/python3.12/site-packages"
+    site = directory / "venv/lib/python3.12/site-packages"
     (site / "nvidia/cudnn/lib").mkdir(parents=True)
     (site / "nvidia/cudnn/lib/libcudnn.so.9").touch()
     for name in ("torch-2.9.1+cu128", "nvidia_cudnn_cu12-9.10.2.21"):
         (site / f"{name}.dist-info").mkdir()
-    (tmp_path / "venv/bin").mkdir()
-    python = tmp_path / "venv/bin/python3"
+    (directory / "venv/bin").mkdir()
+    python = directory / "venv/bin/python3"
     python.symlink_to(sys.executable)
+    return python, old
+
+
+def test_a_wrong_cudnn_in_the_path_of_a_program_is_first(start, tmp_path):
+    python, old = with_wrong_cudnn(tmp_path)
     program = start(READY, python=str(python), env={**os.environ, "LD_LIBRARY_PATH": str(old)})
     mismatch = found("mismatch", pid=program.pid)
     first = next(iter(mismatch.values()))
