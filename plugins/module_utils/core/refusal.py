@@ -1585,7 +1585,10 @@ CODES = {
     ),
     "F006": (
         "{host} was still in use after {minutes} minutes ({who})",
-        "Run the rollout again when they are done, or with a longer rollout_wait_minutes. The node is as it was.",
+        (
+            "Run again when they are done, or wait longer: rollout_wait_minutes for a rollout, fence_wait_minutes for"
+            " fence.yml. The node is as it was."
+        ),
     ),
     "F007": (
         "{host} has been fenced since {since} by {by} (run {run}): {reason}",
@@ -1633,8 +1636,8 @@ CODES = {
     "F030": (
         "{host} has {path}, which gpulab did not write",
         (
-            "To add gpulab's nodes beside it, set slurm_join: true for the controller. If not, remove slurm_state."
-            " Nothing was changed."
+            "If {host} is the controller, slurm_join: true adds gpulab's nodes to that cluster. If it is a node, move the"
+            " file away: it gets its files from the controller. To leave it alone, remove slurm_state. Nothing was changed."
         ),
     ),
     "F031": (
