@@ -23,9 +23,11 @@ GROUPS = yaml.safe_load(ALERTS.read_text())["groups"]
 RULES = {rule["alert"]: rule for group in GROUPS for rule in group["rules"] if "alert" in rule}
 NODE = 'instance="node07"'
 GPU = f'{NODE}, uuid="GPU-1", index="1", model="NVIDIA X"'
-# What others measure: Prometheus itself, and node exporter
+RECORDED = {rule["record"] for group in GROUPS for rule in group["rules"] if "record" in rule}
+# What others measure: Prometheus itself, node exporter, and DCGM's exporter without any setting
 FOREIGN = {"up", "ALERTS", "node_textfile_mtime_seconds", "node_textfile_scrape_error", "node_filesystem_device_error"}
 FOREIGN |= {f"node_filesystem_{name}" for name in ("avail_bytes", "size_bytes", "readonly")}
+FOREIGN |= {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"}
 
 
 @dataclass(frozen=True)
@@ -273,16 +275,16 @@ def known_metrics():
     event = {"kind": "xid", "xid": 79, "bus_id": "0000:19:00.0", "count": 1, "time": None}
     log = {"readable": True, "events": [event]}
     proven = next(host for host in runs.mixed()["hosts"] if host["state"] == "verified")
-    found = FOREIGN | set(re.findall(r"^# HELP (\w+)", formats.prometheus(proven, 0.0), re.MULTILINE))
+    found = FOREIGN | RECORDED | set(re.findall(r"^# HELP (\w+)", formats.prometheus(proven, 0.0), re.MULTILINE))
     for model in nodes.MODELS:
         found |= set(metrics.measure(facts(model, kernel_log=log, mounts={"/data": True})).names())
     return found
 
 
 def named(expression):
-    """Return the metrics that an expression names."""
+    """Return the metrics that an expression names, recorded ones too."""
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b(?:on|by) \([^)]*\)", "", expression)
-    return set(re.findall(r"\b(?:gpulab_|node_)\w+|\bup\b|\bALERTS\b", bare))
+    return set(re.findall(r"\b(?:gpulab_|node_|DCGM_)\w+|\bgpulab:[\w:]+|\bup\b|\bALERTS\b", bare))
 
 
 @pytest.mark.parametrize("alert", RULES)
@@ -312,32 +314,76 @@ def test_a_link_leads_to_where_the_alert_is_explained(alert):
     assert anchor in [title.lower().replace(" ", "-") for title in HEADING.findall((ROOT / place).read_text())]
 
 
-def dashboard():
-    return json.loads((ROLE / "files/dashboard.json").read_text())
+HOSTS, GPUS_OF_A_HOST, LINES = 50, 8, 10
 
 
-def expressions():
-    return [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+def panels():
+    """Return the dashboard's panels, those of rows that are folded too."""
+    outer = json.loads((ROLE / "files/dashboard.json").read_text())["panels"]
+    return [inner for panel in outer for inner in (panel, *panel.get("panels", []))]
+
+
+def expressions(*kinds, lines=LINES):
+    """Return what the panels of these kinds ask for, with Grafana's variables filled in."""
+    texts = [target["expr"] for panel in panels() if panel["type"] in kinds for target in panel["targets"]]
+    filled = {"$instance": ".*", "$gpu": ".*", "$lines": str(lines), "$__range": "10m"}
+    return [re.sub(r"\$\w+", lambda found: filled[found[0]], text) for text in texts]
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are():
-    for expression in expressions():
+    for expression in expressions("stat", "table", "timeseries"):
         assert named(expression)
         assert named(expression) <= known_metrics()
 
 
-def test_prometheus_understands_the_dashboards_expressions(promtool, tmp_path):
-    rules = [{"record": f"panel:{n}", "expr": text.replace("$instance", ".*")} for n, text in enumerate(expressions())]
-    file = tmp_path / "dashboard.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
-    done = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def many_gpus():
+    """Return the series of 400 GPUs, each a little different from the others."""
+    series = {}
+    events = [{"kind": "xid", "xid": 79, "bus_id": f"0000:{n}:00.0", "count": 1, "time": None} for n in range(8)]
+    log = {"readable": True, "events": events}
+    asked = set().union(*(named(one) for one in expressions("stat", "table", "timeseries")))
+    for line in metrics.measure(facts("h100x8", kernel_log=log)).text().splitlines():
+        name, labels, value = re.fullmatch(r"(\w*)(?:\{(.*)\})?.* (\S+)", line).groups()
+        for host in range(HOSTS) if name in asked else ():
+            own = (labels or "").replace('uuid="', f'uuid="{host}-')
+            step = 1 if name == "gpulab_gpu_ecc_errors_total" else 0  # every GPU has errors
+            series[f'{name}{{instance="n{host}",{own}}}'] = f"{float(value) + host}+{step}x10"
+    return [{"series": name, "values": values} for name, values in series.items()]
+
+
+def counted(promtool, directory, series, wanted):
+    """Return promtool's verdict on {expression: how many series it has}, after ten minutes."""
+    tests = [
+        {"expr": f"count({expression}) or vector(0)", "eval_time": "10m", "exp_samples": [{"labels": "{}", "value": n}]}
+        for expression, n in wanted.items()
+    ]
+    file = directory / "tests.json"
+    document = {"interval": "1m", "input_series": series, "promql_expr_test": tests}
+    file.write_text(json.dumps({"tests": [document], "evaluation_interval": "10m"}))
+    done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_no_chart_has_more_lines_than_asked_for_at_400_gpus(promtool, tmp_path, many_gpus):
+    few = {f"({one}) and on () (count({one}) > {LINES})": 0 for one in expressions("timeseries")}
+    all_of_them = [one for one in expressions("timeseries", lines=1000) if "temperature" in one]
+    every = dict.fromkeys(all_of_them, HOSTS * GPUS_OF_A_HOST)
+    assert len(every) == 2
+    status, said = counted(promtool, tmp_path, many_gpus, {**few, **every})
+    assert status == 0, said
+
+
+def test_the_table_has_a_line_for_each_node(promtool, tmp_path, many_gpus):
+    columns = [one for one in expressions("table") if "ALERTS" not in one]
+    status, said = counted(promtool, tmp_path, many_gpus, dict.fromkeys(columns, HOSTS))
+    assert status == 0, said
 
 
 def test_panels_have_a_place_of_their_own():
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard()["panels"]]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels()]
     assert len(set(places)) == len(places)
-    assert len({panel["id"] for panel in dashboard()["panels"]}) == len(places)
+    assert len({panel["id"] for panel in panels()}) == len(places)
 
 
 def test_prometheus_takes_the_scrape_configuration(promtool, tmp_path):
