@@ -1636,8 +1636,9 @@ CODES = {
     "F030": (
         "{host} has {path}, which gpulab did not write",
         (
-            "If {host} is the controller, slurm_join: true adds gpulab's nodes to that cluster. If it is a node, move the"
-            " file away: it gets its files from the controller. To leave it alone, remove slurm_state. Nothing was changed."
+            "If {host} is the controller, slurm_join: true adds gpulab's nodes to that cluster. If it is a node, move"
+            " the file away: it gets its files from the controller. To leave it alone, remove slurm_state. Nothing was"
+            " changed."
         ),
     ),
     "F031": (
