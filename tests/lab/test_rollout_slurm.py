@@ -4,10 +4,11 @@ Slurm, MUNGE, MariaDB, jobs and control groups are real. The GPUs are simulated,
 """
 
 import json
+import subprocess
 import time
 
 import pytest
-from rollouts import CHANGED, FENCED, boot_with_a_driver, record, roll, start, states, wishes_of
+from rollouts import CHANGED, FENCED, UP, boot_with_a_driver, record, roll, start, states, wishes_of
 
 NODES = [
     {"name": "head", "release": "trixie", "gpu": "none", "groups": ["slurm_controllers"]},
@@ -219,6 +220,26 @@ def test_the_mended_canary_is_first_and_all_jobs_come_to_their_end(lab, wishes, 
     }
 
 
+def test_a_job_that_never_ends_keeps_its_node_as_it_was(lab, wishes, cluster):
+    endless = cluster.submit(HOLDS, "--nodelist=a")
+    change = {"rollout_canary": ["b"], "rollout_wait_minutes": 1, "tuning_overrides": {"vm.swappiness": 9}, **REBOOTS}
+    begun = start(lab, wishes, **change)
+    begun.wait_until(lambda: cluster.drained() == {"a", "c"}, 600, "it waits for the job")
+    cluster.head.run("systemctl stop slurmctld && sleep 15 && systemctl start slurmctld")  # which is no end of the wait
+    run = begun.wait(600)
+    assert run.rc == 2
+    said = run.said_of("a")
+    assert "GPULAB-F006" in said
+    assert f"job {endless} of wei (running)" in said
+    assert states(lab) == {"a": "busy", "b": "done", "c": "done"}
+    assert not cluster.drained()
+    assert cluster.running() == {"a": endless}
+    assert lab.node("a").holds(f"! {{ {FENCED}; }} && {CHANGED}")
+    cluster.let_end("a")
+    cluster.wait_until_all_have_ended()
+    assert cluster.history()[endless] == ["COMPLETED"]
+
+
 def test_a_node_with_a_job_cannot_leave(lab, cluster):
     held = cluster.submit(HOLDS, "--nodelist=c")
     cluster.wait(lambda: cluster.running() == {"c": held}, "the job runs")
@@ -230,6 +251,25 @@ def test_a_node_with_a_job_cannot_leave(lab, cluster):
     cluster.let_end("c")
     cluster.wait_until_all_have_ended()
     assert cluster.history()[held] == ["COMPLETED"]
+
+
+def test_a_node_that_dies_while_drained_is_the_first_of_the_next_run(lab, wishes, cluster):
+    change = {"tuning_overrides": {"vm.swappiness": 9}, **REBOOTS}
+    begun = start(lab, wishes, **change)
+    begun.wait_until(lambda: states(lab)["a"] == "changing", 300, "the change begins")
+    subprocess.run(["docker", "stop", f"{lab.name}-a"], check=True, stdout=subprocess.PIPE)
+    run = begun.wait(600)
+    assert run.rc != 0
+    subprocess.run(["docker", "start", f"{lab.name}-a"], check=True, stdout=subprocess.PIPE)
+    lab.node("a").run(UP)
+    number = cluster.submit(SHORT)
+    cluster.wait_until_all_have_ended()
+    assert cluster.drained() == {"a"}
+    assert cluster.history()[number] == ["COMPLETED"]
+    run = roll(lab, wishes, **change)
+    assert run.rc == 0, run.output[-3000:]
+    assert set(states(lab).values()) <= {"done", "current"}
+    assert not cluster.drained()
 
 
 def test_jobs_go_on_without_the_database_and_the_proof_says_so(lab, wishes, cluster):
