@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 
-ON_NODE = ("pid", "user", "error", "environment", "address", "seconds", "timeout")
+ON_NODE = ("pid", "user", "error", "environment", "address", "dumps", "seconds", "timeout")
 _ADDRESS = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 

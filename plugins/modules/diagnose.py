@@ -37,6 +37,11 @@ options:
   address:
     description: A server that the program has to reach, such as C(hub.example.org:443).
     type: str
+  dumps:
+    description:
+      - The beginning of the names of the flight recorder's dumps, such as C(/scratch/run7/nccl_trace_rank_), to which
+        each rank adds its number. Unset looks where the processes, or those of O(user), write them.
+    type: path
   parameters:
     description: The number of a model's parameters, such as V(7B), to estimate the memory that it takes.
     type: str

@@ -18,6 +18,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "error": {"type": "str"},
     "environment": {"type": "path"},
     "address": {"type": "str"},
+    "dumps": {"type": "path"},
     "parameters": {"type": "str"},
     "dtype": {
         "type": "str",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import pwd
+import socket
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,22 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked as pasted
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import libraries, machine, processes, reach
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
+    libraries,
+    machine,
+    processes,
+    reach,
+    recorder,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci, users
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import owner
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.child import Emit
 
 PART_SECONDS = 15.0  # what one part may take
 RENDEZVOUS_PORT = 29500  # PyTorch's own
@@ -37,7 +47,7 @@ _BUSY = 8  # processes that are named for their load
 def gather(node: Node, asked: dict[str, Any], own: int, timeout: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
     """Return the evidence; plugin_utils/diagnosis/model.py tells its form.
 
-    asked has "pid", "user", "error", "environment", "address", each may be None, and "seconds" between two readings.
+    asked has "pid", "user", "error", "environment", "address", "dumps", each may be None, and "seconds" to measure.
     own is the process that asks: what it started is left out. timeout is what the driver may take, in seconds.
     """
     started = time.monotonic()
@@ -54,7 +64,7 @@ def gather(node: Node, asked: dict[str, Any], own: int, timeout: float, library:
     of_processes = _messages(reader, "processes", late)
     records = {message["process"]["pid"]: message["process"] for message in of_processes if "process" in message}
     stuck = next((message["reading"] for message in reversed(of_processes) if "reading" in message), None)
-    home = _home(asked.get("user"))
+    home, uid = _home(asked.get("user"))
     reading = partial(
         libraries.read,
         node,
@@ -72,9 +82,11 @@ def gather(node: Node, asked: dict[str, Any], own: int, timeout: float, library:
     reach_child = Child(
         partial(reach.read, node, names, [*servers, *(proxy[1] for proxy in proxies)], ports), PART_SECONDS
     )
+    recorder_child = Child(partial(_recorded, node, asked, list(records.values()), (home, uid)), PART_SECONDS)
     stacks = _stacks(asked, records)
     of_libraries = _messages(libraries_child, "libraries", late)
     of_reach = _messages(reach_child, "network", late)
+    of_recorder = _messages(recorder_child, "flight recorder", late)
     of_machine = _messages(found_machine, "machine", late)
     measured = mounts.evidence()
 
@@ -109,6 +121,8 @@ def gather(node: Node, asked: dict[str, Any], own: int, timeout: float, library:
         "servers": [message["server"] for message in of_reach if "server" in message],
         "listeners": _all(of_reach, "listeners"),
         "connecting": _all(of_reach, "sockets"),
+        "dumps": [message["dump"] for message in of_recorder if "dump" in message],
+        "nccl_logs": [message["log"] for message in of_recorder if "log" in message],
         "proxies": [{"variable": variable, "host": host, "port": port} for variable, (host, port) in proxies],
     }
 
@@ -152,11 +166,25 @@ def _gpu(gpu: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _home(user: str | None) -> str | None:
+def _home(user: str | None) -> tuple[str | None, int | None]:
+    """Return the home and the number of a user."""
     try:
-        return pwd.getpwnam(user).pw_dir if user else None
+        account = pwd.getpwnam(user) if user else None
     except KeyError:
-        return None
+        account = None
+    return (account.pw_dir, account.pw_uid) if account else (None, None)
+
+
+def _recorded(
+    node: Node, asked: dict[str, Any], records: list[dict[str, Any]], home: tuple[str | None, int | None], emit: Emit
+) -> None:
+    """Read the dumps of the flight recorder and the logs of NCCL that these processes or this user may have written."""
+    owned = [(record, owner(node, record["pid"])) for record in records]
+    directory, uid = home
+    hostname = socket.gethostname().partition(".")[0]
+    logs = [(record["pid"], path, uid) for record, uid in owned if (path := recorder.log_file(record, hostname))]
+    of_user = (directory, uid) if directory is not None and uid is not None else None
+    recorder.read(node, recorder.places(owned, of_user, asked.get("dumps")), logs, emit)
 
 
 def _prefixes(node: Node, named: str | None, records: Iterable[dict[str, Any]]) -> list[str]:

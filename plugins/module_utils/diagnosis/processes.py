@@ -38,6 +38,7 @@ _NAMES = frozenset({
     "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "PATH", "PYTHONPATH", "PYTHONNOUSERSITE", "VIRTUAL_ENV",
     "CONDA_PREFIX", "CC", "CXX", "HOME", "TMPDIR", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE",
+    "XDG_CACHE_HOME",
 })  # fmt: skip
 _PREFIXES = ("NCCL_", "TORCH_", "PYTORCH_", "CUDA_", "TF_", "XLA_", "GLOO_", "OMP_", "MKL_", "OPENBLAS_")
 _CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd|crio)[-/](?:conmon-)?([0-9a-f]{12})[0-9a-f]{0,52}")

@@ -18,10 +18,18 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import (
     memory,
     mismatch,
     network,
+    recorded,
     slow,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import estimate
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, MEMORY, RULES, Finding, listed
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
+    ALL,
+    HANG,
+    MEMORY,
+    RULES,
+    Finding,
+    listed,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import catalog
 
 if TYPE_CHECKING:
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
     )
 
 SCHEMA = 1
-SYMPTOMS_OF_RULES = (memory, hang, mismatch, slow, imports, network)  # importing them fills the registry
+SYMPTOMS_OF_RULES = (memory, hang, recorded, mismatch, slow, imports, network)  # importing them fills the registry
 
 
 def findings(case: Case) -> list[Finding]:
@@ -64,6 +72,7 @@ def diagnosis(case: Case, host: str, created: str) -> Diagnosis:
         "memory": for_people_all(memory.table(case)),
         "estimates": _estimates(case) if case.asked["symptom"] in (ALL, MEMORY) else [],
         "ranks": for_people_all(hang.told(case)),
+        "dumps": for_people_all(case.evidence["dumps"]) if case.asked["symptom"] in (ALL, HANG) else [],
         "late": case.evidence["late"],
     }
 

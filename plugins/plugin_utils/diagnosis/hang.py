@@ -263,7 +263,8 @@ def waits_for_ranks(case: Case) -> Iterator[Finding]:
         yield Finding(
             f"GPU {names} shows full load at little power: a collective operation waits there for another rank",
             "py-spy dump --pid PID on each rank; the one whose stack differs is the cause. Next time: export "
-            "NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 NCCL_DEBUG=WARN "
+            "NCCL_DEBUG_FILE=/tmp/nccl.%h.%p, which this diagnosis reads",
             MOST,
             tuple(
                 f"GPU {gpu['index']}: {gpu['utilization']} %, {gpu['power_mw'] // 1000} of {gpu['limit_mw'] // 1000} W"

@@ -91,6 +91,36 @@ class Rank(TypedDict):
     stands: str
 
 
+class Stands(TypedDict):
+    """The operation that a rank awaits: the sizes and types of what it gives, and the line that called it."""
+
+    number: int
+    operation: str
+    sizes: list[list[int]]
+    types: list[str]
+    place: str | None
+    created: str | None
+
+
+class Group(TypedDict):
+    """How far a rank has come in a process group: its last operation, and the first that has not ended."""
+
+    name: str
+    ranks: list[int]
+    last: int
+    stands: Stands | None
+
+
+class Dump(TypedDict):
+    """What a rank wrote by PyTorch's flight recorder; files is the beginning of the name, which all ranks share."""
+
+    files: str
+    rank: int
+    written: str
+    problem: str | None
+    groups: list[Group]
+
+
 class Diagnosis(TypedDict):
     """The diagnosis of one node. late are the parts of the evidence that could not be read in time."""
 
@@ -103,6 +133,7 @@ class Diagnosis(TypedDict):
     memory: list[GpuMemory]
     estimates: list[Estimate]
     ranks: list[Rank]
+    dumps: list[Dump]
     late: list[str]
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.hang import DISTRIBUTED, TORCHRUN
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import HANG, MOST, STOPS, Finding, listed
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.recorded import findings as recorded
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.recorded import spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,6 +36,11 @@ def jobs(documents: Mapping[str, Diagnosis]) -> dict[str, Job]:
 
 def findings(documents: Mapping[str, Diagnosis]) -> Iterator[Finding]:
     """Yield what the documents of the nodes tell together and none of them alone."""
+    dumps = [(dump, host) for host, document in documents.items() for dump in document["dumps"]]
+    if len({host for _dump, host in dumps}) > 1:
+        by_time = sorted(dumps, key=lambda one: one[0]["written"])
+        places = {(dump["files"], dump["rank"]): host for dump, host in by_time}
+        yield from recorded((dump for dump, _host in dumps), places)
     for name, job in jobs(documents).items():
         size = max(rank["world_size"] for _host, rank in job.values())
         missing = [number for number in range(size) if number not in job]
@@ -74,17 +81,6 @@ def _told(job: Job) -> tuple[str, ...]:
         f"rank {number}, {host}, {rank['command']} (PID {rank['pid']}): {rank['stands']}"
         for number, (host, rank) in sorted(job.items())[:SHOWN]
     )
-
-
-def spans(numbers: list[int]) -> str:
-    """Write numbers in a row as 8-15."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
-        else:
-            found.append([number])
-    return ", ".join(str(row[0]) if len(row) == 1 else f"{row[0]}-{row[-1]}" for row in found)
 
 
 def lines(documents: Mapping[str, Diagnosis]) -> list[str]:

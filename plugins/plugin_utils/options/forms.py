@@ -192,6 +192,7 @@ OPTIONS: dict[str, Form] = {
     "cudnn_version": VERSION,
     "diagnose_address": Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}", "HOST:PORT"),
     "diagnose_documents": HERE,
+    "diagnose_dumps": PLACE,
     "diagnose_environment": PLACE,
     "diagnose_error": LINE,
     "diagnose_hosts": LINE,

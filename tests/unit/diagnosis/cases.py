@@ -121,6 +121,8 @@ def evidence(facts: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "listeners": [],
         "connecting": [],
         "proxies": [],
+        "dumps": [],
+        "nccl_logs": [],
         **changes,
     }
 

@@ -10,6 +10,25 @@ from . import cases
 OTHER = {"user": "bob", "parent": 1, "command": "python", "environment": {"HOME": "/home/bob"}}
 LIB = "/usr/local/cuda-11.8/lib64"
 
+STANDS = {
+    "number": 7,
+    "operation": "all_reduce",
+    "sizes": [[4]],
+    "types": ["Float"],
+    "place": "train.py:8",
+    "created": "",
+}
+DUMPS = [
+    {
+        "files": "/data/nccl_trace_rank_",
+        "rank": rank,
+        "written": "2026-11-26T09:00:00Z",
+        "problem": None,
+        "groups": [{"name": "default_pg", "ranks": [0, 1], "last": last, "stands": stands}],
+    }
+    for rank, last, stands in ((0, 7, {**STANDS, "created": "2026-11-26T08:50:00Z"}), (1, 6, None))
+]
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -247,6 +266,22 @@ TROUBLES = {
     ),
     "a rank died": Trouble("hang-dead-rank", "hang", no_rank, "kill 1001 1002 1003 1005", {"pid": 1001}),
     "a rank is a zombie": Trouble("hang-dead-rank", "hang", of_job({"state": "Z"}, 1004), "kill", {"pid": 1001}),
+    "a rank did not come to a collective operation": Trouble(
+        "hang-collective", "hang", also({"dumps": DUMPS}), "what rank 1 does after operation 6", {"pid": 1001}
+    ),
+    "NCCL warns in its log": Trouble(
+        "hang-nccl-warning",
+        "hang",
+        also(
+            {
+                "nccl_logs": [
+                    {"pid": 1001, "path": "/data/nccl.log", "warnings": ["NCCL WARN Timeout waiting for a peer"]}
+                ]
+            }
+        ),
+        "less /data/nccl.log",
+        {"pid": 1001},
+    ),
     "a rank was stopped": Trouble("hang-stopped", "hang", of_job({"state": "T"}), "kill -CONT 1001", {"pid": 1001}),
     "a dead file server": Trouble(
         "hang-storage",
