@@ -21,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence as fence_facts
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host as fence_host
 from ansible_collections.gpulab.node.plugins.module_utils.fence import login
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 from ansible_collections.gpulab.node.plugins.modules import fence as fence_module
 from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
@@ -63,12 +64,18 @@ class Machine:
     person: bool = False
     broken: bool = False
     dead: bool = False
+    slurm: bool = False
+    drained: str | None = None  # why, where Slurm starts no job there
 
     def __post_init__(self):
         """Let people log in by SSH."""
         for path, text in (("etc/pam.d/sshd", "account required pam_nologin.so\n"), ("proc/stat", "btime 1\n")):
             (self.root / path).parent.mkdir(parents=True)
             (self.root / path).write_text(text)
+        if self.slurm:
+            path = self.root / fence_host.SLURMD[0].lstrip("/")
+            path.parent.mkdir(parents=True)
+            path.touch()
 
     @property
     def fence(self):
@@ -77,24 +84,46 @@ class Machine:
 
     @property
     def open(self):
-        """Tell whether anybody can log in."""
-        return not (self.root / login.MESSAGE.lstrip("/")).exists()
+        """Tell whether anybody can log in, and a job can start."""
+        return self.drained is None and not self._shut
+
+    @property
+    def closed(self):
+        """Tell whether nobody can log in, and no job can start."""
+        return self._shut and (self.drained is not None or not self.slurm)
+
+    @property
+    def _shut(self):
+        return (self.root / login.MESSAGE.lstrip("/")).exists()
 
 
 class Lab:
-    """Nodes by name."""
+    """Nodes by name, of a Slurm or of none."""
 
-    def __init__(self, directory, monkeypatch, *names):
+    def __init__(self, directory, monkeypatch, *names, slurm=False):
         """Make the nodes, and let the fence's module work on the one whose turn it is."""
-        self.nodes = {name: Machine(directory / name) for name in names}
+        self.nodes = {name: Machine(directory / name, slurm=slurm) for name in names}
         self._current, self.cluster = self.nodes[names[0]], Settings()
         monkeypatch.setattr(fence_host.socket, "gethostname", lambda: self._current.root.name)
         monkeypatch.setattr(fence_module, "Node", lambda: Node(self._current.root))
-        monkeypatch.setattr(fence_module, "call", lambda _argv: (0, "", ""))
+        monkeypatch.setattr(fence_module, "call", lambda argv: (0, self._answer(argv), ""))
         monkeypatch.setattr(fence_module.os, "geteuid", lambda: 0)
         monkeypatch.setattr(
             fence_host.users, "read", lambda *_: {**NOBODY, "sessions": [PERSON] if self._current.person else []}
         )
+
+    def _answer(self, argv):
+        """Answer as Slurm does."""
+        words = dict(word.split("=", 1) for word in argv[1:] if "=" in word)
+        if words.get("state"):
+            self.nodes[words["nodename"]].drained = words["reason"] if words["state"] == "drain" else None
+        if tuple(argv) != control.SHOW_NODES:
+            return ""
+        states = {
+            name: "IDLE" if node.drained is None else f"IDLE+DRAIN Reason={node.drained} [root@2026-11-26T21:00:00]"
+            for name, node in self.nodes.items()
+        }
+        return "".join(f"NodeName={name} NodeHostName={name} State={state}\n" for name, state in states.items())
 
     def fence(self, name, by, arguments, *, check_mode=False):
         """Do what the task fence does, on a node and in the cluster."""

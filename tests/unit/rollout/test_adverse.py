@@ -15,9 +15,9 @@ DRAIN, WAIT = "Take the node out of service, or bring it back", "Wait until nobo
 APPLY, RESUME = "Apply what is due", "Bring the node back into service"
 
 
-@pytest.fixture
-def lab(tmp_path, monkeypatch):
-    return Lab(tmp_path / "nodes", monkeypatch, "n1", "n2")
+@pytest.fixture(params=[False, True], ids=["none", "slurm"])
+def lab(request, tmp_path, monkeypatch):
+    return Lab(tmp_path / "nodes", monkeypatch, "n1", "n2", slurm=request.param)
 
 
 def in_service(lab):
@@ -30,7 +30,8 @@ def changed_once_at_least_and_proven(lab):
 
 def nothing_is_lost(lab):
     """Say of nodes that a dead controller left: one that is changed and not proven is not in service."""
-    return all(node.fence is not None for node in lab.nodes.values() if node.changes and not node.proven)
+    begun = [node for node in lab.nodes.values() if node.changes and not node.proven]
+    return all(node.fence is not None and node.closed for node in begun)
 
 
 def died(controller):
