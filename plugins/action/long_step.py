@@ -28,7 +28,7 @@ class ActionModule(LongStepAction):
                 "timeout": {"type": "int", "default": 3600},
             }
         )
-        step = LongStep(**args)
+        step = LongStep(**args, pick_up=True)
         command = shlex.join(step.argv)
         result = {"changed": True, "changes": changes(run=[command])}
         if self._task.check_mode:

@@ -56,13 +56,14 @@ class ActionModule(LongStepAction):
 
     def _install(self, begun: dict[str, Any] | None, *, fetched: bool) -> None:
         """Install the driver, or see an installation through that a former run began. Raises Refusal."""
-        if not begun:
+        step = begun
+        if not step:
             if not fetched:
                 self._fetch()
             # A former driver need not build for every kernel.
             kernel = self._first_that_builds() if self._args.get("state") == "restored" else self._first_of_all()
-            begun = self._ask_node("start", kernel=kernel)["run"]
-        if self._run(begun).rc != 0:
+            step = self._ask_node("start", kernel=kernel)["run"]
+        if self._run(step, pick_up=bool(begun)).rc != 0:
             raise Refusal(**self._ask_node("explain")["why"])
         self._ask_node("finish")
 
@@ -93,15 +94,15 @@ class ActionModule(LongStepAction):
 
     def _remove(self, begun: dict[str, Any] | None) -> None:
         """Take the driver off. Raises Refusal D036."""
-        begun = begun or self._ask_node("start_removal")["run"]
-        if begun:
-            self._run(begun)
+        step = begun or self._ask_node("start_removal")["run"]
+        if step:
+            self._run(step, pick_up=bool(begun))
         self._ask_node("finish_removal")
 
-    def _run(self, step: dict[str, Any]) -> Outcome:
+    def _run(self, step: dict[str, Any], *, pick_up: bool = False) -> Outcome:
         timeout = int(self._args.get("timeout") or TIMEOUT)
         directory = step["argv"][0].rpartition("/")[0] or "/"
-        return self.run_step(LongStep(step["step"], step["argv"], timeout, ENVIRONMENT, directory))
+        return self.run_step(LongStep(step["step"], step["argv"], timeout, ENVIRONMENT, directory, pick_up))
 
     def _ask_node(self, operation: str, **more: str) -> dict[str, Any]:
         return self.call_module("nvidia_runfile", {**self._args, "operation": operation, **more})

@@ -43,16 +43,16 @@ class ActionModule(LongStepAction):
             return {key: seen[key] for key in ("changed", "changes", "diff", "predicted") if key in seen}
         transaction = seen["transaction"]
         not_kept = self._keep(transaction["keep"]) if transaction.get("keep") else None
-        outcome = not_kept or self._run(transaction["argv"])
+        outcome = not_kept or self._run(transaction["argv"], pick_up=seen.get("left", False))
         if isinstance(outcome, Refusal) or outcome.rc != 0:
             return self._undo(outcome)
         self._ask_packages("finish")
         ended = {key: getattr(outcome, key) for key in ("found", "seconds", "log")}
         return {"changed": True, "diff": transaction["diff"], **ended}
 
-    def _run(self, argv: list[str]) -> Outcome | Refusal:
+    def _run(self, argv: list[str], *, pick_up: bool) -> Outcome | Refusal:
         """Run the transaction; return its outcome, or why it has none. Raises Refusal when it may still go on."""
-        step = LongStep(self._name, argv, int(self._args.get("timeout", 3600)), ENVIRONMENT)
+        step = LongStep(self._name, argv, int(self._args.get("timeout", 3600)), ENVIRONMENT, pick_up=pick_up)
         try:
             return self.run_step(step, acknowledge=False)  # the module does, when it finishes or diagnoses
         except Refusal as refusal:

@@ -37,6 +37,10 @@ options:
     description: Seconds after which systemd stops the command.
     type: int
     default: 3600
+  pick_up:
+    description: Whether a result that no run has heard counts. Set by the action plugin. Leave it out.
+    type: bool
+    default: true
   operation:
     description: What the action plugin asks of the node. Leave it out.
     type: str
@@ -136,7 +140,8 @@ def operate(module: AnsibleModule) -> dict[str, object]:
     found = None
     if params["operation"] == "start":
         environment = {name: str(value) for name, value in params["environment"].items()}
-        found = step.start(Command(tuple(params["argv"]), environment, params["chdir"]), params["timeout"])
+        command = Command(tuple(params["argv"]), environment, params["chdir"])
+        found = step.start(command, params["timeout"], pick_up=params["pick_up"])
     if params["operation"] == "acknowledge":
         step.acknowledge()
     status = follow(step, params["wait"])
@@ -153,6 +158,7 @@ def main() -> None:
             "environment": {"type": "dict", "default": {}},
             "chdir": {"type": "path", "default": "/"},
             "timeout": {"type": "int", "default": 3600},
+            "pick_up": {"type": "bool", "default": True},
             "operation": {"type": "str", "choices": ["start", "poll", "acknowledge"], "default": "start"},
             "wait": {"type": "float", "default": 5},
             "run": {"type": "dict"},

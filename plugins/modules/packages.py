@@ -228,7 +228,7 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
         host.settle()
     left = host.interrupted_transaction()
     if left and not only_said:
-        return {"changed": True, "transaction": left}
+        return {"changed": True, "transaction": left, "left": True}
     todo = host.todo()
     if todo == Wishes():
         return {"changed": False}
@@ -236,7 +236,7 @@ def look(host: Apt | Dnf, params: dict[str, Any], *, check_mode: bool) -> dict[s
         host.check_not_interrupted()
     if only_said:
         return {"changed": not params["predict"], **predict(host, todo)}
-    if not (todo.present or todo.absent or todo.retire):
+    if not todo.of_packages():
         host.finish()
         return {"changed": True, "diff": package_plan.diff(Plan(), todo)}
     update = host.update(params["cache_valid_time"]) if params["update_cache"] else None

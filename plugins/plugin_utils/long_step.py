@@ -28,13 +28,18 @@ ORPHANED = "ansible-playbook has ended; the step continues on the node, and the 
 
 @dataclass(frozen=True)
 class LongStep:
-    """A command to run on the node; timeout is in seconds."""
+    """A command to run on the node; timeout is in seconds.
+
+    pick_up: the end of a former run's same command counts, if no run has heard it. Without it the command runs again,
+    because the node may have changed since; while it still runs, it is attached to.
+    """
 
     name: str
     argv: list[str]
     timeout: int
     environment: dict[str, str] = field(default_factory=dict)
     chdir: str = "/"
+    pick_up: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ between get their turn on other days. The driver is one of a stand-in for NVIDIA
 import json
 import os
 import re
+import signal
 import time
 
 import pytest
@@ -99,7 +100,8 @@ def test_whatever_a_killed_run_had_brought_is_taken_away_again(lab, wishes, say,
     for number in chosen(list(tasks)):
         killed = site(lab, wishes, GPULAB_KILL_AT=number)
         removed = remove(lab)
-        amiss = [removed.output[-2000:]] if removed.rc else left(lab, bare)
+        failed = [run.output[-2000:] for run, rc in ((killed, -signal.SIGKILL), (removed, 0)) if run.rc != rc]
+        amiss = failed or left(lab, bare)
         say(f"killed in task {number}, {tasks[number]} ({killed.rc}): {amiss or 'as it was'}")
         if amiss:
             found[tasks[number]] = amiss

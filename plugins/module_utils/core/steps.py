@@ -146,10 +146,11 @@ class Step:
         self._call = call
         self._boot_id = boot_id
 
-    def start(self, command: Command, timeout: int) -> str:
+    def start(self, command: Command, timeout: int, *, pick_up: bool = False) -> str:
         """Start the command, or find it running or ended; return started, attached or picked_up.
 
-        Raises Refusal S003 when the step runs another command, S004 when systemd does not start it.
+        An end that no run has heard counts only with pick_up. Raises Refusal S003 when the step runs another command,
+        S004 when systemd does not start it.
         """
         record, status = self._read(), self.status()
         same = record.get("fingerprint") == command.fingerprint
@@ -157,7 +158,7 @@ class Step:
             if not same:
                 raise refuse("S003", name=self.name, command=shlex.join(record["argv"]), log=status.log)
             return "attached"
-        if status.state == "finished" and same and not self.acknowledged():
+        if pick_up and status.state == "finished" and same and not self.acknowledged():
             return "picked_up"
         self._launch(command, timeout)
         return "started"

@@ -76,6 +76,10 @@ class PackageHost:
         self._build_later = build_later
         self.warnings: list[str] = []
 
+    def todo(self) -> Wishes:
+        """Return the wishes that do not hold yet."""
+        raise NotImplementedError
+
     def _names(self) -> set[str]:
         """Return the names of the packages that are there in any state."""
         raise NotImplementedError
@@ -91,15 +95,16 @@ class PackageHost:
     def interrupted_transaction(self) -> dict[str, Any] | None:
         """Return the transaction of these wishes that a former run left running or unheard; None when there is none.
 
-        Raises Refusal S003 when a transaction with other wishes runs under this name. Of one that has ended, settle
-        keeps what it brought.
+        One whose success was taken back since is over. Of one that has ended, settle keeps what it brought. Raises
+        Refusal S003 when a transaction with other wishes runs under this name.
         """
         status = self._step.status()
         if status.state not in {"running", "finished"} or self._step.acknowledged():
             return None
         transaction = self._read_transaction()
         if transaction["wishes"] == _plain(self._wishes):
-            return transaction
+            is_taken_back = status.rc == 0 and self.todo().of_packages()
+            return None if is_taken_back else transaction
         if status.state == "running":
             raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
         return None
@@ -130,7 +135,7 @@ class PackageHost:
 
     def _check_fulfilled(self, todo: Wishes) -> None:
         """Raise Refusal H053 when a wish does not hold after all."""
-        unmet = [*todo.present, *todo.absent, *todo.retire]
+        unmet = todo.of_packages()
         if unmet:
             raise refuse("H053", names=", ".join(unmet), log=self._step.log)
 

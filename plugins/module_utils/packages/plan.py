@@ -25,6 +25,10 @@ class Wishes:
     unhold: tuple[str, ...] = ()
     retire: tuple[str, ...] = ()
 
+    def of_packages(self) -> list[str]:
+        """Return the wishes that take a transaction; holds do not."""
+        return [*self.present, *self.absent, *self.retire]
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -1,13 +1,20 @@
 """What an action makes of the answers, the silence and the refusals of a node; Ansible's own part is played."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.action.long_step import ActionModule
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import long_step
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, ModuleError
+from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import (
+    LongStep,
+    LongStepAction,
+    ModuleError,
+    Outcome,
+)
 
 RUNNING = {"state": "running", "found": "started", "seconds": 1.0, "line": "x", "tail": [], "log": "/log", "rc": None}
 FINISHED = {**RUNNING, "state": "finished", "rc": 0}
@@ -117,3 +124,27 @@ def test_a_refusal_in_a_poll_is_not_waited_out():
 def test_a_module_error_says_its_last_line():
     assert str(ModuleError({"module_stderr": "Traceback\nKilled\n"})) == "Killed"
     assert str(ModuleError({"failed": True})) == "no output"
+
+
+class Users(ActionModule):
+    """A task of a user's, of whose effect only the end of its command tells."""
+
+    def __init__(self):
+        """Have no steps yet."""
+        self.steps = []
+        self._task = SimpleNamespace(check_mode=False)
+
+    def validate_argument_spec(self, _spec):
+        """Return the arguments."""
+        return None, {"name": "burn-in", "argv": ["gpu-burn"]} | {"environment": {}, "chdir": "/", "timeout": 60}
+
+    def run_step(self, step, **_more):
+        """End the step."""
+        self.steps.append(step)
+        return Outcome(0, 1.0, [], "/log", "picked_up")
+
+
+def test_a_task_of_a_users_takes_the_result_that_a_killed_run_left():
+    task = Users()
+    assert task.carry_out({})["step"]["found"] == "picked_up"
+    assert [step.pick_up for step in task.steps] == [True]

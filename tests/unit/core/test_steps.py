@@ -126,8 +126,15 @@ def test_another_command_is_refused_while_the_step_runs(step):
 def test_a_result_nobody_has_heard_is_picked_up_once(step, systemd):
     step.start(ECHO, 60)
     systemd.end(step.unit)
-    assert step.start(ECHO, 60) == "picked_up"
+    assert step.start(ECHO, 60, pick_up=True) == "picked_up"
     step.acknowledge()
+    assert step.start(ECHO, 60, pick_up=True) == "started"
+    assert step.status().state == "running"
+
+
+def test_a_command_whose_effect_may_be_gone_runs_again(step, systemd):
+    step.start(ECHO, 60)
+    systemd.end(step.unit)
     assert step.start(ECHO, 60) == "started"
     assert step.status().state == "running"
 
@@ -140,7 +147,7 @@ def test_a_step_that_never_ran_stays_absent_when_its_end_is_acknowledged(step):
 def test_the_result_of_another_command_is_not_picked_up(step, systemd):
     step.start(ECHO, 60)
     systemd.end(step.unit)
-    assert step.start(OTHER, 60) == "started"
+    assert step.start(OTHER, 60, pick_up=True) == "started"
 
 
 def test_a_step_that_ran_into_its_timeout_says_so_and_can_run_again(step, systemd):

@@ -20,7 +20,7 @@ class Played(action.ActionModule):
     def __init__(self, seen, *, failing=(), check_mode=False):
         """seen: what the node sees. failing: the names of steps that fail."""
         self.seen, self.failing = seen, failing
-        self.asked, self.ran = [], []
+        self.asked, self.ran, self.picked_up = [], [], []
         self._task = SimpleNamespace(check_mode=check_mode)
 
     def call_module(self, name, args):
@@ -46,6 +46,7 @@ class Played(action.ActionModule):
         """End a step."""
         assert step.environment == ENVIRONMENT
         self.ran.append((step.name, step.chdir, step.timeout))
+        self.picked_up += [step.name] if step.pick_up else []
         return Outcome(int(step.name in self.failing), 1.0, [], "/log", "started")
 
 
@@ -81,8 +82,15 @@ def test_an_installer_that_fails_is_explained_and_not_called_finished():
 def test_an_installation_that_was_cut_off_is_seen_through():
     played = Played({**TODO, "begun": INSTALLER, "fetched": False})
     played.carry_out(ARGS)
-    assert [name for name, _directory, _timeout in played.ran] == ["nvidia-runfile"]
+    assert [name for name, _directory, _timeout in played.ran] == played.picked_up == ["nvidia-runfile"]
     assert played.asked == [("look", None), ("finish", None)]
+
+
+def test_what_a_former_run_tried_or_ended_otherwise_is_done_again():
+    played = Played(TODO)
+    played.carry_out(ARGS)
+    played.carry_out({"state": "absent"})
+    assert played.picked_up == []
 
 
 @pytest.mark.parametrize("state", ["fetched", "present", "absent", "confirmed", "restored"])

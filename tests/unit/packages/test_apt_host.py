@@ -355,9 +355,11 @@ def test_a_transaction_with_other_wishes_is_refused_while_it_runs(host, make, no
     assert make("y").interrupted_transaction() is None
 
 
-def test_a_transaction_whose_end_was_heard_is_over(host, step):
+@pytest.mark.parametrize("rc", [0, 100])
+def test_a_transaction_whose_end_was_heard_is_over(host, node, step, rc):
     start(host, step)
-    (step.directory / "result").write_text('{"rc": 0, "ended": 1}')
+    node.packages.update({"x": "installed"} if rc == 0 else {})
+    (step.directory / "result").write_text(f'{{"rc": {rc}, "ended": 1}}')
     assert host.interrupted_transaction()
     step.acknowledge()
     assert host.interrupted_transaction() is None
@@ -403,6 +405,14 @@ def test_what_a_killed_run_brought_is_recorded_by_the_next_whatever_that_one_wan
     assert kept() == []
     packages.look(host, LOOK, check_mode=False)
     assert kept() == ["lib", "x"]
+
+
+@pytest.mark.usefixtures("killed")
+def test_what_a_killed_run_brought_and_somebody_removed_is_installed_again(host, node):
+    del node.packages["x"]
+    found = packages.look(host, LOOK, check_mode=False)
+    assert "left" not in found
+    assert found["transaction"]["new"] == ["x"]
 
 
 @pytest.mark.usefixtures("killed")

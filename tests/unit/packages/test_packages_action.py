@@ -25,7 +25,7 @@ class Played(action.ActionModule):
         self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in answers.items()}
         self._task = SimpleNamespace(check_mode=check_mode)
         self.steps = steps
-        self.asked, self.ran, self.said = [], [], []
+        self.asked, self.ran, self.said, self.picked_up = [], [], [], []
 
     def call_module(self, name, args):
         """Answer a module call."""
@@ -37,6 +37,7 @@ class Played(action.ActionModule):
     def run_step(self, step, *, acknowledge=True):
         """End a step as told; the end of the transaction itself is the module's to acknowledge."""
         assert acknowledge == (step.name != self._name)
+        self.picked_up += [step.name] if step.pick_up else []
         self.ran.append((step.name, step.argv))
         end = self.steps.get(step.name.replace("-", "_"), OK)
         if isinstance(end, Refusal):
@@ -107,6 +108,15 @@ def test_a_transaction_is_prepared_run_and_verified():
     assert result["diff"] == TRANSACTION["diff"]
     assert played.ran == [("driver", TRANSACTION["argv"])]
     assert played.asked == ["look", "finish"]
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_only_the_end_of_a_transaction_that_a_former_run_left_is_picked_up(left):
+    answers = {"look": {**PREPARED, "left": left, "transaction": KEPT}, "diagnose": BROUGHT, "audit": {"audit": ""}}
+    played = Played(answers, packages=BAD)
+    played.carry_out({"present": ["x"]})
+    assert played.names() == ["packages-keep", "packages", "packages-undo"]
+    assert played.picked_up == (["packages"] if left else [])
 
 
 KEPT = {**TRANSACTION, "keep": "apt-get download x=0"}
