@@ -190,7 +190,7 @@ def operate(module: AnsibleModule) -> dict[str, object]:
     """Bring the node's swap to what is declared. Raises Refusal."""
     node, declared, mib = Node(), module.params["place"], module.params["mib"]
     former = remembered()
-    sizes, names = swap.active(node.text("/proc/swaps")), swap.names(node)
+    sizes, names = mount_table.swaps(node.text("/proc/swaps")), swap.names(node)
     running = {name: sizes[path] for path in sizes for name in names[path]}
     place = look(module, node, declared, running) if declared else None
     steps = swap.plan(place, mib, former, running)

@@ -40,6 +40,16 @@ def mounts(mountinfo: str) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def swaps(text: str) -> dict[str, tuple[int, int]]:
+    """Parse /proc/swaps: the MiB of each path, and how many of them are in use."""
+    lines = (line.split() for line in text.splitlines()[1:])
+    return {
+        unescaped(fields[0]): (int(fields[2]) // 1024, int(fields[3]) // 1024)
+        for fields in lines
+        if len(fields) >= 4 and fields[2].isdigit() and fields[3].isdigit()  # noqa: PLR2004 - path, type, size, used
+    }
+
+
 def holding(path: str, table: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Find the mount that a path lies on."""
     above = [entry for entry in table if path == entry["mount"] or path.startswith(entry["mount"].rstrip("/") + "/")]

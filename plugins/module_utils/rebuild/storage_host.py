@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, homes
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts, swaps
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, record, storage, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
@@ -215,8 +215,7 @@ class _Work:
 
     def _is_mounted(self, line: Line) -> bool:
         if line.is_swap:
-            used = {fields.split()[0] for fields in self._node.text("/proc/swaps").splitlines()[1:]}
-            return self._path_of(line.source) in used
+            return self._path_of(line.source) in swaps(self._node.text("/proc/swaps"))
         return any(one["mount"] == line.place for one in mounts(self._node.text("/proc/self/mountinfo")))
 
     def _path_of(self, source: str) -> str:

@@ -250,11 +250,6 @@ def at(place: str, found: Iterable[Mount]) -> Mount | None:
     return next((mount for mount in reversed(list(found)) if mount.place == place), None)
 
 
-def swaps(text: str) -> tuple[str, ...]:
-    """Parse /proc/swaps: paths."""
-    return tuple(line.split()[0] for line in text.splitlines()[1:] if line.split())
-
-
 def resolve(name: str, tier: str, known: Devices) -> str:
     """Return the path of the one device that a tier's name means.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Callable
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports, plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import OTHERS, STABLE, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import Server
@@ -73,7 +74,7 @@ class Reader:
             {path: devices.content(*self._timed([*BLKID, path])) for path in found if found[path].size},
             {},
             devices.mounts(self._node.text("/proc/self/mountinfo"), self._node.resolve),
-            devices.swaps(self._node.text("/proc/swaps")),
+            tuple(mount_table.swaps(self._node.text("/proc/swaps"))),
             volumes,
             self._links_in(OTHERS),
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import swaps
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 if TYPE_CHECKING:
@@ -57,20 +58,6 @@ def is_swap(start: bytes) -> bool:
     return any(start[page - 10 : page] in SIGNATURES for page in PAGES)
 
 
-def active(text: str) -> dict[str, tuple[int, int]]:
-    """Parse /proc/swaps: the MiB of each path, and how many of them are in use."""
-    lines = (line.split() for line in text.splitlines()[1:])
-    return {
-        _unescaped(fields[0]): (int(fields[2]) // 1024, int(fields[3]) // 1024)
-        for fields in lines
-        if len(fields) >= 4 and fields[2].isdigit() and fields[3].isdigit()  # noqa: PLR2004 - path, type, size, used
-    }
-
-
-def _unescaped(path: str) -> str:
-    return path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-
-
 def link(place: str) -> str:
     """Return the path of a place: UUID=... is one below /dev/disk."""
     return f"/dev/disk/by-uuid/{place[5:]}" if place.startswith("UUID=") else place
@@ -78,7 +65,7 @@ def link(place: str) -> str:
 
 def names(node: Node) -> dict[str, list[str]]:
     """Return by the path of each active swap all names by which it may be declared."""
-    found = {path: [path] for path in active(node.text("/proc/swaps"))}
+    found = {path: [path] for path in swaps(node.text("/proc/swaps"))}
     for directory in STABLE if any(path.startswith("/dev/") for path in found) else ():
         for name in node.names(directory):
             path = node.resolve(f"{directory}{name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
@@ -92,7 +93,7 @@ class Machine:
             contents,
             {path: self.wipefs.get(path, []) for path in found},
             storage_devices.mounts(self.mountinfo, lambda source: self.mapper.get(source, source)),
-            storage_devices.swaps(self.swaps),
+            tuple(mount_table.swaps(self.swaps)),
             self.volumes,
             self.aliases,
         )

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.system import swap
 from ansible_collections.gpulab.node.plugins.module_utils.system.swap import Place, Step
@@ -57,7 +58,7 @@ def test_active_swaps_and_their_names(tree):
     tree.file("/proc/swaps", header + "/dev/sda3 partition 16777212 2048 -2\n/a\\040b file 1024 0 -3\n")
     tree.link("/dev/disk/by-uuid/5d-1", "../../sda3").link("/dev/disk/by-id/x-part3", "../../sda3").file("/dev/sda3")
     tree.link("/dev/disk/by-uuid/7", "../../sda4").file("/dev/sda4")
-    assert swap.active(header + "/a\\040b file 1048576 2048 -3\n") == {"/a b": (1024, 2)}
+    assert mount_table.swaps(header + "/a\\040b file 1048576 2048 -3\n") == {"/a b": (1024, 2)}
     assert swap.names(tree.node()) == {
         "/dev/sda3": ["/dev/sda3", "/dev/disk/by-id/x-part3", "/dev/disk/by-uuid/5d-1", "UUID=5d-1"],
         "/a b": ["/a b"],
@@ -92,7 +93,7 @@ def place(tmp_path):
 
 
 def is_on(path):
-    return str(path) in swap.active(Path("/proc/swaps").read_text(encoding="utf-8"))
+    return str(path) in mount_table.swaps(Path("/proc/swaps").read_text(encoding="utf-8"))
 
 
 def able(tmp_path):
