@@ -94,7 +94,8 @@ def outcome(
         for result in results
         if SEVERITIES.index(result["severity"]) >= threshold and not _is_known(result, known or {})
     ]
-    refusal = refuse("V001", host=host, count=len(grave), level=fail_on)
+    found = f"{len(grave)} finding{'s' if len(grave) != 1 else ''}"
+    refusal = refuse("V001", host=host, findings=found, level=fail_on)
     return {
         "changed": False,
         "failed": bool(grave),

@@ -1245,7 +1245,7 @@ CODES = {
     ),
     # V: the proof of a node
     "V001": (
-        "{host} failed verification: {count} findings of severity {level} or above",
+        "{host} failed verification: {findings} of severity {level} or above",
         "Each finding below has its own remedy.",
     ),
     "V002": (

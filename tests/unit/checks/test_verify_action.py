@@ -40,3 +40,8 @@ def test_what_was_found_before_a_reinstall_fails_nothing_unless_it_is_graver_now
     assert not outcome("node07", results, "fail", {"*": "fail"})["failed"]
     assert outcome("node07", results, "fail", {"gpu-clock": "warn"})["failed"]
     assert outcome("node07", results, "fail", {"gpu": "fail"})["failed"]
+
+
+def test_findings_are_counted_in_words():
+    assert "node07 failed verification: 1 finding of severity fail" in outcome("node07", [dict(RESULT)], "fail")["msg"]
+    assert "2 findings of severity warn" in outcome("node07", [dict(RESULT), dict(RESULT)], "warn")["msg"]

@@ -30,7 +30,8 @@ FINDINGS = [
     {"id": "ecc-uncorrected", "gpu": {"bus_id": "0000:3b:00.0"}, "summary": "3 errors", "remediation": "reset_gpu"},
 ]
 PROOF = told(
-    refuse("V001", host="n1", count=2, level="fail"), [{**one, "severity": "fail", "reason": ""} for one in FINDINGS]
+    refuse("V001", host="n1", findings="2 findings", level="fail"),
+    [{**one, "severity": "fail", "reason": ""} for one in FINDINGS],
 )
 
 
