@@ -72,6 +72,16 @@ def test_the_profile_names_the_host_compiler_where_the_toolkit_needs_another_tha
     assert named == session[:lines]
 
 
+def test_the_gpus_are_tested_with_a_pytorch_that_has_cuda():
+    builds = {"train": ("pytorch", "12.6"), "small": ("pytorch", None), "grads": ("jax", "12")}
+    found = [
+        {"python": name, "expected": {"framework": framework, "cuda": cuda}}
+        for name, (framework, cuda) in builds.items()
+    ]
+    facts = {"gpulab_environments": [*found, {"python": "odd", "expected": None}]}
+    assert value("verify", "__verify_pythons", {}, ansible_facts=facts) == ["train"]
+
+
 @pytest.mark.parametrize(
     ("tags", "skipped", "expected"),
     [
