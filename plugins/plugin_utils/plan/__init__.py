@@ -68,7 +68,7 @@ def resolve(  # noqa: PLR0913
     plan["libraries"] = libraries.plan(case, plan["cuda"])
     plan["container_toolkit"] = container_toolkit.plan(case)
     plan["environments"] = environments.plan(case, plan["driver"])
-    plan["uv"] = uv.plan(case)
+    plan["uv"] = uv.plan(case, plan["environments"])
     plan["conda"] = conda.plan(case, plan["driver"])
     plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
     plan["imex"] = imex.plan(case, plan["driver"])

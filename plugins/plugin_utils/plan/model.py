@@ -238,7 +238,7 @@ class Environment(TypedDict):
 
 
 class Uv(TypedDict):
-    """The wheel of uv, and the system's packages that fetch it."""
+    """The wheel of uv, and the system's packages that fetch it and that PyTorch compiles with."""
 
     version: str
     sha256: str

@@ -1496,6 +1496,13 @@ def test_uv_is_named_with_the_hash_of_its_wheel_for_the_node():
     assert here["sha256"] != there["sha256"]
 
 
+@pytest.mark.parametrize(("platform", "headers"), [("debian-12", "libpython3-dev"), ("rhel-9", "python3-devel")])
+def test_pytorch_finds_what_it_compiles_with(platform, headers):
+    """Without a compiler and Python.h, torch.compile and Triton fail."""
+    assert headers in plan(facts(platform), **environment("pytorch", "2.9"))["uv"]["packages"]
+    assert headers not in plan(facts(platform), **environment("jax", "0.9"))["uv"]["packages"]
+
+
 def test_conda_takes_micromamba_for_the_node_and_the_cuda_of_the_planned_driver():
     here, there = plan(facts())["conda"], plan(facts("ubuntu-24.04", architecture="aarch64"))["conda"]
     assert here["url"].endswith(f"{here['version']}/micromamba-linux-64")
