@@ -1081,6 +1081,32 @@ CODES = {
         "the wheels of CUDA {version} cannot be fetched: {line}",
         "{advice} See {log} on the node. A former toolkit is still there.",
     ),
+    "C006": (
+        "cuda_remove_strays does not take away {path}: {reason}",
+        (
+            "Name the directory of a CUDA toolkit below /usr/local or /opt, a file of its libraries, a file in"
+            " /etc/ld.so.conf.d or /etc/profile.d that is for these alone, or a package. Nothing was changed."
+        ),
+    ),
+    "C007": (
+        "{path} is in use by {user}",
+        "Wait until it has ended, or end it. Then run again. Nothing was changed.",
+    ),
+    "C008": (
+        "{path} has files of the package {package}",
+        "Name that package in cuda_remove_strays, not its files. Nothing was changed.",
+    ),
+    "C009": (
+        "{file} still leads to {path}",
+        (
+            "Take the line or the link away, or name the file in cuda_remove_strays too, if all of it is for what is"
+            " named there. Nothing was changed."
+        ),
+    ),
+    "C010": (
+        "{names} cannot be removed alone: {detail}",
+        "Name in cuda_remove_strays what needs it as well, or leave it. Nothing was changed.",
+    ),
     # E: Python environments; line is the essential part of what uv, pip or the environment's own interpreter said
     "E001": (
         "{path} exists, but gpulab did not create it",

@@ -8,10 +8,12 @@ Nothing is executed: environments are read from their files, whoever owns them.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.cuda.strays import PROFILES, SESSION_FILES, settings_of
 from ansible_collections.gpulab.node.plugins.module_utils.facts import cuda
 from ansible_collections.gpulab.node.plugins.module_utils.facts.libraries import paths
 
@@ -21,9 +23,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("cudnn", "nccl", "cudart", "cublas", "nvJitLink", "cusparse", "nvrtc", "cuda")
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH", "PYTHONNOUSERSITE")
-SESSION_FILES = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshrc")
 USER_FILES = (".profile", ".bash_profile", ".bash_login", ".bashrc", ".zshenv", ".zshrc")
-PROFILES = "/etc/profile.d"
 _FILE = re.compile(rf"lib({'|'.join(LIBRARIES)})\.so\.(\d+)\Z")
 _VERSION = re.compile(r"\.so\.(\d{1,4}(?:\.\d{1,4}){1,3})\Z")
 _SETTING = re.compile(rf"^\s*(?:export\s+|setenv\s+)?({'|'.join(VARIABLES)})[= ](.*)$")
@@ -70,21 +70,43 @@ def within(node: Node, directory: str) -> list[dict[str, str | None]]:
     return found
 
 
-def linker(node: Node, linked: str) -> list[dict[str, str | None]]:
-    """List the libraries that the linker finds without any variable; linked is what ``ldconfig -p`` printed."""
+def linker(node: Node, linked: str) -> list[dict[str, Any]]:
+    """List the libraries that the linker finds without any variable; linked is what ``ldconfig -p`` printed.
+
+    files are all files of that library beside one in /usr/local, where packages put none.
+    """
     found = []
     for library in LIBRARIES:
         for path in paths(linked, f"lib{library}"):
             version = _VERSION.search(posixpath.basename(node.resolve(path)))
             major = posixpath.basename(path).rpartition(".")[2]
-            found.append({"library": library, "major": major, "path": path, "version": version[1] if version else None})
+            found.append(
+                {
+                    "library": library,
+                    "major": major,
+                    "path": path,
+                    "version": version[1] if version else None,
+                    "files": _beside(node, path, library) if path.startswith("/usr/local/") else [],
+                }
+            )
     return found
 
 
+def _beside(node: Node, path: str, library: str) -> list[str]:
+    """Return all files of a library where one of them lies, by the name of the directory that is no link."""
+    directory = os.path.realpath(node.path(posixpath.dirname(path)))[len(str(node.root).rstrip("/")) :]
+    names = (name for name in node.names(directory) if re.match(rf"lib{library}(?:_\w+)?\.(?:so|a)\b", name))
+    return [f"{directory}/{name}" for name in names]
+
+
 def toolkits(node: Node) -> list[dict[str, Any]]:
-    """List the CUDA toolkits of the facts; own says that a .run file brought one, with its own way to remove it."""
+    """List the CUDA toolkits of the facts; own says that a .run file brought one, settings are files for it alone."""
     return [
-        {**toolkit, "own": node.exists(f"{toolkit['prefix']}/bin/cuda-uninstaller")}
+        {
+            **toolkit,
+            "own": node.exists(f"{toolkit['prefix']}/bin/cuda-uninstaller"),
+            "settings": settings_of(node, [toolkit["prefix"]]),
+        }
         for toolkit in cuda.read(node)["toolkits"]
     ]
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -372,6 +373,12 @@ def python_path(case: Case) -> Iterator[Finding]:
                 )
 
 
+def _take_away(names: list[str]) -> str:
+    """Return the command that moves strays of CUDA aside, after looking whether anything needs them."""
+    wanted = json.dumps({"cuda_remove_strays": names})
+    return f"ansible-playbook gpulab.node.provision -l NODE --tags cuda -e '{wanted}'"
+
+
 @rule("mismatch-linker-twice", MISMATCH, LINKER)
 def linker_twice(case: Case) -> Iterator[Finding]:
     """Find one library in several versions in the linker's own directories: which one a program gets is chance."""
@@ -383,10 +390,12 @@ def linker_twice(case: Case) -> Iterator[Finding]:
         if len(versions) > 1 and library != "cuda":
             stray = next((path for path in versions.values() if path.startswith("/usr/local")), None)
             path = stray or list(versions.values())[-1]
-            pattern = f"{posixpath.dirname(path)}/lib{library}*"
+            files: list[str] = next((one["files"] for one in case.evidence["linker"] if one["path"] == path), [])
             yield Finding(
                 f"the linker knows lib{library} in {len(versions)} versions: {', '.join(sorted(versions))}",
-                f"dpkg -S {path} || rpm -qf {path}; where no package owns it: rm {pattern} && ldconfig",
+                _take_away(files)
+                if files
+                else f"dpkg -S {path} || rpm -qf {path}; then, with its package: {_take_away(['PACKAGE'])}",
                 SOME,
                 tuple(versions.values()),
             )
@@ -402,7 +411,7 @@ def own_toolkit(case: Case) -> Iterator[Finding]:
             yield Finding(
                 f"/usr/local/cuda leads to CUDA {toolkit['version']} of a .run file, not to CUDA "
                 f"{packaged[-1]['version']} of packages",
-                f"ln -sfn {packaged[-1]['prefix']} /usr/local/cuda; then {toolkit['prefix']}/bin/cuda-uninstaller",
+                _take_away([toolkit["prefix"], *toolkit["settings"]]),
                 SOME,
                 (f"{toolkit['prefix']}/bin/cuda-uninstaller",),
             )

@@ -78,6 +78,9 @@ PLACE = Form(
     "an absolute path of letters, digits and '_@+.,=-', without '..'",
     most=1024,
 )
+STRAY = Form(
+    rf"{PLACE.pattern}|[A-Za-z0-9][A-Za-z0-9+.-]*", "the whole name of a directory, a file or a package", most=1024
+)
 ANY_PLACE = Form(r"/|(/(?!\.{1,2}(/|$))[^/]+)+/?", "an absolute path, without '..'", most=4096)
 PATTERN = Form(r"~?/(?!.*/\.{1,2}(/|$)).*|\*\*/.+", "an absolute path or pattern, without '..'", most=4096)
 INTERPRETER = Form(  # an argument only, in which Ansible expands ~
@@ -188,6 +191,7 @@ OPTIONS: dict[str, Form] = {
     "container_toolkit_restart_force": LINE,
     "container_toolkit_version": VERSION,
     "cuda_default": CUDA_VERSION,
+    "cuda_remove_strays": STRAY,
     "cuda_toolkits": CUDA_VERSION,
     "cudnn_version": VERSION,
     "diagnose_address": Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}", "HOST:PORT"),

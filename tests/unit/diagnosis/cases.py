@@ -111,9 +111,11 @@ def evidence(facts: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "machine": copy.deepcopy(MACHINE),
         "mounts": [{"mount": "/data", "type": "nfs4", "source": "server:/data", "milliseconds": 0.4}],
         "settings": [],
-        "toolkits": [{"prefix": "/usr/local/cuda-12.8", "version": "12.8.1", "own": False}],
+        "toolkits": [{"prefix": "/usr/local/cuda-12.8", "version": "12.8.1", "own": False, "settings": []}],
         "directories": [],
-        "linker": [{"library": "cudnn", "major": "9", "path": "/usr/lib/libcudnn.so.9", "version": "9.14.0"}],
+        "linker": [
+            {"library": "cudnn", "major": "9", "path": "/usr/lib/libcudnn.so.9", "version": "9.14.0", "files": []}
+        ],
         "environments": [],
         "hostname": {"name": "node1", "addresses": ["10.1.2.3"], "problem": None},
         "names": [],

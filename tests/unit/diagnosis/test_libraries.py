@@ -57,16 +57,34 @@ def test_toolkits_of_a_run_file_are_told_from_packages(tree, read):
         tree.file(f"/usr/local/cuda-{version}/version.json", f'{{"cuda": {{"version": "{version}.0"}}}}')
         if own:
             tree.file(f"/usr/local/cuda-{version}/bin/cuda-uninstaller")
+    tree.file("/etc/ld.so.conf.d/cuda-11-8.conf", "/usr/local/cuda-11.8/targets/x86_64-linux/lib\n")
+    tree.file("/etc/ld.so.conf.d/own.conf", "/usr/local/cuda-11.8/lib64\n/opt/own\n")
     tree.prints("/usr/local/cuda-11.8/bin/nvcc", "release 11.8, V11.8.89")
     tree.prints("/usr/local/cuda-12.8/bin/nvcc", "release 12.8, V12.8.93")
-    found = {one["prefix"]: one["own"] for one in read()["toolkits"]}
-    assert found == {"/usr/local/cuda-11.8": True, "/usr/local/cuda-12.8": False}
+    found = {one["prefix"]: (one["own"], one["settings"]) for one in read()["toolkits"]}
+    assert found == {
+        "/usr/local/cuda-11.8": (True, ["/etc/ld.so.conf.d/cuda-11-8.conf"]),
+        "/usr/local/cuda-12.8": (False, []),
+    }
 
 
 def test_the_linkers_cache_is_read(tree, read):
     tree.prints("ldconfig -p", LDCONFIG).file("/usr/lib/x86_64-linux-gnu/libcudnn.so.8.9.7")
     tree.link("/usr/lib/x86_64-linux-gnu/libcudnn.so.8", "libcudnn.so.8.9.7")
-    assert [(one["library"], one["version"]) for one in read()["linker"]] == [("cudnn", "8.9.7"), ("cuda", None)]
+    found = read()["linker"]
+    assert [(one["library"], one["version"]) for one in found] == [("cudnn", "8.9.7"), ("cuda", None)]
+    assert [one["files"] for one in found] == [[], []]
+
+
+def test_all_files_of_a_library_that_no_package_brought_are_named(tree, read):
+    real = "/usr/local/cuda-11.8/targets/x86_64-linux/lib"
+    names = ["libcudnn.so.8", "libcudnn_ops_infer.so.8", "libcudnn_static.a"]
+    for name in [*names, "libcudart.so.11", "libcudnnx.so.1"]:
+        tree.file(f"{real}/{name}")
+    tree.link("/usr/local/cuda-11.8/lib64", "targets/x86_64-linux/lib")
+    tree.prints("ldconfig -p", "\tlibcudnn.so.8 (libc6,x86-64) => /usr/local/cuda-11.8/lib64/libcudnn.so.8\n")
+    (found,) = read()["linker"]
+    assert found["files"] == [f"{real}/{name}" for name in names]
 
 
 def environment(tree):

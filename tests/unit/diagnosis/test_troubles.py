@@ -1,5 +1,7 @@
 """The right cause comes first, with a command that cures it; without the trouble there is no such finding."""
 
+from pathlib import Path
+
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, RULES
@@ -61,8 +63,10 @@ def test_what_a_check_of_the_proof_says_as_well_is_told_once():
     assert [one.id for one in diagnose.findings(cases.case(facts, found))] == ["network-clock"]
 
 
-def test_there_are_enough():
-    assert len(TROUBLES) >= 40
+def test_there_are_as_many_as_the_document_says():
+    text = (Path(__file__).parents[3] / "docs/diagnosis.md").read_text(encoding="utf-8")
+    assert f"\n{len(TROUBLES)} troubles are made" in text
+    assert f"{len(nodes.MODELS)} models of nodes" in text
 
 
 @pytest.mark.parametrize("name", TROUBLES)

@@ -147,6 +147,11 @@ def linked(version: str | None = "8.9.7", library: str = "cudnn", major: str = "
     )
 
 
+def linked_by_system(path: str, version: str, *files: str) -> dict[str, Any]:
+    """Return a cuDNN that the linker knows; files are all of it, where packages put none."""
+    return {"library": "cudnn", "major": "9", "path": path, "version": version, "files": list(files)}
+
+
 def setting(name: str, value: str) -> Callable[..., None]:
     """Let line 12 of a file of the user's shell set a variable."""
     return also({"settings": [{"name": name, "value": value, "file": "/home/anna/.bashrc", "line": 12}]})
@@ -417,8 +422,13 @@ TROUBLES = {
             also(
                 {
                     "toolkits": [
-                        {"prefix": "/usr/local/cuda-11.8", "version": "11.8.0", "own": True},
-                        {"prefix": "/usr/local/cuda-12.8", "version": "12.8.1", "own": False},
+                        {
+                            "prefix": "/usr/local/cuda-11.8",
+                            "version": "11.8.0",
+                            "own": True,
+                            "settings": ["/etc/ld.so.conf.d/cuda-11-8.conf"],
+                        },
+                        {"prefix": "/usr/local/cuda-12.8", "version": "12.8.1", "own": False, "settings": []},
                     ]
                 }
             ),
@@ -474,12 +484,27 @@ TROUBLES = {
         also(
             {
                 "linker": [
-                    {"library": "cudnn", "major": "9", "path": "/usr/lib/libcudnn.so.9", "version": "9.14.0"},
-                    {"library": "cudnn", "major": "9", "path": f"{LIB}/libcudnn.so.9", "version": "9.1.0"},
+                    linked_by_system("/usr/lib/libcudnn.so.9", "9.14.0"),
+                    linked_by_system(
+                        f"{LIB}/libcudnn.so.9", "9.1.0", f"{LIB}/libcudnn.so.9", f"{LIB}/libcudnn.so.9.1.0"
+                    ),
                 ]
             }
         ),
-        f"rm {LIB}/libcudnn*",
+        f'{{"cuda_remove_strays": ["{LIB}/libcudnn.so.9", "{LIB}/libcudnn.so.9.1.0"]}}',
+    ),
+    "cuDNN twice of packages": Trouble(
+        "mismatch-linker-twice",
+        "mismatch",
+        also(
+            {
+                "linker": [
+                    linked_by_system("/usr/lib/libcudnn.so.9", "9.14.0"),
+                    linked_by_system("/usr/lib/other/libcudnn.so.9", "9.1.0"),
+                ]
+            }
+        ),
+        "dpkg -S /usr/lib/other/libcudnn.so.9",
     ),
     "a .run toolkit is the default": Trouble(
         "mismatch-own-toolkit",
@@ -489,13 +514,18 @@ TROUBLES = {
             also(
                 {
                     "toolkits": [
-                        {"prefix": "/usr/local/cuda-11.8", "version": "11.8.0", "own": True},
-                        {"prefix": "/usr/local/cuda-12.8", "version": "12.8.1", "own": False},
+                        {
+                            "prefix": "/usr/local/cuda-11.8",
+                            "version": "11.8.0",
+                            "own": True,
+                            "settings": ["/etc/ld.so.conf.d/cuda-11-8.conf"],
+                        },
+                        {"prefix": "/usr/local/cuda-12.8", "version": "12.8.1", "own": False, "settings": []},
                     ]
                 }
             ),
         ),
-        "ln -sfn /usr/local/cuda-12.8 /usr/local/cuda",
+        '["/usr/local/cuda-11.8", "/etc/ld.so.conf.d/cuda-11-8.conf"]',
     ),
     "a directory that is gone": Trouble(
         "mismatch-missing-directory",
