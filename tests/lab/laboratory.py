@@ -191,6 +191,25 @@ class Lab:
         argv = ["ssh", "-i", f"{self.directory}/id", *(f"-o{option}" for option in options)]
         return subprocess.Popen([*argv, f"{user}@{known['ansible_host']}", command], stdin=subprocess.DEVNULL)
 
+    def serve_drivers(self, system, *drivers):
+        """Serve a stand-in for NVIDIA's repository; return the variables by which nodes take their driver from it.
+
+        system: theirs, as NVIDIA calls it. drivers: as tests/stubs/nvidia_repository.py takes them.
+        """
+        known = (self.inventory / "hosts.yml").read_text()
+        address = re.search(r"ansible_host: \"?([\d.]+)\.\d+", known)[1] + ".1"
+        directory = self.directory / "repository"
+        serving = {"stub_directory": str(directory), "stub_address": address, "stub_contents": drivers}
+        run = self.play(
+            "molecule/resources/nvidia_repository.yml", "-e", json.dumps(serving), MOLECULE_PROJECT_DIRECTORY=str(ROOT)
+        )
+        assert run.rc == 0, run.output[-3000:]
+        return {
+            "nvidia_driver_source": "nvidia",
+            "gpulab_nvidia_repository_url": f"http://{address}:8642/compute/cuda/repos/{system}/x86_64/",
+            "gpulab_nvidia_repository_fingerprint": (directory / "fingerprint").read_text().strip(),
+        }
+
     def _claim(self):
         """Hold the lab's name for as long as this process lives: two checkouts would work on the same nodes."""
         self._claimed = (Path(tempfile.gettempdir()) / f"{self.name}.lock").open("w")

@@ -6,7 +6,6 @@ between get their turn on other days. The driver is one of a stand-in for NVIDIA
 
 import json
 import os
-import re
 import signal
 import time
 
@@ -30,18 +29,9 @@ STILL_AT_WORK, SECONDS = "GPULAB-S012", 900
 @pytest.fixture(scope="module")
 def wishes(lab):
     """Serve the stand-in, and return the variables of a run as one argument."""
-    address = re.search(r"ansible_host: \"?([\d.]+)\.\d+", (lab.inventory / "hosts.yml").read_text()).group(1) + ".1"
-    directory = lab.directory / "repository"
-    serving = {"stub_directory": str(directory), "stub_address": address, "stub_contents": [VERSION]}
-    served = lab.play(
-        "molecule/resources/nvidia_repository.yml", "-e", json.dumps(serving), MOLECULE_PROJECT_DIRECTORY=str(ROOT)
-    )
-    assert served.rc == 0, served.output[-3000:]
     wanted = {
-        "nvidia_driver_source": "nvidia",
+        **lab.serve_drivers("debian12", VERSION),
         "nvidia_driver_version": VERSION,
-        "gpulab_nvidia_repository_url": f"http://{address}:8642/compute/cuda/repos/debian12/x86_64/",
-        "gpulab_nvidia_repository_fingerprint": (directory / "fingerprint").read_text().strip(),
         "network_state": "present",
         "network_firewall": "nftables",
         "monitoring_state": "present",

@@ -1,6 +1,7 @@
-"""A change goes over the nodes of a Slurm while jobs run and wait: no job is lost, whatever fails on the way.
+"""A driver goes over the nodes of a Slurm while jobs run and wait: no job is lost, whatever fails on the way.
 
-Slurm, MUNGE, MariaDB, jobs and control groups are real. The GPUs are simulated, with a stand-in for their driver.
+Slurm, MUNGE, MariaDB, jobs and control groups are real. The GPUs are simulated. Their driver is a stand-in for NVIDIA's
+packages, with a module that DKMS builds.
 """
 
 import json
@@ -8,15 +9,15 @@ import subprocess
 import time
 
 import pytest
-from rollouts import CHANGED, FENCED, UP, boot_with_a_driver, record, roll, start, states, wishes_of
+from rollouts import CHANGED, FENCED, UP, record, roll, start, states, wishes_of
 
 NODES = [
     {"name": "head", "release": "trixie", "gpu": "none", "groups": ["slurm_controllers"]},
     *({"name": name, "release": "trixie", "gpu": "a100-pcie-2", "groups": ["training_servers"]} for name in "abc"),
 ]
 WISHES = {"rollout_batch": "2", "rollout_out_at_once": "3", "rollout_wait_minutes": 5}
+FIRST, UNSOUND, BETTER, NEXT = "595.91.07", "595.95.01", "595.96.01", "595.97.01"
 REBOOTS = {"gpu_settings_values": {"ecc": False}}  # a change that holds from the next boot on
-FAULT = "gpu.0.ecc_volatile_uncorrected = 3"
 # A job that runs until the test lets it end, and one that ends by itself
 HOLDS = "until test -e end; do sleep 0.5; done"
 SHORT = "sleep 1"
@@ -97,20 +98,24 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def wishes(lab, tmp_path_factory):
-    """Boot the nodes, and make them a cluster; return what all runs wish."""
+def wishes(lab):
+    """Give the nodes a driver, and make them a cluster; return what all runs wish: a better one."""
     groups = {
         "training_servers": {"vars": {"slurm_state": "present"}},
         # A container may not bind the processes of other users to processors.
         "slurm_controllers": {"vars": {"slurm_accounting": True, "slurm_settings": {"TaskPlugin": "task/cgroup"}}},
     }
     (lab.inventory / "slurm.yml").write_text(json.dumps(groups))
-    boot_with_a_driver(lab, "abc", tmp_path_factory.mktemp("driver"))
+    served = lab.serve_drivers("debian13", FIRST, f"{UNSOUND}:unsound", BETTER, NEXT)
+    wished = {**wishes_of(lab, WISHES), **served, "nvidia_driver_state": "present", "nvidia_driver_version": BETTER}
+    first = json.dumps({**wished, "nvidia_driver_version": FIRST})
+    run = lab.play("site.yml", "--tags", "nouveau,nvidia_driver,reboot", "-e", first, timeout=900)
+    assert run.rc == 0, run.output[-3000:]
     run = lab.play("playbooks/slurm.yml")
     assert run.rc == 0, run.output[-3000:]
     for node in NODES:
         lab.node(node["name"]).run("id wei || useradd --create-home --uid 2000 wei")
-    return wishes_of(lab, WISHES)
+    return wished
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +125,17 @@ def cluster(lab, wishes):
     return Cluster(lab)
 
 
+def driver(lab, name):
+    """Return (installed, loaded) versions of a node's driver."""
+    installed = lab.node(name).run("dpkg-query -W -f '${Version}' nvidia-kernel-open-dkms")
+    loaded = lab.node(name).run("grep -oE '[0-9]+[.][0-9.]+' /proc/driver/nvidia/version | head -n 1")
+    return installed.removesuffix("-1"), loaded
+
+
 def as_before(lab, *names):
     """Tell whether nodes are neither fenced nor changed."""
-    return all(lab.node(name).holds(f"! {{ {FENCED}; }} && ! {CHANGED}") for name in names)
+    kept = all(lab.node(name).holds(f"! {{ {FENCED}; }} && ! {CHANGED}") for name in names)
+    return kept and {driver(lab, name) for name in names} == {(FIRST, FIRST)}
 
 
 def refused(lab, wishes):
@@ -169,20 +182,18 @@ def test_nothing_begins_where_the_clock_is_wrong(lab, wishes):
     assert "the MUNGE keys or the clocks of the two differ" in said
 
 
-def test_a_canary_that_breaks_stops_the_change_and_no_job(lab, wishes, cluster):
+def test_a_bad_driver_stops_at_the_canary_and_stops_no_job(lab, wishes, cluster):
     cluster.wait(lambda: not cluster.drained(), "the nodes take jobs")
     held = [cluster.submit(HOLDS) for _node in "abc"]
     cluster.wait(lambda: set(cluster.running()) == set("abc"), "each node has a job")
     queued = [cluster.submit(SHORT) for _node in "abc"]
-    begun = start(lab, wishes)
+    begun = start(lab, wishes, nvidia_driver_version=UNSOUND)
     begun.wait_until(lambda: cluster.drained() == {"a"}, 300, "the canary is drained")
     assert set(cluster.running().values()) == set(held)
     time.sleep(15)  # it waits
     assert lab.node("a").holds(f"! {CHANGED} && ! test -e /etc/gpulab-fence")  # people of the job can log in
     cluster.let_end("a")
-    begun.wait_until(lambda: states(lab)["a"] == "changing", 300, "the change begins")
-    lab.node("a").run(f"gpulab-simulate fault '{FAULT}'")
-    run = begun.wait(600)
+    run = begun.wait(900)
     assert run.rc == 2
     assert "GPULAB-F005" in run.output
     assert states(lab) == {"a": "failed", "b": "waiting", "c": "waiting"}
@@ -191,16 +202,16 @@ def test_a_canary_that_breaks_stops_the_change_and_no_job(lab, wishes, cluster):
     assert reason.startswith(f"gpulab {record(lab)['run']}: the proof failed: ")
     assert "3 uncorrected" in reason
     assert lab.node("a").holds(f"{FENCED} && {CHANGED}")
+    assert driver(lab, "a") == (UNSOUND, UNSOUND)
     assert cluster.drained() == {"a"}
     assert as_before(lab, "b", "c")
     assert set(cluster.running()) == {"b", "c"}
     assert {number for number, found in cluster.jobs().items() if found[0] == "PENDING"} == set(queued)
 
 
-def test_the_mended_canary_is_first_and_all_jobs_come_to_their_end(lab, wishes, cluster):
-    lab.node("a").run("gpulab-simulate heal")
+def test_a_better_driver_begins_with_that_node_and_all_jobs_come_to_their_end(lab, wishes, cluster):
     boots = {name: lab.node(name).boot() for name in "abc"}
-    begun = start(lab, wishes, **REBOOTS)
+    begun = start(lab, wishes)
     begun.wait_until(lambda: cluster.drained() == {"b"}, 600, "the canary is done, and the next one begins")
     assert set(cluster.running()) >= {"b", "c"}
     cluster.wait(lambda: set(cluster.jobs()) == set(cluster.running().values()), "the canary takes those that waited")
@@ -209,6 +220,7 @@ def test_the_mended_canary_is_first_and_all_jobs_come_to_their_end(lab, wishes, 
     assert run.rc == 0, run.output[-3000:]
     assert set(states(lab).values()) == {"done"}
     assert all(lab.node(name).holds(f"! {{ {FENCED}; }} && {CHANGED}") for name in "abc")
+    assert {driver(lab, name) for name in "abc"} == {(BETTER, BETTER)}
     assert all(lab.node(name).boot() != boots[name] for name in "abc")
     assert not cluster.drained()
     for name in "abc":
@@ -304,3 +316,40 @@ def test_a_dump_brings_the_accounting_and_the_waiting_jobs_back(cluster):
     assert cluster.history() == before
     cluster.head.run(f"scontrol release {waits}")
     cluster.wait(lambda: cluster.history().get(waits) == ["COMPLETED"], "the job runs")
+
+
+def test_a_freeze_and_another_controller_in_the_middle_leave_the_node_in_hand_alone(lab, wishes, cluster):
+    begun = start(lab, wishes, nvidia_driver_version=NEXT)
+    begun.wait_until(lambda: states(lab)["a"] == "changing", 300, "the change begins")
+    freeze, elsewhere = lab.directory / "freeze", lab.directory / "elsewhere"
+    freeze.write_text("paper deadline\n")
+    places = {"rollout_directory": str(elsewhere), "rollout_freeze_file": str(elsewhere / "freeze")}
+    other = roll(lab, {**wishes, **places}, "-l", "a", nvidia_driver_version=FIRST)
+    run = begun.wait(900)
+    freeze.unlink()
+    assert other.rc == 2
+    assert "GPULAB-F007" in other.said_of("a")
+    assert run.rc == 2
+    assert "GPULAB-F001" in run.said_of("b")
+    assert states(lab) == {"a": "done", "b": "waiting", "c": "waiting"}
+    assert not cluster.drained()
+    found = {name: driver(lab, name) for name in "abc"}
+    assert found == {"a": (NEXT, NEXT), "b": (BETTER, BETTER), "c": (BETTER, BETTER)}
+
+
+def test_without_slurm_people_at_work_keep_their_driver(lab, wishes):
+    lab.node("b").run("cp -r /home/admin/.ssh /home/wei && chown -R wei: /home/wei")
+    change = {"fence_engine": "none", "rollout_wait_minutes": 0.5, "nvidia_driver_version": NEXT}
+    working = lab.log_in("b", "exec sleep 3000", user="wei")
+    try:
+        run = roll(lab, wishes, **change)
+        assert working.poll() is None
+    finally:
+        lab.node("b").run("pkill -u wei sleep")
+        working.wait(60)
+    assert run.rc == 2
+    assert "GPULAB-F006" in run.said_of("b")
+    assert (driver(lab, "b"), driver(lab, "c")) == ((BETTER, BETTER), (NEXT, NEXT))
+    run = roll(lab, wishes, **change)
+    assert run.rc == 0, run.output[-3000:]
+    assert driver(lab, "b") == (NEXT, NEXT)

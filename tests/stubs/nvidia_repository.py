@@ -3,11 +3,12 @@
 
     tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER[:FAULT]...
 
-A FAULT spoils a driver: its module is uncompilable, it is choosy and does not compile for kernels called *-own, or it
-is lossy and shows one GPU only, as simulated nodes can. The driver's user space is empty. The kernel module is real C,
-built by the node's DKMS for the node's kernel. The CUDA toolkits are those of cuda.py, DCGM's packages those of
-dcgm.py. Beside these are two packages that no node may take: a libc6 newer than any, and one that was altered after it
-was indexed. The key is made on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-agent.
+A FAULT spoils a driver: its module is uncompilable, it is choosy and does not compile for kernels called *-own, it is
+lossy and shows one GPU only, or it is unsound and GPU 0 has memory errors, the last two as simulated nodes can. The
+driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
+toolkits are those of cuda.py, DCGM's packages those of dcgm.py. Beside these are two packages that no node may take: a
+libc6 newer than any, and one that was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint
+names it. Needs gpg and gpg-agent.
 """
 
 from __future__ import annotations
@@ -55,10 +56,7 @@ DEST_MODULE_LOCATION[0]="/updates/dkms"
 AUTOINSTALL="yes"
 """
 # A driver that does not work on this machine, by the simulation's own means.
-LOSSY = {
-    "postinst": "#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate fault 'driver_count = 1'\n",
-    "prerm": "#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate heal\n",
-}
+SIMULATED = {"lossy": "driver_count = 1", "unsound": "gpu.0.ecc_volatile_uncorrected = 3"}
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 # The daemon reads the nodes when it starts, and answers when it is at work.
 IMEX = {
@@ -96,10 +94,14 @@ def driver(wish: str, system: str) -> list[Package]:
     version, _colon, fault = wish.partition(":")
     code = MODULE.format(version=version) + (UNCOMPILABLE if fault == "uncompilable" else "")
     full = f"{version}-1ubuntu1" if system.startswith("ubuntu") else f"{version}-1"
+    spoilt = {
+        "postinst": f"#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate fault '{SIMULATED.get(fault)}'\n",
+        "prerm": "#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate heal\n",
+    }
     library = {
         # The simulated NVML compares the name of this file with the loaded module's version.
         "files": {f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{version}": "stand-in for NVIDIA's library\n"},
-        "scripts": LOSSY if fault == "lossy" else {},
+        "scripts": spoilt if fault in SIMULATED else {},
     }
 
     def package(name: str, needs: str = "", **parts: dict[str, str]) -> Package:
