@@ -8,6 +8,7 @@ export PYTHONUNBUFFERED := 1
 # program:package pairs, in Debian's names
 TEST_PROGRAMS := age:age borg:borgbackup chromium:chromium gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf promtool:prometheus restic:restic
 LAB := ansible-playbook -i .lab/inventory
+LAB_PROGRAMS := gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf  # they sign the stand-in for a repository
 # For unit tests, which look for processes that use GPUs: a lab at work beside them has its simulated ones open. The shell
 # is the first process there, and buries what the tests leave behind.
 OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
@@ -31,8 +32,10 @@ lab: lab-up ## start two nodes with simulated GPUs and run site.yml on them over
 	@$(LAB) site.yml -l gpu-nodes
 	@echo "The report: $(CURDIR)/reports/latest/report.html"
 
-lab-up: setup ## start the lab's nodes only
+lab-up: ## start the lab's nodes only
+	@lab/setup.sh $(LAB_PROGRAMS)
 	@ANSIBLE_DISPLAY_OK_HOSTS=false ansible-playbook -i localhost, lab/up.yml -e @lab/nodes.yml
+	@ANSIBLE_DISPLAY_OK_HOSTS=false $(LAB) lab/software.yml
 
 lab-down: setup ## remove the lab's nodes, network and keys
 	@ansible-playbook -i localhost, lab/down.yml

@@ -2,7 +2,8 @@
 # Start a lab's nodes as systemd containers on a network of their own, let a key in, wait until they are up, and print
 # their SSH host keys, one line each. Safe to run again: a node of the same image goes on.
 #   lab/nodes.sh LAB SUBNET PUBLIC_KEY NAME=IMAGE[=DEVICE_RULE|DIRECTORY,...]...      SUBNET without its last number
-# A directory is on a volume of its own, which outlives the node until the lab is removed.
+# A directory is on a volume of its own, which outlives the node until the lab is removed; one below /var/cache outlives the lab.
+# /etc/hosts is a file beside the key, as Docker would write its own at each start.
 set -eu
 lab=$1 subnet=$2 key=$3
 shift 3
@@ -21,8 +22,14 @@ start() {  # name, image, last number of its address, device rules and directori
         set -f
         for rule in ${4:-}; do
             case $rule in
+                /etc/hosts)
+                    hosts=$(dirname "$key")/hosts.$1
+                    printf '127.0.0.1 localhost\n%s %s\n' "$subnet.$3" "${1#"$lab-"}" > "$hosts"
+                    set -- "$@" --volume "$hosts:$rule"
+                    ;;
                 /*)
-                    docker volume create --label "gpulab=$lab" "$1-$(basename "$rule")" >/dev/null
+                    kept=${rule##/var/cache/*}
+                    docker volume create --label "gpulab${kept:+=$lab}" "$1-$(basename "$rule")" >/dev/null
                     set -- "$@" --volume "$1-$(basename "$rule"):$rule"
                     ;;
                 *) set -- "$@" --device-cgroup-rule "$rule" ;;

@@ -36,3 +36,19 @@ def test_what_the_readme_installs_from_is_there():
     named = set(re.findall(r"pip install -r (\S+)", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert named == {"requirements/run.in"}
     assert all((ROOT / path).is_file() for path in named)
+
+
+def test_what_a_node_of_the_lab_downloads_outlives_the_lab_and_its_hosts_a_boot(tmp_path):
+    """lab/down.yml removes the volumes that have the lab's name in their label."""
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/log\necho "$1"\n', encoding="utf-8")
+    docker.chmod(0o755)
+    (tmp_path / "key").touch()
+    node = "one=image=/srv/data,/var/cache/apt/archives,/etc/hosts"
+    argv = ["sh", ROOT / "lab/nodes.sh", "lab", "172.30.1", tmp_path / "key", node]
+    subprocess.run(argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True, capture_output=True)
+    log = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
+    assert "volume create --label gpulab=lab lab-one-data" in log
+    assert "volume create --label gpulab lab-one-archives" in log
+    assert (tmp_path / "hosts.lab-one").read_text(encoding="utf-8") == "127.0.0.1 localhost\n172.30.1.10 one\n"
+    assert any(f"--volume {tmp_path}/hosts.lab-one:/etc/hosts" in line for line in log)

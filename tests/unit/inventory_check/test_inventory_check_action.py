@@ -67,15 +67,17 @@ def test_a_sound_inventory_passes(run):
     assert run() == {"changed": False, "msg": "the inventory of 2 hosts is valid"}
 
 
-@pytest.mark.parametrize("defaults", [True, False])
-def test_the_inventory_of_the_lab_passes(run, defaults):
+@pytest.mark.parametrize("without", [[], ["monitoring_state"]])
+def test_the_inventory_of_the_lab_passes(run, without):
     nodes = yaml.safe_load((LAB / "nodes.yml").read_text(encoding="utf-8"))
     template = trust_as_template((LAB / "templates/hosts.yml.j2").read_text(encoding="utf-8"))
     types = yaml.safe_load((LAB.parent / "catalog/host_types.yml").read_text(encoding="utf-8"))["host_types"]
+    known = {one["option"] for record in types for one in record["options"]}
+    assert {option for node in nodes["lab_nodes"] for option in node.get("without", [])} <= known
     variables = {**nodes, "lab_directory": "/lab", "lab_subnet": "172.30.0", "lab_host_types": types}
-    variables["lab_defaults"] = defaults
+    variables["lab_without"] = without
     text = Templar(DataLoader(), variables).template(template)
-    assert ("    monitoring_state: null\n" in text) is not defaults
+    assert ("    monitoring_state: null\n" in text) is bool(without)
     assert run(text=text)["msg"] == f"the inventory of {len(nodes['lab_nodes'])} hosts is valid"
 
 
