@@ -62,7 +62,8 @@ AFTER: dict[str, tuple[str, ...]] = {
 # The playbook sets it, by the tags of a run: it says in which transaction CUDA comes, not what the node gets.
 BY_PLAYBOOK = "nvidia_driver_with_cuda"
 # What the plan says of the node as it is, not of what it gets.
-OF_NOW = {"because", "change", "packages_change", "restart", "engine_packages", "engine_repository", "retire_packages"}
+OF_NOW = {"because", "change", "packages_change", "restart", "engine_packages", "engine_repository"}
+OF_NOW |= {"retire_packages", "remove_packages", "conflicting_packages"}
 WHY = {
     "gpulab": "gpulab changed",
     "settings": "its settings changed",

@@ -141,6 +141,8 @@ def section(facts: dict[str, Any], name: str) -> Any:
     """Return a section of the facts without what changes by itself."""
     if name == "nvml":
         return [_settings(gpu) for gpu in facts["nvml"]["gpus"]]
+    if name == "initramfs":  # the other facts of the kernels change with each driver
+        return {kernel["version"]: kernel["initramfs"] for kernel in facts["kernels"]}
     return _without(facts[name], PASSING.get(name, set()))
 
 

@@ -139,6 +139,14 @@ def test_what_is_measured_of_a_gpu_is_no_difference_and_its_settings_are(node, f
     assert read(node, facts)["differs"] == ["nvml differs on the node"]
 
 
+def test_another_driver_for_a_kernel_is_no_other_initramfs(facts):
+    before = items.section(facts, "initramfs")
+    facts["kernels"][0]["nvidia_module"] = "595.91.07"
+    assert items.section(facts, "initramfs") == before
+    facts["kernels"][0]["initramfs"] = {"nouveau": True, "blacklist": False}
+    assert items.section(facts, "initramfs") != before
+
+
 @pytest.mark.parametrize("section", items.PASSING)
 def test_what_changes_by_itself_is_no_difference(facts, section):
     before = items.section(facts, section)
