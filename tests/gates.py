@@ -43,8 +43,9 @@ UNSEEN = {"nvidia_rpm"}
 FULL_ONLY = TOO_LONG | UNSEEN
 # One of these is in each make test that has time left for it; which, the commit decides.
 IN_TURN = ("nvidia_runfile", "conda", "monitoring_server", "rebuild", "slurm")
-# Their other node is left to make test-full.
+# Their other nodes are left to make test-full.
 ONE_NODE = {
+    "host_types": ("LAB_NODES=debian",),  # two of four
     "nvidia_repository": ("LAB_NODES=debian13",),
     "container_toolkit": ("LAB_NODES=debian13",),
     "capture": ("LAB_NODES=debian13",),
