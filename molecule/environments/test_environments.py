@@ -42,6 +42,43 @@ def test_the_framework_works_in_its_environment(host, framework):
     assert answer["unset"] == []
 
 
+@pytest.fixture
+def pytorch(host, framework):
+    """Return a function that runs a program of the project in the environment with PyTorch.
+
+    It takes the program's arguments after a directory of its own, and returns the lines of JSON that it prints.
+    """
+    name, kind, _version = framework
+    if kind != "pytorch":
+        pytest.skip("no PyTorch on this node")
+
+    def run(program, *arguments):
+        content = (PROJECT / program).read_text(encoding="utf-8")
+        task(host, "ansible.builtin.copy", dest="/tmp/program.py", content=content)
+        line = " ".join(map(shlex.quote, arguments))
+        host.check_output("rm -rf /tmp/own && mkdir /tmp/own")
+        printed = host.check_output(f"echo | /opt/venvs/{name}/bin/python /tmp/program.py /tmp/own {line}")
+        return [json.loads(line) for line in printed.splitlines()]
+
+    return run
+
+
+def test_pytorch_trains_with_mixed_precision_and_computes_the_same_once_compiled(pytorch):
+    trained = pytorch("tests/gpu/training.py")[-1]
+    before, after = trained["amp_loss"]
+    assert after < before / 2
+    assert trained["compiled_differs"] < 0.02
+
+
+def test_it_loads_data_from_every_source(host, pytorch):
+    host.check_output("dd if=/dev/urandom of=/srv/sample bs=1M count=1")
+    host.check_output("echo /srv/sample > /srv/samples")
+    program = "plugins/module_utils/active/loading_program.py"
+    rates = [one for one in pytorch(program, "/srv/samples", "1", "2") if "rate" in one]
+    assert {one["source"] for one in rates} == {"memory", "files", "memmap", "lmdb"}
+    assert all(one["rate"] > 0 for one in rates)
+
+
 def test_any_user_may_use_it(host, framework):
     name, kind, _version = framework
     module = {"pytorch": "torch", "jax": "jax"}[kind]

@@ -2,10 +2,11 @@
 
     python training.py DIRECTORY
 
-The data lies in a file of the directory, mapped into memory, and DataLoader's processes read it. amp_loss: the loss
-before and after the steps with automatic mixed precision. compiled_differs: by how much torch.compile's answer of the
-same model differs from the model's. samples_per_second: of the steps after the first. holding: printed first, once the
-GPU is held, for whoever wants to see that; then the program waits for a line on its input.
+Without a GPU, the processors train. The data lies in a file of the directory, mapped into memory, and DataLoader's
+processes read it. amp_loss: the loss before and after the steps with automatic mixed precision. compiled_differs: by
+how much torch.compile's answer of the same model differs from the model's. samples_per_second: of the steps after the
+first. holding: printed first, once the GPU is held, for whoever wants to see that; then the program waits for a line on
+its input.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Samples(torch.utils.data.Dataset):
 def main() -> None:
     """Make the data, train, compare, print."""
     torch.manual_seed(0)
-    device = torch.device("cuda")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    half = torch.float16 if device.type == "cuda" else torch.bfloat16
     held = torch.ones(1024, device=device)
     print(json.dumps({"holding": held.sum().item()}), flush=True)
     sys.stdin.readline()
@@ -50,13 +52,13 @@ def main() -> None:
     data[np.arange(SAMPLES), np.arange(SAMPLES) % CLASSES] += 4
     data.tofile(path)
     model = nn.Sequential(nn.Linear(WIDTH, 1024), nn.ReLU(), nn.Linear(1024, CLASSES)).to(device)
-    optimizer, scaler = torch.optim.AdamW(model.parameters(), 1e-3), torch.amp.GradScaler("cuda")
+    optimizer, scaler = torch.optim.AdamW(model.parameters(), 1e-3), torch.amp.GradScaler(device.type)
     loader = torch.utils.data.DataLoader(Samples(path), BATCH, shuffle=True, num_workers=2, pin_memory=True)
     losses: list[float] = []
     started = time.monotonic()
     while len(losses) < STEPS:
         for batch, wanted in loader:
-            with torch.autocast("cuda", torch.float16):
+            with torch.autocast(device.type, half):
                 loss = nn.functional.cross_entropy(model(batch.to(device)), wanted.to(device))
             optimizer.zero_grad()
             scaler.scale(loss).backward()
