@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.deb822 import
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes, matches, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 QUERY = (
     "dpkg-query",
@@ -266,9 +266,14 @@ def automatic(states: str, native: str) -> set[tuple[str, str]]:
     }
 
 
-def mark_automatic(states: str, names: Iterable[str]) -> str:
-    """Return a text of EXTENDED_STATES in which these packages, too, only came as dependencies."""
-    return states + "".join(f"\nPackage: {name}\nAuto-Installed: 1\n" for name in names)
+def mark_automatic(states: str, names: Iterable[str], needed: Collection[str] = ()) -> str:
+    """Return a text of EXTENDED_STATES in which these packages, too, only came as dependencies, but not the needed."""
+    known = ((fields.get("Package", ""), fields) for fields in stanzas(states) if fields.get("Auto-Installed") == "1")
+    kept = [
+        fields for name, fields in known if name not in needed and f"{name}:{fields.get('Architecture')}" not in needed
+    ]
+    told = [*kept, *({"Package": name, "Auto-Installed": "1"} for name in names)]
+    return "".join("".join(f"{key}: {value}\n" for key, value in fields.items()) + "\n" for fields in told)
 
 
 def update_command(lock_timeout: int) -> list[str]:

@@ -24,6 +24,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.former import
 from ansible_collections.gpulab.node.plugins.module_utils.packages.host import PackageHost, newest_change
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources import Source
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes
 
@@ -218,25 +220,26 @@ class Apt(PackageHost):
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs.
 
         What came along and is on hold stays: that was somebody else. So does what nothing needed before, unless it is
-        named itself, as the modules for a kernel that a newer one took the place of.
+        named itself, as the modules for a kernel that a newer one took the place of. What these need stays, too.
         """
         brought = self._brought()
         retired = brought & set(todo.retire)
         if not retired:
             return ()
         rest = replace(todo, retire=())
-        needless = self._autoremovable(rest, retired) - (self._autoremovable(rest, set()) - retired)
         free = (*todo.retire, *self._wishes.unhold)
         held = {
             name for name, package in self.packages().items() if package.held and not package_plan.matches(name, free)
         }
-        return tuple(sorted((needless & brought) - held))
+        staying = held | (self._autoremovable(rest, set()) - retired)
+        needless = self._autoremovable(rest, retired, staying)
+        return tuple(sorted((needless & brought) - staying))
 
-    def _autoremovable(self, todo: Wishes, retired: set[str]) -> set[str]:
-        """Return what nothing needs once the wishes hold, and the retired packages are nobody's wish any more."""
+    def _autoremovable(self, todo: Wishes, retired: set[str], staying: Collection[str] = ()) -> set[str]:
+        """Return what nothing needs once the wishes hold, no one wants the retired packages, and others stay."""
         states = STATES.read_text() if STATES.exists() else ""
         with tempfile.NamedTemporaryFile("w") as file:
-            file.write(apt.mark_automatic(states, retired))
+            file.write(apt.mark_automatic(states, retired, staying))
             file.flush()
             rc, out, _errors = self._call(apt.autoremove_command(todo, file.name))
             if rc != 0:  # a package that is in no list yet: what is there already decides

@@ -239,6 +239,8 @@ def test_messages_are_those_that_are_read_here_whatever_language_the_operator_re
 def test_what_came_as_a_dependency():
     states = "Package: a\nArchitecture: amd64\nAuto-Installed: 1\n\nPackage: b\nArchitecture: i386\nAuto-Installed: 0\n"
     assert apt.automatic(apt.mark_automatic(states, ["c"]), "amd64") == {("a", "amd64"), ("c", "amd64")}
+    for needed in ("a", "a:amd64"):
+        assert apt.automatic(apt.mark_automatic(states, ["c"], {needed}), "amd64") == {("c", "amd64")}
 
 
 def test_lines_that_are_no_packages_are_passed_over():

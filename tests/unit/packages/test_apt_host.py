@@ -33,7 +33,7 @@ class Node:
         self.simulation_rc, self.errors = 0, ""
         self.uris = URIS.format("1 kB", 1000)
         self.no_act_rc = 0
-        self.needless, self.let_go = set(), {}
+        self.needless, self.let_go, self.needs = set(), {}, {}
         self.unit = "active"
         self.called = []
 
@@ -55,10 +55,14 @@ class Node:
         return next((answer for word, answer in answers.items() if word in argv), (0, "", ""))
 
     def autoremove(self, argv):
-        """Name what is needless, and what each package that is nobody's wish any more would let go with it."""
+        """Name what is needless, and what each package that is nobody's wish any more would let go with it.
+
+        A package that is somebody's wish keeps what it needs.
+        """
         (states,) = [word.partition("states=")[2] for word in argv if "extended_states" in word]
         unwanted = [line.split()[1] for line in Path(states).read_text().splitlines() if line.startswith("Package")]
         names = self.needless.union(*(self.let_go.get(name, set()) for name in unwanted))
+        names = names.difference(*({name, *needs} for name, needs in self.needs.items() if name not in unwanted))
         return 0, "".join(f"Remv {name} [1]\n" for name in names), ""
 
 
@@ -677,6 +681,16 @@ def test_what_is_retired_goes_with_what_came_along_and_nothing_else(brought, mak
     retiring = make(retire=("x", "older", "unknown"))
     assert retiring.todo() == Wishes(retire=("lib", "x"))
     assert brought() == ["lib", "x"]
+
+
+@pytest.mark.usefixtures("brought")
+@pytest.mark.parametrize("held", [False, True])
+def test_what_stays_keeps_what_it_needs(make, node, held):
+    node.needs = {"stays": {"lib"}}
+    node.packages["stays"] = "installed"
+    node.needless, node.holds = (set(), {"stays"}) if held else ({"stays"}, set())
+    apt_host.STATES.write_text("Package: stays\nArchitecture: amd64\nAuto-Installed: 1\n")
+    assert make(retire=("x",)).todo().retire == ("x",)
 
 
 @pytest.mark.usefixtures("brought")
