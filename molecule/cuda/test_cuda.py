@@ -21,6 +21,12 @@ ONE_NODE = f"--limit={DATA_CENTRE}"
 DISTRIBUTIONS_DRIVER = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
 
 
+# A toolkit of a .run file with what it told the linker, and a package: what somebody else put on the node.
+STRAY, STRAY_SETTING, STRAY_PACKAGE = "/usr/local/cuda-11.8", "/etc/ld.so.conf.d/cuda-11-8.conf", "cuda-cudart-13-0"
+STRAYS = {"cuda_remove_strays": [STRAY, STRAY_SETTING, STRAY_PACKAGE]}
+STRAY_FILE = f"{STRAY}/lib64/libcudart.so.11.0"
+
+
 @dataclass(frozen=True)
 class Node:
     """What a node shows: versions of packages, files, where the dynamic linker and a login session look for CUDA.
@@ -241,3 +247,46 @@ def test_cuda_compat_goes_where_the_driver_needs_it_no_longer(forward):
     assert {"cuda-compat-13-1", "cuda-toolkit-13-1"} & set(after.packages) == {"cuda-toolkit-13-1"}
     assert (STARTER in before.files, STARTER in after.files, after.started) == (True, False, [])
     assert "cuda-toolkit-13-1" not in forward["absent"].nodes[DATA_CENTRE].packages
+
+
+@pytest.fixture(scope="session")
+def strays():
+    """Return the runs that take strays away, by name, together with the planned toolkits of one node."""
+    play(ONE_NODE)
+    everywhere(f"apt-get install --yes {STRAY_PACKAGE}; mkdir --parents {STRAY}/bin {STRAY}/lib64")
+    everywhere(f"touch {STRAY}/bin/nvcc {STRAY_FILE}; echo {STRAY}/lib64 > {STRAY_SETTING}")
+    everywhere(f"systemd-run --unit=user tail --follow {STRAY_FILE}")
+    runs = {"before": Run(0, "", each(look))}
+    runs["in use"] = playbook(CONVERGE, ONE_NODE, look=look, **NO_TOOLKIT, **STRAYS)
+    everywhere("systemctl stop user")
+    runs["predicted"] = play(ONE_NODE, "--check", **NO_TOOLKIT, **STRAYS)
+    runs["gone"] = play(ONE_NODE, **NO_TOOLKIT, **STRAYS)
+    runs["gone again"] = play(ONE_NODE, **NO_TOOLKIT, **STRAYS)
+    runs["back"] = play(ONE_NODE, cuda_state="absent", **STRAYS)
+    return runs
+
+
+def strays_of(run):
+    node = run.nodes[DATA_CENTRE]
+    return {name for name in (STRAY, STRAY_SETTING, STRAY_PACKAGE) if name in node.files or name in node.packages}
+
+
+def test_a_stray_in_use_stays_and_its_user_is_named(strays):
+    assert strays["in use"].status != 0
+    assert f"GPULAB-C007 {STRAY} is in use by tail" in " ".join(strays["in use"].output.replace(":", "").split())
+    assert strays_of(strays["in use"]) == {STRAY, STRAY_SETTING, STRAY_PACKAGE}
+
+
+def test_strays_go_by_their_names_as_predicted(strays):
+    assert strays["predicted"].changed[DATA_CENTRE] > 0
+    assert strays["predicted"].nodes[DATA_CENTRE] == strays["before"].nodes[DATA_CENTRE]
+    assert strays_of(strays["gone"]) == set()
+    assert strays["gone again"].changed[DATA_CENTRE] == 0
+
+
+def test_what_was_moved_aside_comes_back_with_the_removal(strays):
+    assert strays_of(strays["back"]) == {STRAY, STRAY_SETTING}
+    assert (
+        strays["back"].nodes[DATA_CENTRE].files[STRAY_SETTING]
+        == strays["before"].nodes[DATA_CENTRE].files[STRAY_SETTING]
+    )
