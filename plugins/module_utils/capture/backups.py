@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import backup_programs, homes
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import masked
 
@@ -231,11 +232,6 @@ def _local(repository: str) -> str | None:
         if repository.startswith(scheme):
             return repository[len(scheme) :]
     return repository if repository.startswith("/") else None
-
-
-def is_below(path: str, directory: str) -> bool:
-    """Tell whether a path is a directory's, or below it."""
-    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
 
 
 def _short(host: str) -> str:

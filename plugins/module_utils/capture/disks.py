@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import unescaped
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below, unescaped
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.facts.filesystems import KERNELS_OWN
@@ -230,7 +230,7 @@ class _Layout:
         chosen: list[Mount] = [self.root]
         others = [mount for mount in self._mounts.values() if mount != self.root and self._on_root_disk(mount)]
         for mount in sorted(others, key=lambda mount: mount.root.rstrip("/").count("/")):
-            if not any(_same(mount, other) and _below(mount.root, other.root) for other in chosen):
+            if not any(_same(mount, other) and is_below(mount.root, other.root) for other in chosen):
                 chosen.append(mount)
         return [mount.place for mount in chosen]
 
@@ -284,7 +284,7 @@ class _Layout:
             listed = self._reader.output([*SUBVOLUMES, str(self._node.path(place))])
             names = [f"/{name}" for name in _PATH_OF_SUBVOLUME.findall(listed)]
             for name in names:
-                if not any(_below(name, root) for root in roots):
+                if not any(is_below(name, root) for root in roots):
                     why = f"it is a subvolume of {source} that is not mounted"
                     yield {"path": name, "type": "btrfs", "label": "", "size": None, "why": why}
 
@@ -331,16 +331,12 @@ class _Layout:
         return sorted({*by_v3, *able})
 
     def _holding(self, path: str) -> Mount | None:
-        above = [place for place in self._mounts if place in ("/", path) or path.startswith(f"{place}/")]
+        above = [place for place in self._mounts if is_below(path, place)]
         return self._mounts[max(above, key=len)] if above else None
 
 
 def _same(one: Mount, other: Mount) -> bool:
     return (one.source, one.type) == (other.source, other.type)
-
-
-def _below(path: str, directory: str) -> bool:
-    return directory in ("/", path) or path.startswith(f"{directory}/")
 
 
 def _measure(path: Path, emit: Emit) -> None:

@@ -50,7 +50,12 @@ def swaps(text: str) -> dict[str, tuple[int, int]]:
     }
 
 
+def is_below(path: str, directory: str) -> bool:
+    """Tell whether a path is a directory's, or below it."""
+    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
 def holding(path: str, table: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Find the mount that a path lies on."""
-    above = [entry for entry in table if path == entry["mount"] or path.startswith(entry["mount"].rstrip("/") + "/")]
+    above = [entry for entry in table if is_below(path, entry["mount"])]
     return max(above, key=lambda entry: len(entry["mount"]), default=None)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 
@@ -47,11 +48,6 @@ _MARKS = ("bin/nvcc", "version.json", "version.txt", "include/cuda.h", "include/
 _PYTHON = ("conda-meta", "pyvenv.cfg", "bin/python", "bin/python3")
 _DPKG = "/var/lib/dpkg/info"
 _SECONDS = 30.0  # for a look at all processes
-
-
-def below(path: str, top: str) -> bool:
-    """Tell whether a path is a directory or file, or lies in it."""
-    return path == top or path.startswith(f"{top}/")
 
 
 class Strays:
@@ -136,7 +132,7 @@ class Strays:
         mountinfo = self._node.text("/proc/self/mountinfo")
         device, root = _root(mountinfo, path)
         for line in mount_table.mount_lines(mountinfo):
-            if below(line[0], path) or (line[1] == device and below(line[5], root)):
+            if is_below(line[0], path) or (line[1] == device and is_below(line[5], root)):
                 return f"{line[0]} is a mount of it"
         return None
 
@@ -146,7 +142,7 @@ class Strays:
             return
         for package, file in self._owned():
             for path in paths:
-                if below(file, path):
+                if is_below(file, path):
                     raise refuse("C008", path=path, package=package)
 
     def _owned(self) -> Iterator[tuple[str, str]]:
@@ -179,7 +175,7 @@ class Strays:
                     continue
                 target = self._node.resolve(link)
                 for path in paths:
-                    if below(target, path) and not below(link, path):
+                    if is_below(target, path) and not is_below(link, path):
                         raise refuse("C009", file=link, path=path)
 
     def installed(self) -> list[str]:
@@ -288,7 +284,7 @@ def _users(node: Node, trees: list[str], files: dict[str, str], emit: Emit) -> N
         used = set(re.findall(r" (/\S.*)$", node.text(f"/proc/{name}/maps"), re.MULTILINE))
         opened = (f"fd/{number}" for number in node.names(f"/proc/{name}/fd"))
         used |= {link for part in ("exe", "cwd", *opened) if (link := node.link(f"/proc/{name}/{part}"))}
-        found = [(tree, tree) for tree in trees if any(below(one, tree) for one in used)]
+        found = [(tree, tree) for tree in trees if any(is_below(one, tree) for one in used)]
         found += [(file, package) for file, package in files.items() if file in used]
         hit = next((shown for path, shown in found if _same(node, name, path)), None)
         space = node.link(f"/proc/{name}/ns/mnt")
@@ -296,7 +292,7 @@ def _users(node: Node, trees: list[str], files: dict[str, str], emit: Emit) -> N
             seen.add(space)
             lines = list(mount_table.mount_lines(node.text(f"/proc/{name}/mountinfo")))
             mounted = [
-                tree for tree, device, root in roots for line in lines if line[1] == device and below(line[5], root)
+                tree for tree, device, root in roots for line in lines if line[1] == device and is_below(line[5], root)
             ]
             hit = next(iter(mounted), None)
         if hit is not None:
@@ -306,7 +302,7 @@ def _users(node: Node, trees: list[str], files: dict[str, str], emit: Emit) -> N
 
 def _root(mountinfo: str, path: str) -> tuple[str, str]:
     """Return the file system of a path, as "8:1", and where it lies in it."""
-    lines = [line for line in mount_table.mount_lines(mountinfo) if line[0] == "/" or below(path, line[0])]
+    lines = [line for line in mount_table.mount_lines(mountinfo) if is_below(path, line[0])]
     nothing: tuple[str, str, str, str, set[str], str] = ("/", "", "", "", set(), "/")
     place, device, _type, _source, _options, root = max(lines, key=lambda line: len(line[0]), default=nothing)
     return device, posixpath.normpath(f"{root}/{path[len(place.rstrip('/')) :]}")

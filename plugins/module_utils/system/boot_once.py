@@ -119,8 +119,7 @@ def device_of(node: Node, path: str) -> tuple[str, dict[str, str]]:
     """
     found = {"place": "", "device": "", "type": "", "root": ""}
     for place, device, kind, _source, _options, root in mount_table.mount_lines(node.text("/proc/self/mountinfo")):
-        above = place in ("/", path) or path.startswith(f"{place}/")
-        if above and len(place) >= len(found["place"]):
+        if mount_table.is_below(path, place) and len(place) >= len(found["place"]):
             found = {"place": place, "device": device, "type": kind, "root": root}
     block = f"/sys/dev/block/{found['device']}"
     if not found["device"] or not node.exists(block):
