@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES, count, worst
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
@@ -94,8 +95,7 @@ def outcome(
         for result in results
         if SEVERITIES.index(result["severity"]) >= threshold and not _is_known(result, known or {})
     ]
-    found = f"{len(grave)} finding{'s' if len(grave) != 1 else ''}"
-    refusal = refuse("V001", host=host, findings=found, level=fail_on)
+    refusal = refuse("V001", host=host, findings=counted(len(grave), "finding"), level=fail_on)
     return {
         "changed": False,
         "failed": bool(grave),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -239,7 +240,7 @@ def outliving(text: str | None, planned: Plan) -> str | None:
 def holdings(containers: int, images: int, volumes: int) -> list[str]:
     """Say what a data-root holds."""
     counts = {"container": containers, "image": images, "volume": volumes}
-    return [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    return [counted(count, name) for name, count in counts.items() if count]
 
 
 def reason(journal: str) -> str:

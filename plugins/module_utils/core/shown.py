@@ -56,6 +56,11 @@ def one_line(text: str) -> str:
     return for_people(text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode("ascii"))
 
 
+def counted(number: int, name: str) -> str:
+    """Return a number with the name of what it counts, in the plural where it is not one."""
+    return f"{number} {name}{'s' if number != 1 else ''}"
+
+
 def first(texts: Collection[str], most: int, separator: str = ", ") -> str:
     """Return the first of some texts as one, and how many more there are."""
     more = len(texts) - most

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people_all
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, for_people_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import (
     hang,
     imports,
@@ -95,7 +95,7 @@ def _estimates(case: Case) -> list[Estimate]:
 def lines(document: Diagnosis) -> list[str]:
     """Return a diagnosis as people read it in a terminal."""
     found, simulated = document["findings"], " (SIMULATED GPUs)" if document["simulated"] else ""
-    count = f"{len(found)} finding{'s' if len(found) != 1 else ''}" if found else "no cause found on this node"
+    count = counted(len(found), "finding") if found else "no cause found on this node"
     told = [f"{document['host']}{simulated}: {count}", *listed(found)]
     for gpu in document["memory"]:
         if gpu["used_mib"] is not None and gpu["holders"]:

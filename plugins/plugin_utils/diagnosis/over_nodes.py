@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.hang import DISTRIBUTED, TORCHRUN
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import HANG, MOST, STOPS, Finding, listed
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.recorded import findings as recorded
@@ -87,7 +88,7 @@ def lines(documents: Mapping[str, Diagnosis]) -> list[str]:
     """Return what the nodes tell together as people read it; nothing where there is no job over several nodes."""
     found = list(findings(documents))
     if found:
-        return [f"over nodes: {len(found)} finding{'s' if len(found) != 1 else ''}", *listed(map(asdict, found))]
+        return [f"over nodes: {counted(len(found), 'finding')}", *listed(map(asdict, found))]
     return [
         f"over nodes: all {len(job)} ranks of the job at {name} stand alike" for name, job in jobs(documents).items()
     ]
