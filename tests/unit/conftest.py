@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
@@ -65,3 +67,20 @@ def tree(tmp_path):
     root = tmp_path / "root"
     root.mkdir()
     return Tree(root)
+
+
+@pytest.fixture
+def start():
+    """Return what starts a program, waits until it says that it is ready, and returns it."""
+    started = []
+
+    def run(argv, **settings):
+        program = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **settings)
+        started.append(program)
+        assert program.stdout.readline() == "ready\n"
+        return program
+
+    yield run
+    for program in started:
+        program.kill()
+        program.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -205,22 +204,6 @@ def used(trees, files=None):
     child = Child(lambda emit: strays._users(Node(), trees, files or {}, emit), 30)  # noqa: SLF001 - it needs a real /proc
     assert child.wait() == DONE, child.reason
     return child.messages
-
-
-@pytest.fixture
-def start():
-    started = []
-
-    def run(argv):
-        program = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        started.append(program)
-        assert program.stdout.readline() == "ready\n"
-        return program
-
-    yield run
-    for program in started:
-        program.kill()
-        program.wait()
 
 
 @pytest.mark.slow

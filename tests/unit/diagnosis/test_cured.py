@@ -25,23 +25,6 @@ pytestmark = pytest.mark.slow
 CORES = len(os.sched_getaffinity(0))
 
 
-@pytest.fixture
-def start():
-    """Return what starts a program, waits until it says that it is ready, and returns it."""
-    started = []
-
-    def run(argv, **settings):
-        program = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **settings)
-        started.append(program)
-        assert program.stdout.readline() == "ready\n"
-        return program
-
-    yield run
-    for program in started:
-        program.kill()
-        program.wait()
-
-
 def found(symptom, **asked):
     """Return what is found on this machine, by rule, with the facts of a healthy node of as many processors."""
     facts = nodes.healthy("h100x8")

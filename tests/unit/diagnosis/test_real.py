@@ -42,21 +42,13 @@ NO_LIBRARY = "libgpulab-no-such.so"
 
 
 @pytest.fixture
-def start():
+def start(start):
     """Return what starts a Python program, waits until it says that it is ready, and returns it."""
-    started = []
 
     def run(code, *arguments, python=sys.executable, **settings):
-        argv = [python, "-c", code, *arguments]
-        program = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **settings)
-        started.append(program)
-        assert program.stdout.readline() == "ready\n"
-        return program
+        return start([python, "-c", code, *arguments], **settings)
 
-    yield run
-    for program in started:
-        program.kill()
-        program.wait()
+    return run
 
 
 def gathered(seconds=0.2, own=-1, library=NO_LIBRARY, **asked):
