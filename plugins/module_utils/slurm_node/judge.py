@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether GPUs are fit for a job, by those checks of the proof that only a repair or reset mends. No I/O happens here.
 
-What could not be looked at is no finding: a driver that is late once must not drain a node.
+A driver that does not answer in time is no finding: one that is late once must not drain a node. One that answers that
+it serves nobody is: each job would fail there.
 """
 
 from __future__ import annotations
@@ -19,28 +20,51 @@ if TYPE_CHECKING:
 # Each per GPU, and each by NVML alone.
 FATAL = ("gpu-answers", "ecc-uncorrected", "sram-threshold", "row-remapping", "retired-pages")
 SUBJECTS = (board, memory)  # whose modules put them into the registry
+READ, LATE = ("ok", "no_devices"), "unresponsive"
+# Of the states in which the driver serves no program, those that have a remedy of their own.
+SERVES_NOBODY = {
+    "mismatch": "the driver on disk is not the one that is loaded: reboot the node",
+    "not_loaded": "the driver is not loaded: reboot the node, or run modprobe nvidia",
+    "absent": "the driver's library cannot be loaded: install the driver",
+}
 
 
 def findings(answers: dict[str, Any], expected: int, minors: Collection[int] | None = None) -> list[str]:
     """Return what makes GPUs unfit, a sentence each, from the facts ``nvml``.
 
     expected is how many GPUs Slurm knows here; minors are the numbers of their device files that a job has, None for
-    all GPUs. A GPU that answers nothing has no number, and counts for every job.
+    all GPUs. A GPU that answers nothing has no number, and counts for every job. What was read before the driver was
+    late, or the reader ended, counts.
     """
-    if answers["state"] not in ("ok", "no_devices"):
+    if not expected:
         return []
-    read = answers["gpus"]
-    found = [f"the driver lists {len(read)} of {expected} GPUs"] if len(read) < expected else []
+    state, read = answers["state"], answers["gpus"]
+    found = [_of_driver(answers)] if is_broken(answers) else []
+    if state in READ and len(read) < expected:
+        found.append(f"the driver lists {len(read)} of {expected} GPUs")
     node = Node(Facts({"nvml": answers}))
     for gpu in node.gpus:
-        if minors is None or gpu.data.get("minor", -1) in {-1, *minors}:
+        minor = gpu.data.get("minor")
+        if minors is None or not isinstance(minor, int) or minor in minors:
             found += [f"GPU {gpu.data.get('index')}: {told}" for told in _told(node, gpu)]
     return found
 
 
+def is_broken(answers: dict[str, Any]) -> bool:
+    """Tell whether the driver answers that it serves no program."""
+    return answers["state"] not in (*READ, LATE)
+
+
+def _of_driver(answers: dict[str, Any]) -> str:
+    why = (answers.get("error") or {}).get("text") or answers["state"]
+    return f"{SERVES_NOBODY.get(answers['state'], 'the driver serves no program')} ({why})"
+
+
 def _told(node: Node, gpu: Facts) -> list[str]:
-    if "error" in gpu.data:
-        return [f"it answers {gpu.data['error']}"] if gpu.data["error"] in board.BROKEN else []
+    """Return what is wrong with a GPU; one that gives no handle serves no program, whatever the reason is called."""
+    refused = gpu.data.get("error", gpu.data.get("unsupported"))
+    if refused is not None:
+        return [f"it answers {refused}"]
     return [summary for name in FATAL for summary in _failed(REGISTRY[name], node, gpu)]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 PROLOG_SECONDS, HEALTH_SECONDS = 5.0, 20.0  # what the driver has to answer in
+AGAIN_SECONDS = 2.0  # until the driver is looked at again that serves nobody: it may just be being loaded
 KILL_SECONDS = 5.0  # what a killed process has to end in
 RUN = "health"
 SETTINGS = Path(__file__).parents[6] / "node.json"
@@ -56,14 +57,23 @@ def answers(seconds: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
     return query.assemble(child.messages, outcome, child.reason)
 
 
+def confirmed(look: Callable[[float], dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """Return what a driver answers; one that serves nobody is looked at twice before that counts."""
+    read = look(seconds)
+    if judge.is_broken(read):
+        time.sleep(AGAIN_SECONDS)
+        read = look(seconds)
+    return read
+
+
 def prolog(environment: Mapping[str, str], settings: Mapping[str, int], look: Callable[[float], dict[str, Any]]) -> int:
     """Return 0 where the GPUs of a job are fit for it, 1 with a line in the log where not."""
     wanted = environment.get("SLURM_JOB_GPUS", "")
     if not wanted:
         return 0
-    read = look(PROLOG_SECONDS)
-    found = judge.findings(read, settings["gpus"], judge.numbers(wanted))
-    if read["state"] not in ("ok", "no_devices"):
+    read = confirmed(look, PROLOG_SECONDS)
+    found = judge.findings(read, settings["gpus"], judge.numbers(wanted) or None)
+    if read["state"] == judge.LATE:
         say(f"job {environment.get('SLURM_JOB_ID')}: its GPUs could not be looked at ({read['state']})")
     for told in found:
         say(f"job {environment.get('SLURM_JOB_ID')}: {told}")
@@ -123,7 +133,7 @@ def health(
     A drain that somebody set is left as it is, but for the reason of a prolog that failed, which says nothing. A node
     is never brought back: that is done after a proof. ask runs a command and returns what it prints.
     """
-    found = judge.findings(look(HEALTH_SECONDS), settings["gpus"])
+    found = judge.findings(confirmed(look, HEALTH_SECONDS), settings["gpus"])
     if not found:
         return 0
     why = control.reason(RUN, "; ".join(found))

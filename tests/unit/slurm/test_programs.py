@@ -35,7 +35,7 @@ def nvml(*gpus, state="ok"):
         "ecc": {"volatile": {"uncorrected": 0}},
         "remapped_rows": {"failure": False, "pending": False, "uncorrected": 0},
     }
-    read = [{"index": n, **(gpu if "error" in gpu else {"minor": n, **healthy, **gpu})} for n, gpu in enumerate(gpus)]
+    read = [{"index": n, **(gpu if {"error", "unsupported"} & set(gpu) else {"minor": n, **healthy, **gpu})} for n, gpu in enumerate(gpus)]
     return {"state": state, "gpus": read, "peers": [], "error": None}
 
 
@@ -52,6 +52,7 @@ def shown(**reasons):
 def said(monkeypatch):
     lines = []
     monkeypatch.setattr(programs, "say", lines.append)
+    monkeypatch.setattr(programs, "AGAIN_SECONDS", 0)
     return lines
 
 
@@ -79,13 +80,92 @@ def test_what_only_a_repair_mends_is_a_finding(gpus, minors, found):
     assert all(one.startswith(other) for one, other in zip(told, found))
 
 
-@pytest.mark.parametrize("state", ["unresponsive", "not_loaded", "mismatch", "absent", "error"])
-def test_what_could_not_be_looked_at_is_no_finding(state, said):
+def test_what_did_not_answer_in_time_is_no_finding(said):
     """cluster-toolkit#6230: a reader that hung drained healthy nodes."""
-    late = nvml(state=state)
+    late = nvml(state="unresponsive")
     assert judge.findings(late, 2) == []
     assert programs.prolog(JOB, SETTINGS, lambda _seconds: late) == 0
-    assert state in said[0]
+    assert "unresponsive" in said[0]
+
+
+CERTAIN = [
+    ("mismatch", {"code": 18, "text": "LIB_RM_VERSION_MISMATCH"}, "reboot"),
+    ("not_loaded", {"code": 9, "text": "DRIVER_NOT_LOADED"}, "not loaded"),
+    ("absent", {"code": 12, "text": "libnvidia-ml.so.1: cannot open shared object file"}, "cannot open"),
+    ("error", {"code": 999, "text": "UNKNOWN"}, "UNKNOWN"),
+    ("error", {"code": None, "text": "ended by signal 11, at GPU 0"}, "signal 11"),
+    ("error", None, "error"),
+    ("of a later release", None, "of a later release"),
+]
+
+
+@pytest.mark.parametrize(("state", "error", "told"), CERTAIN)
+def test_a_driver_that_serves_no_job_drains_the_node(state, error, told, said):
+    """Each new job would fail there, one after the other."""
+    broken = {**nvml(state=state), "error": error}
+    assert len(judge.findings(broken, 2)) == 1
+    assert programs.prolog(JOB, SETTINGS, lambda _seconds: broken) == 1
+    assert told in said[-1]
+    slurm = Slurm(node1="", node2="")
+    assert programs.health("node1", SETTINGS, lambda _seconds: broken, slurm) == 0
+    assert told in slurm.drains[0]
+
+
+def test_a_node_without_gpus_needs_no_driver():
+    assert judge.findings(nvml(state="absent"), 0) == []
+    assert judge.findings(nvml(state="no_devices"), 0) == []
+
+
+def test_a_driver_that_lists_no_gpu_drains_the_node():
+    assert judge.findings(nvml(state="no_devices"), 2) == ["the driver lists 0 of 2 GPUs"]
+
+
+@pytest.mark.parametrize("state", ["mismatch", "not_loaded", "absent", "error"])
+def test_a_driver_that_comes_back_at_once_drains_no_node(state, said):
+    """It was just being loaded, or the reader was ended for want of memory: a second look decides."""
+    for work in (
+        lambda look: programs.prolog(JOB, SETTINGS, look),
+        lambda look: programs.health("node1", SETTINGS, look, Slurm(node1="")),
+    ):
+        reads = iter([nvml(state=state), nvml({}, {})])
+        assert work(lambda _seconds, reads=reads: next(reads)) == 0
+    assert said == []
+
+
+def test_a_reader_that_is_late_is_not_asked_twice(said):
+    reads = iter([nvml(state="unresponsive")])
+    assert programs.prolog(JOB, SETTINGS, lambda _seconds: next(reads)) == 0
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("state", ["unresponsive", "error"])
+def test_what_a_gpu_said_before_the_reader_stopped_counts(state):
+    cut_off = nvml(ECC, state=state)
+    assert [told for told in judge.findings(cut_off, 2, [0]) if "GPU 0: 3 uncorrected" in told]
+    assert not [told for told in judge.findings(cut_off, 2, [1]) if told.startswith("GPU 0")]
+    assert not [told for told in judge.findings(nvml({}, state="unresponsive"), 2) if "lists" in told]
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [{"error": name, "code": 1} for name in ("UNKNOWN", "NO_PERMISSION", "DRIVER_NOT_LOADED", "NOT_FOUND")]
+    + [{"unsupported": "NOT_SUPPORTED"}],
+)
+def test_a_gpu_that_gives_no_handle_serves_no_job(gpu):
+    (named, *_code) = gpu.values()
+    assert judge.findings(nvml({}, gpu), 2, [0]) == [f"GPU 1: it answers {named}"]
+
+
+@pytest.mark.parametrize("minor", [{"error": "UNKNOWN", "code": 999}, {"unsupported": "NOT_SUPPORTED"}, None])
+def test_a_gpu_whose_number_cannot_be_read_counts_for_every_job(minor):
+    assert judge.findings(nvml({**ECC, "minor": minor}, {}), 2, [1]) == ["GPU 0: 3 uncorrected memory errors"]
+
+
+@pytest.mark.parametrize("listed", ["0,x", "gpu-1", "MIG-1/2"])
+def test_a_job_whose_gpus_cannot_be_told_needs_all_of_them(listed, said):
+    look = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": listed}
+    assert programs.prolog(look, SETTINGS, lambda _seconds: nvml({}, ECC)) == 1
+    assert "GPU 1" in said[0]
 
 
 @pytest.mark.parametrize(
