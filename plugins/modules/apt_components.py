@@ -85,13 +85,13 @@ def main() -> None:
         supports_check_mode=True,
     )
     path = apt_host.SOURCES[1] / f"gpulab-{module.params['name']}.sources"
-    before, after = files.read(path), ""
-    if module.params["state"] == "present":
-        sources = [source for source in apt_host.read_sources(module) if source.file != str(path)]
-        try:
+    try:
+        before, after = files.own_text(path) or "", ""
+        if module.params["state"] == "present":
+            sources = [source for source in apt_host.read_sources(module) if source.file != str(path)]
             after = apt_sources.render(apt_sources.missing(sources, module.params["components"]))
-        except Refusal as refusal:
-            fail(module, refusal)
+    except Refusal as refusal:
+        fail(module, refusal)
 
     changed = bool(files.differing({str(path): before}, {str(path): after}))
     if changed and not module.check_mode:

@@ -146,13 +146,13 @@ def main() -> None:
         tuple(params["packages"]),
     )
     owned = (repository.key_path, repository.preferences_path, repository.sources_path)
-    before = {path: files.read(Path(path)) for path in owned}
     declared_in, after = "", dict.fromkeys(owned, "")
-    if params["state"] == "present":
-        try:
+    try:
+        before = {path: files.own_text(Path(path)) or "" for path in owned}
+        if params["state"] == "present":
             declared_in, after = wanted(module, repository, before[repository.key_path])
-        except Refusal as refusal:
-            fail(module, refusal)
+    except Refusal as refusal:
+        fail(module, refusal)
 
     changed = files.differing(before, after)
     if not module.check_mode:

@@ -138,9 +138,9 @@ def main() -> None:
         fail(module, refusal)
     streams = (record.former(repository).stream_path, repository.stream_path)
     owned = list(dict.fromkeys(path for path in (repository.key_path, repository.declaration_path, *streams) if path))
-    before = {path: files.read(Path(path)) for path in owned}
-    after = given_back(record, repository, before)
     try:
+        before = {path: files.own_text(Path(path)) or "" for path in owned}
+        after = given_back(record, repository, before)
         after.update(wanted(module, repository, before) if present else {})
     except Refusal as refusal:
         fail(module, refusal)

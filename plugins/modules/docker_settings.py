@@ -137,7 +137,7 @@ def main() -> None:
 def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     """Bring the file and the daemon to the wanted state. Raises Refusal."""
     params, file = module.params, Path(PATH)
-    text = files.read(file) if file.is_file() else None
+    text = files.own_text(file)
     record = docker_settings.read_record(RECORD)
     required, preferred, flags = params["required"], dict(params["preferred"]), docker.flags()
     read = flags.pop("config-file", PATH)

@@ -126,8 +126,8 @@ def main() -> None:
     )
     nodes, own, there = module.params["nodes"], module.params["own"], module.params["own_addresses"]
     path = Path(hosts_file.PATH)
-    before = files.read(path) if path.is_file() else None
     try:
+        before = files.own_text(path)
         for node in nodes:
             if node["name"] == own and node["address"] and there and node["address"] not in there:
                 raise refuse("H141", host=own, address=node["address"], known=", ".join(there))

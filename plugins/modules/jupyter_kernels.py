@@ -95,9 +95,11 @@ def main() -> None:
     present = {path.parent.name: files.read(path) for path in directory.glob(f"*/{jupyter.FILE}")}
     try:
         steps = jupyter.plan(module.params["kind"], module.params["prefixes"], present)
+        paths = {name: directory / name / jupyter.FILE for name in sorted(steps)}
+        for path in paths.values():
+            files.own_text(path)
     except Refusal as refusal:
         fail(module, refusal)
-    paths = {name: directory / name / jupyter.FILE for name in sorted(steps)}
     if not module.check_mode:
         for name, path in paths.items():
             if steps[name] is None:

@@ -58,7 +58,8 @@ from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, fail
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
 def main() -> None:
@@ -72,7 +73,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     path = Path(module.params["path"])
-    before = files.read(path) if path.is_file() else None
+    try:
+        before = files.own_text(path)
+    except Refusal as refusal:
+        fail(module, refusal)
     after = owned_block.merged(before, module.params["content"], module.params["owner"])
     if before != after and not module.check_mode:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644

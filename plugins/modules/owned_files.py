@@ -90,10 +90,12 @@ def main() -> None:
         supports_check_mode=True,
     )
     wanted, private = module.params["files"], module.params["private"]
-    current = {path: files.read(Path(path)) if Path(path).is_file() else None for path in wanted}
-    modes = {path: owned_files.mode(text or "", private=path in private) for path, text in current.items()}
-    misplaced = [path for path, mode in modes.items() if not files.has_rights(Path(path), mode)]
     try:
+        current = {
+            path: files.own_text(Path(path)) if text or Path(path).is_file() else None for path, text in wanted.items()
+        }
+        modes = {path: owned_files.mode(text or "", private=path in private) for path, text in current.items()}
+        misplaced = [path for path, mode in modes.items() if not files.has_rights(Path(path), mode)]
         steps = owned_files.plan(wanted, current, module.params["owner"], private, misplaced)
     except Refusal as refusal:
         fail(module, refusal)

@@ -48,6 +48,8 @@ _OF_MODULES = [
 ]
 # Where Ansible speaks; what a command said (stderr) is about its own business.
 _TEXTS = ("msg", "module_stderr", "module_stdout")
+_SAID_NOTHING = "No start of json char found"  # Ansible's words where a module's answer is missing
+_KILLED = (-9, 137)  # as Python and as a shell count SIGKILL
 DETAIL_LENGTH = 300
 SSH_PORT = "22"
 _WRAPPING = (
@@ -105,6 +107,10 @@ def explain(
         match = re.search(f"^.*(?:{pattern}).*$", text, re.MULTILINE)
         if match:
             return refuse(code, **names, detail=_one_line(match[0]))
+    rc = result.get("rc")
+    if rc and _SAID_NOTHING in text and not result.get("module_stdout") and not result.get("module_stderr"):
+        killed = rc in _KILLED
+        return refuse("H017" if killed else "H016", **names, detail=f"it ended with status {rc} and said nothing")
     if unreachable:
         return refuse("H001", **names, detail=_one_line(text) or "no answer")
     return None

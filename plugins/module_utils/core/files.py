@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
@@ -12,12 +13,27 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 
 
 def read(path: Path) -> str:
     """Return the text of a file, empty where there is none; bytes that are not UTF-8 are replaced."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def own_text(path: Path) -> str | None:
+    """Return the text of a file that a module may write, None where there is none.
+
+    Raises Refusal H222 where a directory, a device or the like is in its place, which nothing of gpulab's replaces.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            return read(path)
+        kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+        raise refuse("H222", path=path, kind=kinds.get(stat.S_IFMT(mode), "a device"))
+    return None
 
 
 def mode_of(path: Path) -> int:

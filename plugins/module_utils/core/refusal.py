@@ -63,6 +63,10 @@ CODES = {
             " python3-libs), or set ansible_python_interpreter to a working one."
         ),
     ),
+    "H017": (
+        "the Python of {host} was killed in the middle of its work: {detail}",
+        "Look whether the node ran out of memory (dmesg, journalctl --dmesg). Free some; then run again.",
+    ),
     # H020: files that gpulab did not write
     "H020": (
         "{path} exists, but gpulab did not write it",
@@ -614,6 +618,13 @@ CODES = {
             " status, restore it from /var/lib/dpkg/status-old. On RPM systems, run rpm --rebuilddb. Then run again."
         ),
     ),
+    "H218": (
+        "{host} cannot reach what it has to download: {sources}",
+        (
+            "Check its network and name servers, and its proxy (base_https_proxy, base_http_proxy). If it has no way"
+            " there, set a mirror: the variables whose names end in _url. Nothing was changed."
+        ),
+    ),
     # H220 to H229: gpulab's records on a node
     "H220": (
         "gpulab's record {path} is damaged: {detail}",
@@ -622,6 +633,10 @@ CODES = {
     "H221": (
         "gpulab's record {path} cannot be written: {detail}",
         "Free space there (df -h, df -i), or make that file system writable. Then run again.",
+    ),
+    "H222": (
+        "{path} is {kind}, but gpulab keeps a file there",
+        "Look what it is for. Move it away (mv {path} {path}.moved), then run again. Nothing of it was changed.",
     ),
     # I: the inventory and what is given on the command line; I001 to I014: variables
     "I001": ("{variable} is an unknown variable", "{advice}"),

@@ -1,12 +1,16 @@
 """Small files on a node, put where they belong by Ansible's own atomic_move."""
 
+import json
 import os
+import socket
 import stat
 
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.modules import owned_block, owned_files
 
 
 @pytest.fixture
@@ -57,3 +61,70 @@ def test_a_new_directory_has_its_mode_and_those_above_it_are_open_whatever_the_u
 def test_a_directory_that_is_made_for_a_file_can_be_read_by_everybody(module, tmp_path):
     files.put(module, tmp_path / "xdg/pip/pip.conf", "text\n")
     assert (permissions(tmp_path / "xdg"), permissions(tmp_path / "xdg/pip")) == (0o755, 0o755)
+
+
+def in_place_of_a_file(kind, path):
+    """Put something else where a file belongs."""
+    if kind == "a socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+    elif kind == "a named pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/null")
+    else:
+        path.mkdir()
+
+
+KINDS = ("a directory", "a named pipe", "a socket", "a device")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_in_the_place_of_one_is_refused(tmp_path, kind):
+    in_place_of_a_file(kind, tmp_path / "there")
+    with pytest.raises(Refusal, match=f"{tmp_path}/there is {kind}") as refusal:
+        files.own_text(tmp_path / "there")
+    assert refusal.value.code == "H222"
+
+
+def test_a_file_is_read_and_a_missing_one_is_none(tmp_path):
+    (tmp_path / "there").write_text("text")
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    names = ("there", "link", "dangling", "missing", "there/below")
+    assert [files.own_text(tmp_path / name) for name in names] == ["text", "text", None, None, None]
+
+
+def ended(monkeypatch, capsys, plugin, tmp_path, *, check, **arguments):
+    """Run a module, and return what it printed."""
+    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+    given = {**arguments, "_ansible_remote_tmp": str(tmp_path), "_ansible_check_mode": check}
+    with patch_module_args(given), pytest.raises(SystemExit):
+        plugin.main()
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("plugin", "argument"),
+    [
+        (owned_files, lambda path: {"owner": "hello", "files": {path: "text", f"{path}.other": "text"}}),
+        (owned_block, lambda path: {"owner": "hello", "path": path, "content": "text"}),
+    ],
+)
+def test_a_module_refuses_it_in_check_mode_too_and_writes_no_other_file(  # noqa: PLR0913, PLR0917
+    monkeypatch, capsys, tmp_path, plugin, argument, kind, check
+):
+    path = tmp_path / "etc"
+    in_place_of_a_file(kind, path)
+    result = ended(monkeypatch, capsys, plugin, tmp_path, check=check, **argument(str(path)))
+    assert (result["failed"], result["refusal"]["code"]) == (True, "H222")
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_shall_not_be_there_is_not_missed_where_a_directory_is(monkeypatch, capsys, tmp_path):
+    (tmp_path / "there").mkdir()
+    wanted = {"owner": "hello", "files": {str(tmp_path / "there"): ""}}
+    assert ended(monkeypatch, capsys, owned_files, tmp_path, check=False, **wanted)["changed"] is False
+    assert (tmp_path / "there").is_dir()

@@ -36,6 +36,13 @@ FAILED = [
     ("H009", {"module_stderr": "SyntaxError: future feature annotations is not defined\n", "msg": "MODULE FAILURE"}),
     ("H010", {"msg": "[Errno 30] Read-only file system: '/etc/x'"}),
 ]
+# What Ansible says of a Python that ends without a word.
+SILENT = {
+    "module_stdout": "",
+    "module_stderr": "",
+    "msg": "Module result deserialization failed: No start of json char found",
+}
+FAILED += [("H016", {**SILENT, "rc": 1}), ("H016", {**SILENT, "rc": 127}), ("H017", {**SILENT, "rc": 137})]
 FAILED += [
     ("H014", {"module_stdout": "", "msg": "The module interpreter was not found.", "module_stderr": text})
     for text in (
