@@ -9,13 +9,16 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 
 def plan(case: Case, parts: dict[str, Any]) -> dict[str, int]:
-    """Return MiB per mount point, of the mount points that gpu_facts reports."""
+    """Return MiB per mount point, of the mount points that gpu_facts reports.
+
+    Of several that are one file system, as /var often is of /, the first one has the sum.
+    """
     counts = {
         "once": 1,
         "kernels": len(parts["driver"]["kernels"]),
@@ -24,13 +27,24 @@ def plan(case: Case, parts: dict[str, Any]) -> dict[str, int]:
         "environments": len(parts["environments"]),
         "conda environments": len(case.wishes["conda_environments"]),
     }
-    mounts = {filesystem["mount"] for filesystem in case.facts["filesystems"]} | {"/"}
+    mounts = _file_systems(case.facts["filesystems"])
     needs: dict[str, int] = {}
     for need in case.catalog.disk:
         if counts[need["per"]]:
-            mount = _mount_of(need["path"], mounts)
+            path = need["path"] if need["path"].startswith("/") else case.wishes[need["path"]]
+            mount = mounts[_mount_of(path, mounts)]
             needs[mount] = needs.get(mount, 0) + need["mib"] * counts[need["per"]]
     return needs
+
+
+def _file_systems(filesystems: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the first mount point of the same file system by mount point."""
+    first: dict[tuple[Any, int], str] = {}
+    found = {"/": "/"}
+    for one in sorted(filesystems, key=lambda one: str(one["mount"])):
+        mount, size = one["mount"], one.get("size_mib")
+        found[mount] = first.setdefault((one.get("source"), size), mount) if size is not None else mount
+    return found
 
 
 def _mount_of(path: str, mounts: Collection[str]) -> str:

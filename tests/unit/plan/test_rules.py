@@ -1665,11 +1665,44 @@ def test_reboot_within_a_branch_is_not_asked_for_where_the_distribution_decides(
 def test_disk_adds_up_per_filesystem():
     node = facts()
     assert plan(node, cuda_toolkits=[])["disk"] == {"/": 1000 + 400 + 200 + 300 + 150}
-    node["filesystems"] = [{"mount": mount} for mount in ("/", "/boot", "/var")]
+    node["filesystems"] = mounted(**{"/": "a", "/boot": "b", "/var": "c"})
     made = plan(node, **environment("pytorch", "2.9"))["disk"]
     assert made == {"/": 1000 + 200 + 8000 + 10000, "/var": 400 + 300 + 4000, "/boot": 150}
     of_conda = plan(node, conda_environments=[{"name": "a", "packages": ["six"]}, {"name": "b", "file": "b.yml"}])
     assert of_conda["disk"]["/"] == 1000 + 200 + 8000 + 2 * 15000
+
+
+def mounted(**sources):
+    """Return file systems by the places where they are mounted."""
+    return [{**machines.FILESYSTEM, "mount": mount, "source": source} for mount, source in sources.items()]
+
+
+def test_disk_of_one_file_system_is_one_sum_wherever_it_is_looked_at():
+    node = facts()
+    node["filesystems"] = mounted(**{"/": "a", "/boot": "a", "/var": "a"})
+    assert plan(node, cuda_toolkits=[])["disk"] == {"/": 1000 + 400 + 200 + 300 + 150}
+
+
+@pytest.mark.parametrize(
+    ("mount", "mib"),
+    [("/usr/src", 100 + 100), ("/usr/lib/modules", 100), ("/var/lib/dkms", 300), ("/var/cache/apt/archives", 400)],
+)
+def test_disk_counts_what_a_small_file_system_of_its_own_takes(mount, mib):
+    node = facts()
+    node["filesystems"] = mounted(**{"/": "a", mount: "b"})
+    assert plan(node, cuda_toolkits=[])["disk"][mount] == mib
+
+
+def test_disk_counts_environments_where_the_inventory_puts_them():
+    node = facts()
+    node["filesystems"] = mounted(**{"/": "a", "/data": "b", "/opt": "c"})
+    wanted = {
+        "environments_directory": "/data/venvs",
+        "conda_directory": "/opt/conda",
+        "conda_environments": [{"name": "a"}],
+    }
+    assert plan(node, **environment("pytorch", "2.9"), **wanted)["disk"]["/data"] == 10000
+    assert plan(node, **wanted)["disk"]["/opt"] == 15000
 
 
 ENROLLED = facts(secure_boot="enabled", mok_enrolled=True, mok_pending=False)
