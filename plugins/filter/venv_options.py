@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import mirrored
 
 OPTIONS = ("name", "python", "requirements", "index_packages", "variables", "framework", "version", "cuda", "group")
 
@@ -20,15 +21,11 @@ def venv_options(planned: list[dict[str, Any]], mirror: str | None = None) -> li
     return [
         {
             **{option: environment[option] for option in OPTIONS},
-            "index_url": _mirrored(environment["index_url"], mirror),
+            "index_url": mirrored(environment["index_url"], mirror),
             "lock": file_text(environment["lock"]) if environment["lock"] else None,
         }
         for environment in planned
     ]
-
-
-def _mirrored(url: str | None, mirror: str | None) -> str | None:
-    return f"{mirror.rstrip('/')}/{url.rpartition('/')[2]}" if url and mirror else url
 
 
 class FilterModule:

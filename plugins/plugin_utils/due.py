@@ -64,6 +64,8 @@ BY_PLAYBOOK = "nvidia_driver_with_cuda"
 # What the plan says of the node as it is, not of what it gets.
 OF_NOW = {"because", "change", "packages_change", "restart", "engine_packages", "engine_repository"}
 OF_NOW |= {"retire_packages", "remove_packages", "conflicting_packages"}
+NO_RECEIPT = "it has no receipt on the node"
+NEWER_DRIVER = "the distribution may have a newer driver"
 WHY = {
     "gpulab": "gpulab changed",
     "settings": "its settings changed",
@@ -108,7 +110,7 @@ def roles(
         why = _differs(receipts.get(role), inputs(role, plan, facts, values, variables))
         why += [f"{other} is due" for other in found if role in AFTER.get(other, ())]
         if role == "nvidia_driver" and plan["driver"]["upgrade"]:
-            why.append("the distribution may have a newer driver")
+            why.append(NEWER_DRIVER)
         if role == "nvidia_driver" and facts["driver"]["former"]:
             why.append("its new driver is not confirmed yet")
         if why:
@@ -120,7 +122,7 @@ def roles(
 
 def _differs(receipt: Mapping[str, Any] | None, current: Mapping[str, str]) -> list[str]:
     if receipt is None:
-        return ["it has no receipt on the node"]
+        return [NO_RECEIPT]
     if receipt["problem"]:
         return [receipt["problem"]]
     former = receipt["inputs"]

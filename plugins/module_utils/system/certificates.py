@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PEM certificates as data. No I/O happens here."""
+"""PEM certificates as data."""
 
 from __future__ import annotations
 
@@ -36,3 +36,11 @@ def plan(wanted: dict[str, str], ours: dict[str, str], trusted: set[str]) -> tup
     """
     add = {print_: pem for print_, pem in wanted.items() if print_ not in trusted and print_ not in ours}
     return add, sorted(set(ours) - set(wanted))
+
+
+def trusting(further: str) -> ssl.SSLContext:
+    """Return a context that trusts the machine's authorities and further ones (PEM). Raises ValueError."""
+    context = ssl.create_default_context()
+    if further:
+        context.load_verify_locations(cadata="\n".join(split(further).values()))
+    return context

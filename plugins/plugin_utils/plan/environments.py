@@ -37,6 +37,11 @@ def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
     return [_environment(case, driver, wish) for wish in case.wishes["gpulab_environments"] or ()]
 
 
+def mirrored(url: str | None, mirror: str | None) -> str | None:
+    """Return an index of PyTorch in a mirror of them all, if there is one."""
+    return f"{mirror.rstrip('/')}/{url.rpartition('/')[2]}" if url and mirror else url
+
+
 def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
     name, index = wish["name"], wish.get("index")
     framework = framework_of(wish)

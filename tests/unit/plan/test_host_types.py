@@ -330,8 +330,11 @@ def test_roles_have_the_types_defaults_the_inventorys_values_and_none_for_null(t
     groups = {"training_servers": {"hosts": {name: {**LOCAL, **own} for name, own in hosts.items()}}}
     inventory, playbook = tmp_path / "hosts.yml", tmp_path / "play.yml"
     inventory.write_text(yaml.safe_dump({"gpu-nodes": {"children": groups}}))
-    roles = [{"ansible.builtin.import_role": {"name": f"gpulab.node.{name}"}} for name in ("plan", "preflight")]
-    watched = {"ansible.builtin.import_role": {"name": "gpulab.node.monitoring"}, "ignore_errors": True}
+    roles = [
+        {"ansible.builtin.import_role": {"name": f"gpulab.node.{name}"}} for name in ("plan", "preflight", "monitoring")
+    ]
+    for role in roles[1:]:  # which may fail on this machine: it may not reach NVIDIA's servers
+        role["ignore_errors"] = True
     (tmp_path / "seen").mkdir()
     copy = {
         "ansible.builtin.copy": {
@@ -340,7 +343,7 @@ def test_roles_have_the_types_defaults_the_inventorys_values_and_none_for_null(t
         },
         "check_mode": False,
     }
-    play = {"hosts": "gpu-nodes", "gather_facts": False, "check_mode": True, "tasks": [*roles, watched, copy]}
+    play = {"hosts": "gpu-nodes", "gather_facts": False, "check_mode": True, "tasks": [*roles, copy]}
     playbook.write_text(yaml.safe_dump([play]))
     done = subprocess.run(
         [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, playbook],

@@ -1,0 +1,59 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take from the plan what a run will download from, and let the node ask whether it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ActionModule(ActionBase):
+    """Ask for the sources of the roles that are due and in the tags of this run."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Fail with a line for each source that does not answer."""
+        result: dict[str, Any] = {**super().run(tmp, task_vars), "changed": False}
+        self.validate_argument_spec({})
+        variables = task_vars or {}
+        facts, plan = (variables["ansible_facts"][name] for name in ("gpulab", "gpulab_plan"))
+        values = host_types.values(plan, variables, self._templar.template)
+        wanted = sources.planned(plan, facts, values, at_work(variables, plan["due"]))
+        if not wanted:
+            return result
+        arguments = {
+            "sources": wanted,
+            "proxies": proxies(values),
+            "certificates": "\n".join(map(file_text, values["base_ca_certificates"])),
+        }
+        answer = self._execute_module("gpulab.node.sources_reach", arguments, task_vars=variables)
+        if answer.get("failed") or not answer.get("unreached"):
+            return {**result, **answer}
+        told = "; ".join(sources.told(answer["unreached"]))
+        return {**result, **failure([refuse("H218", host=variables["inventory_hostname"], sources=told)])}
+
+
+def at_work(variables: Mapping[str, Any], due: Mapping[str, Any]) -> list[str]:
+    """Return the roles that are due and that the tags of this run choose."""
+    chosen, skipped = variables.get("ansible_run_tags", ["all"]), variables.get("ansible_skip_tags", [])
+    return [role for role in due if role not in skipped and ("all" in chosen or role in chosen)]
+
+
+def proxies(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of the environment for the proxies that the inventory sets, which the node may lack yet."""
+    set_there = {f"{scheme}_proxy": values[f"base_{scheme}_proxy"] for scheme in ("http", "https")}
+    found = {name: proxy for name, proxy in set_there.items() if proxy}
+    return {**found, "no_proxy": ",".join(values["base_no_proxy"])} if found else {}
