@@ -73,7 +73,7 @@ rollout-test: test-setup ## a change over four nodes, one after the other, behin
 slurm-test: test-setup ## a change over the nodes of a Slurm with jobs, and what fails there; a node in a Slurm of somebody else's
 	pytest $(SLURM_TESTS)
 
-kill-test: test-setup ## kill site.yml in one task after the other; remove.yml has to restore the node each time
+kill-test: test-setup ## kill site.yml in one task after the other and at random moments; the node has to end where it belongs
 	pytest tests/lab/test_killed.py
 
 cuda-builds: test-setup ## install the real CUDA build of each framework and each toolkit of wheels, prove them without a driver (10 GB, 7 GB at a time)

@@ -1,11 +1,14 @@
-"""The controller is killed, a second into each task that changes something; remove.yml then leaves the node as it was.
+"""The controller is killed; remove.yml then leaves the node as it was, or the next run brings it where it belongs.
 
-Which tasks these are, a first run tells. GPULAB_KILLS says in how many of them to kill, spread over all, or all; those
-between get their turn on other days. The driver is one of a stand-in for NVIDIA's repository, which saves time.
+It is killed a second into each task that changes something, which a first run tells: GPULAB_KILLS says in how many of
+them, spread over all, or all; those between get their turn on other days. And it is killed at random moments of the
+play that changes the node: GPULAB_RANDOM_KILLS says at how many, GPULAB_KILL_SEED repeats them. The driver is one of a
+stand-in for NVIDIA's repository, which saves time.
 """
 
 import json
 import os
+import random
 import signal
 import time
 
@@ -15,6 +18,7 @@ from laboratory import ROOT
 NODES = [{"name": "node12", "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]}]
 TAGS = os.environ.get("GPULAB_KILL_TAGS", "base,network,tuning,nouveau,nvidia_driver,monitoring")
 KILLS = os.environ.get("GPULAB_KILLS", "6")
+RANDOM_KILLS, SEED = int(os.environ.get("GPULAB_RANDOM_KILLS", "4")), os.environ.get("GPULAB_KILL_SEED", "gpulab")
 VERSION = "595.91.07"
 # What is enabled, and what gpulab remembers, beside packages, holds and files.
 LIST_NODE = f"""{(ROOT / "tests/list_node.sh").read_text()}
@@ -77,10 +81,16 @@ def chosen(tasks):
     return tasks[int(time.time() // 86400) % stride :: stride]
 
 
-def test_whatever_a_killed_run_had_brought_is_taken_away_again(lab, wishes, say, tmp_path):
-    notes, node = tmp_path / "tasks", lab.node("node12")
+@pytest.fixture(scope="module")
+def bare(lab):
+    """Return what is on the bare node."""
+    node = lab.node("node12")
     node.run(f"apt-get update && apt-get install --yes {STAYS}", timeout=300)
-    bare = node.run(LIST_NODE, timeout=300)
+    return node.run(LIST_NODE, timeout=300)
+
+
+def test_whatever_a_killed_run_had_brought_is_taken_away_again(lab, wishes, bare, say, tmp_path):
+    notes = tmp_path / "tasks"
     run = site(lab, wishes, GPULAB_TASKS=str(notes))
     assert run.rc == 0, run.output[-3000:]
     tasks = dict(line.split("\t") for line in notes.read_text().splitlines())
@@ -95,4 +105,27 @@ def test_whatever_a_killed_run_had_brought_is_taken_away_again(lab, wishes, say,
         say(f"killed in task {number}, {tasks[number]} ({killed.rc}): {amiss or 'as it was'}")
         if amiss:
             found[tasks[number]] = amiss
+    assert found == {}
+
+
+def test_after_a_kill_at_any_moment_the_next_run_or_the_removal_ends_where_it_belongs(lab, wishes, bare, say, tmp_path):
+    length, moments = tmp_path / "seconds", random.Random(SEED)  # noqa: S311 - the same moments again, by the seed
+    run = site(lab, wishes, GPULAB_APPLY_SECONDS=str(length))
+    assert run.rc == 0, run.output[-3000:]
+    whole = lab.node("node12").run(LIST_NODE, timeout=300)
+    assert remove(lab).rc == 0
+    assert left(lab, bare) == []
+    found = {}
+    for number in range(RANDOM_KILLS):
+        moment = round(moments.uniform(0, float(length.read_text())), 1)
+        killed = site(lab, wishes, GPULAB_KILL_AFTER=str(moment))
+        amiss = [] if killed.rc == -signal.SIGKILL else [killed.output[-2000:]]
+        if number % 2 == 0:  # every other time it is finished first
+            finished = site(lab, wishes)
+            amiss += left(lab, whole) if finished.rc == 0 else [finished.output[-2000:]]
+        removed = remove(lab)
+        amiss += left(lab, bare) if removed.rc == 0 else [removed.output[-2000:]]
+        say(f"killed {moment} s into Apply: {amiss or 'as it belongs'}")
+        if amiss:
+            found[moment] = amiss
     assert found == {}

@@ -134,7 +134,7 @@ def test_no_secret_is_shown_or_kept_by_a_whole_run(lab):
     held = secrets()
     assert {"base_https_proxy", "secure_boot_mok_password", "conda_environments", "environments_uv_url"} <= held.keys()
     path = lab.directory / "secrets.json"
-    beside = {"conda_micromamba_sha256": "0" * 64}
+    beside = {"conda_micromamba_sha256": "0" * 64, "preflight_reach_sources": False}  # nobody listens there
     beside["gpulab_environments"] = [{"name": "vision", "pytorch": "2.9", "index": "cpu"}]
     path.write_text(json.dumps({**held, **beside}), encoding="utf-8")
     for playbook, callback in (("site.yml", "ansible.builtin.default"), ("playbooks/plan.yml", "gpulab.node.progress")):
@@ -143,4 +143,7 @@ def test_no_secret_is_shown_or_kept_by_a_whole_run(lab):
         assert run.rc == 0, run.output[-3000:]
         assert "192.0.2.1" in run.output
         assert CANARY not in run.output
+    run = lab.play("site.yml", "-l", "node12", "--check", "-vvv", "-e", f"@{path}", "-e", "preflight_reach_sources=true")
+    assert "GPULAB-H218" in run.said_of("node12")
+    assert CANARY not in run.output
     assert not lab.node("node12").holds(f"grep -rqsF {CANARY} /var/log || journalctl --no-pager | grep -qF {CANARY}")

@@ -1,11 +1,18 @@
-"""Note each task that changes something in $GPULAB_TASKS, or kill the whole run a second into task $GPULAB_KILL_AT."""
+"""Note each task that changes something in $GPULAB_TASKS; kill the whole run, or let an accident happen in it.
+
+$GPULAB_KILL_AT is the number of a task, which is killed after a second; $GPULAB_KILL_AFTER counts seconds from the
+beginning of the play Apply, whose length goes into $GPULAB_APPLY_SECONDS. $GPULAB_ACCIDENT is run by a shell before the
+task whose name $GPULAB_ACCIDENT_AT is.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
@@ -32,10 +39,23 @@ class CallbackModule(CallbackBase):
         """Begin with none."""
         super().__init__()
         self._number, self._kill_at = 0, int(os.environ.get("GPULAB_KILL_AT", "0"))
+        self._applying = None
+
+    def v2_playbook_on_play_start(self, play):
+        """Count the seconds of the play Apply; kill the run after so many of them."""
+        if self._applying and (path := os.environ.get("GPULAB_APPLY_SECONDS")):
+            Path(path).write_text(str(time.monotonic() - self._applying), encoding="utf-8")
+        self._applying = time.monotonic() if play.get_name() == "Apply" else None
+        if self._applying and (after := os.environ.get("GPULAB_KILL_AFTER")):
+            threading.Timer(float(after), kill).start()
 
     def v2_playbook_on_task_start(self, task, is_conditional):  # noqa: ARG002 - given by Ansible
         """Count one; in the one that is named, kill ansible-playbook and all its workers, as a crash would."""
         self._number += 1
+        if task.get_name().rpartition(" : ")[2] == os.environ.get("GPULAB_ACCIDENT_AT"):
+            subprocess.run(
+                ["sh", "-ec", os.environ["GPULAB_ACCIDENT"]], check=True, timeout=300, stdout=subprocess.DEVNULL
+            )
         if self._number == self._kill_at:
             threading.Timer(SECONDS, kill).start()
 
