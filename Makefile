@@ -16,7 +16,7 @@ UNIT := $$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'py
 SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test slurm-test kill-test cuda-builds \
+.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test slurm-test kill-test accident-test cuda-builds \
         share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
 
 help: ## list the targets
@@ -64,7 +64,7 @@ molecule: test-setup ## every molecule scenario; one of them: make molecule SCEN
 	molecule test $(or $(SCENARIO),--all)
 
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
-	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_shared_builds.py \
+	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_accidents.py --ignore=tests/lab/test_shared_builds.py \
 	  $(addprefix --ignore=,tests/lab/test_rollout.py $(SLURM_TESTS))
 
 rollout-test: test-setup ## a change over four nodes, one after the other, behind a fence
@@ -75,6 +75,9 @@ slurm-test: test-setup ## a change over the nodes of a Slurm with jobs, and what
 
 kill-test: test-setup ## kill site.yml in one task after the other and at random moments; the node has to end where it belongs
 	pytest tests/lab/test_killed.py
+
+accident-test: test-setup ## accidents in the middle of site.yml: what it says, and how the next run goes on
+	pytest tests/lab/test_accidents.py
 
 cuda-builds: test-setup ## install the real CUDA build of each framework and each toolkit of wheels, prove them without a driver (10 GB, 7 GB at a time)
 	pytest tests/builds

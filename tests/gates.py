@@ -91,6 +91,7 @@ OTHERS = (
 FULL_TARGETS = (
     target("pylint", 20),
     target("kill-test", 120),
+    target("accident-test", 30),
     target("share-test", 60),
     target("slurm-test", 60),
     target("test-vm", 90),
