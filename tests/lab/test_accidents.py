@@ -32,6 +32,14 @@ done
 CURED = (
     "find /usr/lib/gcc /usr/libexec/gcc -name cc1.real 2>/dev/null | while read file; do mv $file ${file%.real}; done"
 )
+# A Python for which it is a day later, the right time, and a day earlier, in turn; waits are not faked.
+PYTHON = "/usr/local/bin/python3-of-another-day"
+JUMPING = """#!/bin/sh
+export FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1
+number=$(cat /var/tmp/jumps 2>/dev/null || echo 0)
+echo $((number + 1)) > /var/tmp/jumps
+exec faketime -f "$(( (number % 3 - 1) * 86400 ))s" /usr/bin/python3 "$@"
+"""
 STATE = f"{(ROOT / 'tests/list_node.sh').read_text()}\nfind /etc/modprobe.d /etc/apt -type f"
 
 
@@ -119,6 +127,15 @@ def test_a_kernel_that_comes_between_plan_and_change_gets_its_driver(lab, site):
     new = set(node.run("ls /lib/modules").split()) - before
     assert len(new) == 1
     assert f"{new.pop()}, x86_64: installed" in node.run("dkms status")
+
+
+def test_a_clock_that_is_set_back_and_forward_changes_nothing_of_what_a_run_does(lab, site):
+    node = lab.node("node12")
+    node.run("apt-get install --yes --no-install-recommends faketime", timeout=300)
+    node.run(f"cat > {PYTHON} <<'EOF'\n{JUMPING}EOF\nchmod +x {PYTHON}")
+    run = site(ansible_python_interpreter=PYTHON, gpulab_due="all")
+    assert run.rc == 0, run.output[-3000:]
+    assert int(node.run("cat /var/tmp/jumps")) > 20
 
 
 def test_a_run_after_all_of_these_changes_nothing(site):

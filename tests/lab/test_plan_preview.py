@@ -143,7 +143,9 @@ def test_no_secret_is_shown_or_kept_by_a_whole_run(lab):
         assert run.rc == 0, run.output[-3000:]
         assert "192.0.2.1" in run.output
         assert CANARY not in run.output
-    run = lab.play("site.yml", "-l", "node12", "--check", "-vvv", "-e", f"@{path}", "-e", "preflight_reach_sources=true")
+    run = lab.play(
+        "site.yml", "-l", "node12", "--check", "-vvv", "-e", f"@{path}", "-e", "preflight_reach_sources=true"
+    )
     assert "GPULAB-H218" in run.said_of("node12")
     assert CANARY not in run.output
     assert not lab.node("node12").holds(f"grep -rqsF {CANARY} /var/log || journalctl --no-pager | grep -qF {CANARY}")

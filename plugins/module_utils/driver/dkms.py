@@ -85,7 +85,7 @@ def compiling(tree: Path = TREE) -> str | None:
     """
     for log in tree.glob("*/*/build/make.log"):
         try:
-            at_work = time.time() - log.stat().st_mtime < STILL
+            at_work = abs(time.time() - log.stat().st_mtime) < STILL  # somebody may have set the clock back
             named = _BUILD.search(log.read_text(errors="replace")[:1000]) if at_work else None
         except FileNotFoundError:  # it has ended just now
             continue
