@@ -10,6 +10,7 @@ A role that begins its work with this task is refused for unknown variables and 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -20,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import B
 from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import Address, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_forms import VARIABLE
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
 
 
@@ -33,6 +35,8 @@ class ActionModule(NormalAction):
             given = {name: value for name, value in variables.items() if name not in INTERNAL_STATIC_VARS}
             if unknown := inventory_check.unknown(given, options.load()):
                 return failure(unknown)
+        args["kernel_values"] = self._kernel_values(variables)
+        self._task.args = args
         if not self._task.check_mode:
             self._task.args = {**args, "work": args.get("work", GO_ON), "run": this_run(os.getppid())}
         raised: AnsibleError | None = None
@@ -54,6 +58,14 @@ class ActionModule(NormalAction):
         if raised:
             raise raised
         return result
+
+    def _kernel_values(self, variables: dict[str, Any]) -> list[str]:
+        """Return the names that the host's tuning_overrides sets; none where they cannot be told: the plan says why."""
+        try:
+            given = self._templar.template(variables.get(VARIABLE))
+        except AnsibleError:
+            return []
+        return [name for name in given if isinstance(name, str)] if isinstance(given, Mapping) else []
 
     def _address(self, host: str) -> Address:
         """Return where the connection goes: the host's name where the plugin does not know an address."""

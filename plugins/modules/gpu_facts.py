@@ -37,6 +37,11 @@ options:
   run:
     description: The run that this task belongs to. The action plugin sets it. Leave it out.
     type: dict
+  kernel_values:
+    description: Names of C(tuning_overrides), of which the plan has to know. The action plugin sets it. Leave it out.
+    type: list
+    elements: str
+    default: []
   dead:
     description: A run that is known to have ended. The action plugin sets it. Leave it out.
     type: dict
@@ -140,6 +145,7 @@ def main() -> None:
                 "default": run_lock.GO_ON,
             },
             "run": {"type": "dict"},
+            "kernel_values": {"type": "list", "elements": "str", "default": []},
             "dead": {"type": "dict"},
         },
         supports_check_mode=True,
@@ -151,7 +157,7 @@ def main() -> None:
             evidence.take()
         node = Node()
         receipts = Receipts(node)
-        facts = judged(collect(node, params["timeout"]))
+        facts = judged(collect(node, params["timeout"], kernel_values=params["kernel_values"]))
         if writes and params["work"] == run_lock.END:
             receipts.seal(facts)
         facts = plain_values({**facts, "receipts": receipts.facts(facts)})

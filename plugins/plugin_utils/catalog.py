@@ -168,6 +168,11 @@ class Catalog:
         return self.read("tuning")["settings"]
 
     @cached_property
+    def kernel_values(self) -> list[Record]:
+        """What values the kernel takes, by name or pattern."""
+        return self.read("kernel_values")["values"]
+
+    @cached_property
     def host_types(self) -> dict[str, Record]:
         """What each host type sets, by its name, which is that of a group."""
         return {record["name"]: record for record in self.read("host_types")["host_types"]}

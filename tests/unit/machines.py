@@ -180,6 +180,7 @@ BARE: dict[str, Any] = {
     "gpu_settings": {},
     "tuning": {
         "values": {},
+        "asked": {},
         "later": {},
         "limits": {"pam": {}, "systemd": {}},
         "kernel_arguments": {"wanted": [], "in_menu": True, "running": []},

@@ -689,6 +689,11 @@ CODES = {
         "--start-at-task {task} skips the tasks that read and plan the node, which all later tasks need",
         "Use --tags with a role's name, such as --tags cuda. A full run also skips what is already done.",
     ),
+    # I046: names of groups, beside I020 to I025
+    "I046": (
+        "gpulab has no group {group}",
+        "Did you mean {near}? A group for something else needs a name that is less like it.",
+    ),
     # P: the plan; P001 to P049: GPUs, kernels, driver, CUDA and environments
     "P001": ("gpulab does not support {system}", "Use one of: {supported}, on x86_64 or aarch64."),
     "P002": (
@@ -990,6 +995,8 @@ CODES = {
         "{library} {version} is requested, but the wheels of cuda_source: pypi bring a compiler and no such libraries",
         "Set cuda_source: nvidia, or remove {library}_version. Frameworks bring their own copy.",
     ),
+    # P106: names of tuning_overrides, beside P050, P051 and P055
+    "P106": ("tuning_overrides has {name}, which {why}", "{advice}"),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

@@ -9,7 +9,7 @@ Nothing is changed and nothing hangs: whatever may wait (the driver, a mount, a 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import SECONDS, Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import (
@@ -47,11 +47,16 @@ from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import pl
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 SCHEMA = 1
 
 
-def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
-    """Read everything; the driver has ``timeout`` seconds.
+def collect(
+    node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_values: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Read everything; the driver has ``timeout`` seconds. kernel_values are names of which the plan has to know.
 
     What may take time is started first and collected last.
     """
@@ -114,6 +119,6 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY) -> dict[str
         "storage": storage.read(node),
         "own_files": own_files.read(node),
         "gpu_settings": plan.read_file(node.text(plan.FILE)),
-        "tuning": tuning.read(node, limit_texts),
+        "tuning": tuning.read(node, limit_texts, kernel_values),
         "data_loading": data_loading.read(node),
     }

@@ -640,6 +640,7 @@ class Tuning(TypedDict):
     """Live values of the kernel, limits, arguments of the kernel, and the active swap with its other names."""
 
     values: dict[str, str | None]
+    asked: dict[str, KernelValue]
     later: dict[str, LaterSetting]
     limits: dict[str, dict[str, str | None]]
     kernel_arguments: KernelArguments
@@ -647,6 +648,16 @@ class Tuning(TypedDict):
     boot_entries: dict[str, list[str]]
     tuned_profile: str | None
     swaps: dict[str, list[str]]
+
+
+class KernelValue(TypedDict):
+    """What the kernel says of a value that the inventory sets; words are all that it takes, where it lists them."""
+
+    there: bool
+    writable: bool
+    value: str
+    words: list[str]
+    near: str | None
 
 
 class DataLoading(TypedDict):

@@ -12,6 +12,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LI
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments, kernel_values, swap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LimitTexts
 
@@ -22,14 +24,17 @@ VALUES = (
     "net.ipv4.neigh.default.gc_thresh2", "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
     "vm.max_map_count", "vm.swappiness", *kernel_values.KNOBS,
 )  # fmt: skip
+BOUNDS = ("fs.nr_open",)  # of limits
 _PAM_UNIT = {"memlock": 1024, "stack": 1024}  # limits.conf(5) counts these in KiB, systemd in bytes
 
 
-def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
+def read(node: Node, texts: LimitTexts, asked: Iterable[str] = ()) -> dict[str, Any]:
     """Return the facts ``tuning``.
 
-    They are {"values", "later", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile", "swaps"}.
+    They are {"values", "asked", "later", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile",
+    "swaps"}.
 
+    asked has what the kernel says of each name that the inventory sets, and of what bounds a limit.
     values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does
     not have it. later has the sysctls that other files set after gpulab's at every boot. limits has, for pam and
     systemd, each limit as "soft:hard" in bytes or pieces, or None.
@@ -39,13 +44,14 @@ def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
     where it runs, None where it was never told. swaps has by the path of each active swap all names of it; that of
     a container is its host's, and left out.
     """
-    asked = re.findall(r"^([\w.-]+) = ", node.text(SYSCTL_FILE), re.MULTILINE)
+    own = re.findall(rf"^({kernel_values.SYSCTL}) = ", node.text(SYSCTL_FILE), re.MULTILINE)
     entries = boot_entries(node)
-    own = boot_arguments.remembered(node.path(boot_arguments.MEMORY))
-    wanted = own if entries else grub_arguments(node.text(GRUB_FILE))
+    arguments = boot_arguments.remembered(node.path(boot_arguments.MEMORY))
+    wanted = arguments if entries else grub_arguments(node.text(GRUB_FILE))
     menu = node.text("/boot/grub/grub.cfg")
     return {
-        "values": {name: _live(name, node) for name in dict.fromkeys((*VALUES, *asked))},
+        "values": {name: _live(name, node) for name in dict.fromkeys((*VALUES, *own))},
+        "asked": {name: kernel_values.look(name, node) for name in sorted({*BOUNDS, *asked})},
         "later": kernel_values.later(node, SYSCTL_FILE),
         "limits": {"pam": pam_limits(texts.pam), "systemd": systemd_limits(texts.systemd)},
         "kernel_arguments": {

@@ -3,14 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Values of the running kernel by name: where each lies, what it holds, what has to change. Reads, writes nothing.
 
-A name with a dot is a sysctl, as ``vm.swappiness``; the others are those of KNOBS.
+A name with a dot is a sysctl, as ``vm.swappiness``; the others are those of KNOBS. A slash in the name of a sysctl
+stands for a dot, as in the interface eth0/100, and a * for any one part, as systemd-sysctl reads them.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from fnmatch import filter as matching
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 KNOBS = ("transparent_hugepage", "cpu_governor", "nfs_read_ahead_kb")
+# What a sysctl is called: parts with dots between them, never a path. It is a part of other patterns.
+SYSCTL = r"[a-z0-9_]+(?:\.[A-Za-z0-9_*:@-]+(?:/[A-Za-z0-9_*:@-]+)*)+"
+_PATH = str.maketrans("./", "/.")
+_MAY_WRITE = 0o222
 HUGEPAGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 CPUS = "/sys/devices/system/cpu"
 NFS = ("nfs", "nfs4")
@@ -38,8 +46,7 @@ class Step:
 def paths(name: str, node: Node) -> list[str]:
     """Return the files that hold a value: none where this kernel or this hardware does not have it."""
     if "." in name:
-        path = f"/proc/sys/{name.replace('.', '/')}"
-        return [path] if node.exists(path) else []
+        return _sysctls(name, node) if re.fullmatch(SYSCTL, name) else []
     if name == "transparent_hugepage":
         return [HUGEPAGE] if node.exists(HUGEPAGE) else []
     if name == "cpu_governor":
@@ -49,6 +56,48 @@ def paths(name: str, node: Node) -> list[str]:
     devices = sorted({entry["device"] for entry in mounted if entry["type"] in NFS})
     read_ahead = (f"/sys/class/bdi/{device}/read_ahead_kb" for device in devices)
     return [path for path in read_ahead if node.exists(path)]
+
+
+def _sysctls(name: str, node: Node) -> list[str]:
+    """Return the files of a sysctl, whose parts may hold a *."""
+    found = ["/proc/sys"]
+    for part in name.translate(_PATH).split("/"):
+        found = [
+            f"{directory}/{one}"
+            for directory in found
+            for one in (matching(node.names(directory), part) if "*" in part else [part])
+        ]
+    return [path for path in found if node.exists(path) and not node.is_dir(path)]
+
+
+def look(name: str, node: Node) -> dict[str, Any]:
+    """Return {"there", "writable", "value", "words", "near"} of a value that is asked for.
+
+    words are all that the kernel takes, where it says so; near is the sysctl beside it that was likely meant.
+    """
+    files = paths(name, node)
+    beside = name.rpartition(".")[0]
+    near = [] if files else get_close_matches(name, [f"{beside}.{one}" for one in _beside(name, node)], 1)
+    return {
+        "there": bool(files),
+        "writable": all(node.path(path).stat().st_mode & _MAY_WRITE for path in files),
+        "value": ", ".join(sorted({value(node.text(path)) for path in files})),
+        "words": _words(files[0], node) if files else [],
+        "near": next(iter(near), None),
+    }
+
+
+def _beside(name: str, node: Node) -> list[str]:
+    parts = name.translate(_PATH).split("/") if re.fullmatch(SYSCTL, name) else []
+    return [one.translate(_PATH) for one in node.names(posixpath.join("/proc/sys", *parts[:-1]))] if parts else []
+
+
+def _words(path: str, node: Node) -> list[str]:
+    """Return the words that a file of the kernel takes; nothing where it does not list them."""
+    text = node.text(path)
+    if re.search(r"\[\S+\]", text):
+        return text.replace("[", "").replace("]", "").split()
+    return node.text(f"{posixpath.dirname(path)}/scaling_available_governors").split() if CPUS in path else []
 
 
 def value(text: str) -> str:
@@ -86,7 +135,7 @@ def _sysctl(key: str) -> str | None:
     """Return a sysctl's name with dots, of vm/swappiness too; None for a comment and for a pattern of names."""
     name = key.strip().lstrip("-").strip()
     slash, dot = (name.find(separator) % (len(name) + 1) for separator in "/.")
-    plain = name.translate(str.maketrans("/.", "./")) if slash < dot else name
+    plain = name.translate(_PATH) if slash < dot else name
     return plain if re.fullmatch(r"\w[\w./-]*", plain) else None
 
 

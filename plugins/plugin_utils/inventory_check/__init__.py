@@ -53,7 +53,7 @@ def check(
 
 
 def unknown(variables: Mapping[str, Any], options: Options) -> list[Refusal]:
-    """Return what is wrong with the names of variables: those that are meant for gpulab, and that it does not have.
+    """Return what is wrong with the names of variables and groups that are meant for gpulab, and that it does not have.
 
     For a role that is used alone. Facts and what tasks registered are no input, whatever their names, and neither are
     the private variables of roles, which are there at that time.
@@ -63,7 +63,8 @@ def unknown(variables: Mapping[str, Any], options: Options) -> list[Refusal]:
         name for name, value in variables.items() if not (name.startswith("__") or name in facts or is_result(value))
     )
     meant = (name for name in names if name not in options.options and options.concerns(name))
-    return [refuse("I001", variable=name, advice=_of_unknown(name, options)) for name in sorted(meant)]
+    wrong = [refuse("I001", variable=name, advice=_of_unknown(name, options)) for name in sorted(meant)]
+    return [*wrong, *structure.misspelt(variables.get("groups") or {})]
 
 
 def is_result(value: Any) -> bool:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import profile
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     branch,
     cuda,
+    gpu_settings,
     kernel_modules,
     libraries,
     newer,
     recipes,
+    tuning,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Request
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import (
@@ -44,6 +47,9 @@ def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     yield from _environments(values)
     yield from _conda(values)
     yield from _gone(values)
+    yield from _refused(tuning.check_overrides, of_all["tuning_overrides"], catalog)
+    yield from _refused(gpu_settings.check, of_all["gpu_settings_values"], of_all["gpu_settings_per_gpu"])
+    yield from profile.faults(of_all["verify_profile"])
     yield from _outdated_recipes(values, catalog)
     if values.get("container_toolkit_version") and values.get("container_toolkit_engines") == []:
         yield refuse(

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 GPU_NODES = "gpu-nodes"
 # How inventory plugins that make groups (constructed, clouds') write the same name: Ansible takes no hyphen from them.
 SPELLINGS = (GPU_NODES, "gpu_nodes")
+# Groups that playbooks look for beside those of the GPU nodes.
+SERVERS = ("slurm_controllers", "monitoring_server")
+NEAR = 0.9  # of difflib: slurm_controler is meant for gpulab, slurm_masters may be somebody's own
 SSH_PORT = 22
 SHOWN = 3
 
@@ -49,7 +52,27 @@ def faults(hosts: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[R
     """Yield what is wrong with the groups and addresses of these hosts, given with their connection variables."""
     ours = nodes(groups)
     yield from _host_types({host: given for host, given in hosts.items() if host in ours}, groups)
+    yield from misspelt(groups)
+    yield from _named_groups(hosts, groups)
     yield from _addresses(hosts)
+
+
+def misspelt(groups: Groups) -> Iterator[Refusal]:
+    """Yield each group whose name is nearly that of servers gpulab looks for, where those have no group."""
+    wanted = [name for name in SERVERS if not groups.get(name)]
+    for group in groups:
+        near = get_close_matches(group.lower().replace("-", "_"), wanted, 1, NEAR)
+        if near and group not in wanted:
+            yield refuse("I046", group=group, near=near[0])
+
+
+def _named_groups(hosts: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[Refusal]:
+    """Yield what network_group names, and is no group."""
+    named = {str(given["network_group"]) for given in hosts.values() if isinstance(given.get("network_group"), str)}
+    for group in sorted(named - groups.keys() - {name.replace("_", "-") for name in groups}):
+        near = get_close_matches(group, groups, 1)
+        advice = f"Did you mean {near[0]}?" if near else "Use one of them."
+        yield refuse("I006", variable="network_group", value=group, choices=listed(groups), advice=advice)
 
 
 def where(hosts: Collection[str], groups: Groups, everyone: Collection[str]) -> str:

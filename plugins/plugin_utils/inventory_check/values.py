@@ -116,8 +116,17 @@ def _entry_faults(form: forms.Form, entries: Mapping[Any, Any], name: str) -> It
             problem = f"the unknown name {shown(str(key))}"
             yield refuse("I030", variable=name, problem=problem, form=form.words)
             continue
-        for place, text in _texts(value, f"{name}.{key}"):
-            yield from _form_faults(found, text, place, found.words or "one line of text")
+        wrong = [
+            fault
+            for place, text in _texts(value, f"{name}.{key}")
+            for fault in _form_faults(found, text, place, found.words or "one line of text")
+        ]
+        yield from wrong
+        if not (wrong or found.takes(value)):
+            shows = "not text" if found.secret else shown(value)
+            advice = "Quote it, or write a number." if value is not None else "Remove it, or give it a value."
+            expected = "one line of text or a number"
+            yield refuse("I005", variable=f"{name}.{key}", value=shows, expected=expected, advice=advice)
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -10,9 +10,10 @@ control characters. tests/unit/inventory_check/test_forms.py fails for an option
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import quoting, shown
+from ansible_collections.gpulab.node.plugins.module_utils.system.kernel_values import SYSCTL
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Form:
 
     entries describe a mapping: patterns of its names, and the form of the values of each; the words then describe a
     name. secret is true where no message may show the text. elsewhere says where else a password can be set; it is
-    set where an address with a password would become public.
+    set where an address with a password would become public. The value of a mapping's name is text or a number: null is
+    one, too, where it is nullable, and what is nested is judged by whom it is for.
     """
 
     pattern: str = ".+"
@@ -33,6 +35,8 @@ class Form:
     entries: tuple[tuple[str, Form], ...] = ()
     secret: bool = False
     elsewhere: str | None = None
+    nullable: bool = False
+    nested: bool = False
 
     def fits(self, text: str) -> bool:
         """Tell whether a text in which problem() finds nothing has this form."""
@@ -50,6 +54,12 @@ class Form:
         fitting = (form for pattern, form in self.entries if re.fullmatch(pattern, key) and not self.problem(key))
         return next(fitting, None)
 
+    def takes(self, value: object) -> bool:
+        """Tell whether a mapping's value is of a type that a line of a file can hold."""
+        if self.nested or (value is None and self.nullable):
+            return True
+        return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+
     def shows_password(self, text: str) -> bool:
         """Tell whether an address has a password where it would become public."""
         return self.elsewhere is not None and shown.has_secret(text)
@@ -57,6 +67,7 @@ class Form:
 
 CALENDAR = Form(r"[A-Za-z0-9*][A-Za-z0-9*,./:~ -]*", "a calendar event of systemd's, such as *-*-* 02:00")
 LINE = Form(words="one line of text", most=4096)
+NESTED = Form(words=LINE.words, most=LINE.most, nested=True)
 NAME = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "a name of letters, digits and '_.-'")
 SHARE = Form(r"[1-9]\d{0,5}|([1-9]\d?|100)%", "a number of nodes, or a share such as 25%")
 MOMENT = Form(
@@ -127,6 +138,7 @@ PARAMETERS = Form(
     words="names of parameters",
     entries=((r"[A-Za-z0-9_]+", Form(r'[^"]*', "a value without a double quote", 1024)),),
 )
+SLURM_VALUE = Form(r'[^\s"#\\]+|"[^"#\\]*"', "one value; one with blanks stands in double quotes", 4096)
 TUNED = Form(r"[A-Za-z0-9_.,:=/+@%-]+", "a word of letters, digits and '_.,:=/+@%-'")
 
 OPTIONS: dict[str, Form] = {
@@ -164,7 +176,7 @@ OPTIONS: dict[str, Form] = {
     "conda_environments.name": NAME,
     "conda_environments.packages": REQUIREMENT,
     "conda_environments.pip": REQUIREMENT,
-    "conda_environments.replace": Form(words="packages", entries=((".+", REQUIREMENT),)),
+    "conda_environments.replace": Form(words="packages", entries=((".+", replace(REQUIREMENT, nullable=True)),)),
     "conda_environments.variables": Form(
         words="names of variables",
         entries=(("[A-Za-z_][A-Za-z0-9_]*", Form(".*", LINE.words, LINE.most, secret=True)),),
@@ -219,8 +231,8 @@ OPTIONS: dict[str, Form] = {
     "fence_reason": LINE,
     "fence_run": LINE,
     "fence_until": Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a time in UTC, such as 2026-11-26T23:00:00Z"),
-    "gpu_settings_per_gpu": Form(words="GPUs by UUID, bus id or index", entries=((".+", LINE),)),
-    "gpu_settings_values": Form(words="names of settings", entries=((".+", LINE),)),
+    "gpu_settings_per_gpu": Form(words="GPUs by UUID, bus id or index", entries=((".+", NESTED),)),
+    "gpu_settings_values": Form(words="names of settings", entries=((".+", NESTED),)),
     "gpulab_allow_branches": BRANCH,
     "gpulab_due": Form(choices=("differing", "all")),
     "gpulab_environments.group": ACCOUNT,
@@ -249,7 +261,7 @@ OPTIONS: dict[str, Form] = {
     "nccl_address": HOST,
     "nccl_interface": Form(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}", "the name of an interface"),
     "nccl_overrides": Form(
-        words="names of NCCL's settings", entries=(("NCCL_[A-Z0-9_]+", Form(".*", LINE.words, 1024)),)
+        words="names of NCCL's settings", entries=(("NCCL_[A-Z0-9_]+", Form(".*", LINE.words, 1024, nullable=True)),)
     ),
     "nccl_tests_sha256": SHA256,
     "nccl_tests_url": SOURCE,
@@ -307,7 +319,10 @@ OPTIONS: dict[str, Form] = {
     "slurm_cluster": Form(r"[a-z0-9][a-z0-9_-]{0,39}", "a name of small letters, digits and '_-'"),
     "slurm_controller": LINE,
     "slurm_munge_key": Form(r"[A-Za-z0-9+/]+={0,2}", "a key in Base64", 2048, secret=True),
-    "slurm_settings": Form(words="names of slurm.conf's settings", entries=(("[A-Za-z]+", LINE),)),
+    "slurm_settings": Form(
+        words="names of slurm.conf's settings, without the lines of nodes, partitions and further files",
+        entries=((r"(?i:(?!(nodename|nodeset|partitionname|downnodes|include)$)[a-z0-9]+)", SLURM_VALUE),),
+    ),
     "slurm_state": Form(choices=("present", "absent")),
     "storage_tiers.devices": Form(r"[A-Za-z0-9/][A-Za-z0-9/_.:=+@\\-]*", "a disk's serial number, path or UUID=..."),
     "storage_tiers.export_options": Form(r"[a-z_]+(=[A-Za-z0-9_:.-]+)?", "an option of an export"),
@@ -323,8 +338,8 @@ OPTIONS: dict[str, Form] = {
     "tuning_overrides": Form(
         words="names of sysctls and of records in catalog/tuning.yml",
         entries=(
-            ("[a-z][a-z0-9_]*", TUNED),
-            (r"[A-Za-z0-9_][A-Za-z0-9_*/-]*\.[A-Za-z0-9_.*/-]+", Form(r"\S(.*\S)?", LINE.words, 1024)),
+            ("[a-z][a-z0-9_]*", replace(TUNED, nullable=True)),
+            (SYSCTL, Form(r"\S(.*\S)?", LINE.words, 1024, nullable=True)),
         ),
     ),
     "tuning_swap": Form(
@@ -336,7 +351,7 @@ OPTIONS: dict[str, Form] = {
     "verify_container_image": Form(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image"),
     "verify_hosts": LINE,
     "verify_mounts.path": ANY_PLACE,
-    "verify_profile": Form(words="names", entries=((".+", LINE),)),
+    "verify_profile": Form(words="names", entries=((".+", NESTED),)),
     "verify_python": INTERPRETER,
     "verify_history_directory": HERE,
     "verify_report_directory": HERE,

@@ -28,11 +28,7 @@ def plan(case: Case) -> dict[str, Any]:
     if case.wishes["gpu_settings_state"] == "absent":
         return {"settings": {}, "because": ["gpu_settings_state is absent: the GPUs get back their former settings."]}
     values, single = case.wishes[ALL], case.wishes[SINGLE]
-    gpu_settings.check(ALL, values)
-    for gpu, own in single.items():
-        if not isinstance(own, dict):
-            raise refuse("P055", variable=SINGLE, name=gpu, value=own, form="settings by name")
-        gpu_settings.check(f"{SINGLE}[{gpu}]", own)
+    check(values, single)
     if not case.gpus:
         return {"settings": {}, "because": ["The node has no GPU to configure."]}
     _check_boards(case, values, single)
@@ -42,6 +38,15 @@ def plan(case: Case) -> dict[str, Any]:
     because.append(f"The inventory sets {', '.join(declared)}." if declared else "Nothing else is requested.")
     settings = {"all": values, "gpus": single, "power_budget_watts": budget}
     return {"settings": settings if any(settings.values()) else {}, "because": because + why}
+
+
+def check(values: dict[str, Any], single: dict[Any, Any]) -> None:
+    """Raise Refusal for a name that is no setting, and for a value that no GPU takes."""
+    gpu_settings.check(ALL, values)
+    for gpu, own in single.items():
+        if not isinstance(own, dict):
+            raise refuse("P055", variable=SINGLE, name=gpu, value=own, form="settings by name")
+        gpu_settings.check(f"{SINGLE}[{gpu}]", own)
 
 
 def _check_boards(case: Case, values: dict[str, Any], single: dict[Any, dict[str, Any]]) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments
 from ansible_collections.gpulab.node.plugins.module_utils.system.kernel_values import KNOBS
-from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides, tuning_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import kernel_forms, tuning_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
+    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 GIB_IN_MIB = 1024
@@ -132,22 +132,41 @@ def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:
 
 def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
     """Put the operator's values in, take out what he leaves alone; return the names that this touched."""
-    kinds = {record["name"]: record["kind"] for record in case.catalog.tuning} | dict.fromkeys(KNOBS, "knob")
     reason = {"because": "Set by tuning_overrides.", "source": []}
     for name, value in case.wishes["tuning_overrides"].items():
-        kind = kinds.get(name, "sysctl" if "." in name else None)
-        if kind is None:
-            raise refuse("P050", name=name, known=", ".join(sorted(known for known in kinds if "." not in known)))
+        kind = _kind(name, case.catalog)
         if value is None:
             settings.pop(name, None)
         else:
-            text = overrides.text("tuning_overrides", name, value)
-            if kind == "service" and text != SERVES:
-                raise refuse("P075", name=name, value=text, allowed=SERVES)
-            if (kind != "sysctl" and not forms.TUNED.fits(text)) or (kind == "swap" and not text.isdigit()):
-                raise refuse("P051", variable="tuning_overrides", name=name, value=value)
-            settings[name] = _setting(kind, name, " ".join(text.split()), reason)
+            text = _text(name, kind, value, case.catalog)
+            kernel_forms.check(name, kind, text, case.facts["tuning"].get("asked", {}), case.catalog)
+            settings[name] = _setting(kind, name, text, reason)
     return list(case.wishes["tuning_overrides"])
+
+
+def check_overrides(given: Mapping[str, Any], catalog: Catalog) -> None:
+    """Raise Refusal for a name that gpulab does not tune, and for a value that no node takes."""
+    for name, value in given.items():
+        kind = _kind(name, catalog)
+        if value is not None:
+            _text(name, kind, value, catalog)
+
+
+def _kind(name: str, catalog: Catalog) -> str:
+    """Return the kind of a name. Raises Refusal P050 for an unknown one."""
+    kinds = {record["name"]: record["kind"] for record in catalog.tuning} | dict.fromkeys(KNOBS, "knob")
+    if name not in kinds and "." not in name:
+        known = ", ".join(sorted(known for known in kinds if "." not in known))
+        raise refuse("P050", name=name, known=known)
+    return kinds.get(name, "sysctl")
+
+
+def _text(name: str, kind: str, value: Any, catalog: Catalog) -> str:
+    """Return a value as it is written. Raises Refusal."""
+    text = kernel_forms.text(name, kind, value, catalog)
+    if kind == "service" and text != SERVES:
+        raise refuse("P075", name=name, value=text, allowed=SERVES)
+    return text
 
 
 def _setting(kind: str, name: str, value: str, record: dict[str, Any]) -> dict[str, Any]:

@@ -192,3 +192,50 @@ def test_swap_in_use_is_a_machines_own(tree, engine):
     if engine:
         tree.file("/.dockerenv")
     assert facts(tree)["swaps"] == ({} if engine else {"/swapfile": ["/swapfile"]})
+
+
+def asked(tree, name):
+    node = tree.node()
+    return tuning.read(node, LimitTexts(node), [name])["asked"][name]
+
+
+def test_what_the_inventory_sets_is_asked_of_the_kernel(tree):
+    tree.file("/proc/sys/vm/swappiness", "60\n")
+    assert asked(tree, "vm.swappiness") == {
+        "there": True, "writable": True, "value": "60", "words": [], "near": None,
+    }  # fmt: skip
+    assert asked(tree, "vm.swapiness") == {
+        "there": False, "writable": True, "value": "", "words": [], "near": "vm.swappiness",
+    }  # fmt: skip
+    tree.file("/proc/sys/kernel/osrelease", "6.1\n")
+    tree.node().path("/proc/sys/kernel/osrelease").chmod(0o444)
+    assert asked(tree, "kernel.osrelease")["writable"] is False
+
+
+def test_a_governor_and_huge_pages_say_what_they_take(tree):
+    tree.file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    tree.file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
+    tree.file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_available_governors", "performance powersave\n")
+    assert asked(tree, "transparent_hugepage")["words"] == ["always", "madvise", "never"]
+    assert asked(tree, "cpu_governor")["words"] == ["performance", "powersave"]
+
+
+PATHS = {
+    "a path upwards": ("kernel/../../../etc/passwd.x", []),
+    "parts upwards": ("vm.../../../etc/passwd", []),
+    "a directory": ("net.ipv4", []),
+    "the dot of an interface": ("net.ipv4.conf.eth0/5.rp_filter", ["/proc/sys/net/ipv4/conf/eth0.5/rp_filter"]),
+    "every interface": (
+        "net.ipv4.conf.*.rp_filter",
+        ["/proc/sys/net/ipv4/conf/eth0.5/rp_filter", "/proc/sys/net/ipv4/conf/lo/rp_filter"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "paths"), PATHS.values(), ids=PATHS)
+def test_the_name_of_a_sysctl_is_no_path(tree, name, paths):
+    for interface in ("lo", "eth0.5"):
+        tree.file(f"/proc/sys/net/ipv4/conf/{interface}/rp_filter", "0\n")
+    tree.file("/etc/passwd/x", "root\n")
+    tree.file("/etc/passwd.x", "root\n")
+    assert kernel_values.paths(name, tree.node()) == paths

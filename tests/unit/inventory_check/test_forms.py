@@ -73,6 +73,65 @@ def test_what_one_file_alone_would_misread_is_refused(place, value):
     assert set(refusals(place, value)) & {"GPULAB-I007", "GPULAB-I030"}
 
 
+# Values of mappings that would be written as something else: (option, value).
+NO_VALUES = [
+    ("nccl_overrides", {"NCCL_DEBUG": True}),
+    ("nccl_overrides", {"NCCL_DEBUG": ["INFO"]}),
+    ("nccl_overrides", {"NCCL_DEBUG": {"a": "b"}}),
+    ("slurm_settings", {"MaxJobCount": None}),
+    ("slurm_settings", {"MaxJobCount": [1, 2]}),
+    ("slurm_settings", {"Prolog": "/bin/true Epilog=/tmp/x"}),
+    ("slurm_settings", {"Prolog": "/bin/true # x"}),
+    ("slurm_settings", {"Prolog": "/bin/true\\"}),
+    ("slurm_settings", {"NodeName": "x"}),
+    ("slurm_settings", {"partitionname": "x"}),
+    ("slurm_settings", {"Include": "/etc/passwd"}),
+    ("slurm_settings", {"Max Job": 1}),
+    ("nvidia_driver_module_options.nvidia", {"NVreg_A": True}),
+    ("nvidia_driver_module_options.nvidia", {"NVreg_A": None}),
+    ("nvidia_driver_module_options.nvidia", {"NVreg_A": {"b": 1}}),
+    ("conda_environments.variables", {"A": None}),
+    ("conda_environments.variables", {"A": ["b"]}),
+    ("conda_environments.replace", {"-e .": ["b"]}),
+    ("tuning_overrides", {"vm.swappiness": ["1"]}),
+    ("tuning_overrides", {"vm.swappiness": {"a": 1}}),
+    ("gpu_settings_values", {"power_limit_watts": "300"}),
+    ("gpu_settings_values", {"power_limit": 300}),
+    ("gpu_settings_values", {"ecc": "on"}),
+    ("gpu_settings_per_gpu", {"0": {"locked_clocks_mhz": [1500, 300]}}),
+    ("gpu_settings_per_gpu", {"0": 300}),
+    ("verify_profile", {"pcie_widht": 16}),
+    ("verify_profile", {"pcie_width": "x16"}),
+    ("verify_profile", {"floors": {"memory_gb": 2800}}),
+    ("verify_profile", {"floors": {"memory_gbs": "fast"}}),
+    ("verify_profile", {"floors": 2800}),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), NO_VALUES)
+def test_a_mappings_value_of_the_wrong_type_or_of_more_than_one_value_is_refused(place, value):
+    said = check_variables(**inventory(PLACES[place], value))
+    assert said
+    assert all(message.startswith("GPULAB-") for message in said)
+
+
+VALUES = [
+    ("nccl_overrides", {"NCCL_DEBUG": None, "NCCL_IB_TIMEOUT": 22}),
+    ("slurm_settings", {"MaxJobCount": 500, "MailProg": '"/usr/bin/mail -s x"', "TaskPlugin": "task/cgroup,a=b"}),
+    ("nvidia_driver_module_options.nvidia", {"NVreg_A": 0, "NVreg_B": "a b"}),
+    ("conda_environments.replace", {"-e .": None}),
+    ("gpu_settings_values", {"power_limit_watts": 300, "mig_instances": ["3g.40gb"], "ecc": None}),
+    ("gpu_settings_per_gpu", {"0": {"ecc": False}}),
+    ("verify_profile", {"pcie_width": 8, "power_limit_watts": 250, "floors": {"memory_gbs": None, "peer_gbs": 1.5}}),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), VALUES)
+def test_a_mappings_value_of_the_right_type_passes(place, value):
+    said = check_variables(**inventory(PLACES[place], value))
+    assert [message for message in said if "I005" in message or "I007" in message or "P05" in message] == []
+
+
 @pytest.mark.parametrize("place", [place for place in TEXTS if forms.OPTIONS[place].secret])
 def test_no_message_shows_what_may_be_a_secret(place):
     form = forms.OPTIONS[place]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure, unknown
 
 from .make import GROUPS, check_hosts
 
@@ -101,3 +102,47 @@ def test_the_hosts_of_a_run_are_the_gpu_nodes_with_hyphen_or_underscore(names, p
     assert structure.nodes(groups) == [f"node{number}" for number in range(len(names))]
     untyped = [refusal.code for refusal in structure.faults({"node0": {}}, groups)]
     assert untyped == ["I021"]
+
+
+# Names that are nearly those of groups gpulab looks for: (group, what is meant). None where it is another's.
+NEARLY = {
+    "slurm_controler": "slurm_controllers",
+    "slurm_controller": "slurm_controllers",
+    "slurm-controllers": "slurm_controllers",
+    "Slurm_Controllers": "slurm_controllers",
+    "slurmcontrollers": "slurm_controllers",
+    "monitoring-server": "monitoring_server",
+    "monitoring_servers": "monitoring_server",
+    "monitoring_sever": "monitoring_server",
+    "monitoringserver": "monitoring_server",
+    "slurm_masters": None,
+    "slurm": None,
+    "monitoring": None,
+    "monitored_servers": None,
+    "file_servers": None,
+}
+
+
+@pytest.mark.parametrize(("group", "near"), NEARLY.items())
+def test_a_misspelt_group_of_servers_is_refused_with_the_one_that_is_meant(group, near):
+    said = check_hosts({"node1": {}}, {**GROUPS, group: ["head"]})
+    found = [message for message in said if message.startswith("GPULAB-I046")]
+    assert found == ([] if near is None else [found[0]])
+    assert near is None or f"gpulab has no group {group}. Remedy: Did you mean {near}?" in found[0]
+
+
+def test_a_group_beside_the_one_that_is_meant_is_its_owners():
+    groups = {**GROUPS, "slurm_controllers": ["head"], "slurm_controllers_1": ["head"]}
+    assert check_hosts({"node1": {}}, groups) == []
+
+
+def test_a_role_that_is_used_alone_refuses_a_misspelt_group_too():
+    said = [str(one) for one in unknown({"groups": {**GROUPS, "slurm_controler": ["head"]}}, options.load())]
+    assert said == [str(refuse("I046", group="slurm_controler", near="slurm_controllers"))]
+
+
+def test_the_group_of_the_network_has_to_be_there():
+    (message,) = check_hosts({"node1": {"network_group": "rack_8"}})
+    assert message.startswith("GPULAB-I006 network_group is rack_8, but must be one of ")
+    assert "Did you mean rack_7?" in message
+    assert check_hosts({"node1": {"network_group": "gpu-nodes"}}) == []
