@@ -21,7 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential i
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
-from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils import leaves, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
@@ -87,6 +87,7 @@ class ActionModule(Asking):
         wishes = {
             "captured": catalog.read("captured")["captured"],
             "ephemeral": catalog.read("ephemeral")["ephemeral"],
+            "leaves": leaves.on_host(options.Values(self._given)),
             "paths": args["paths"],
             "acknowledged": args["acknowledged"],
             "receipts": args["receipts"],
@@ -109,6 +110,10 @@ class ActionModule(Asking):
         # What Ansible hands out is tagged; JSON makes plain data of it.
         plain: dict[str, Any] = json.loads(json.dumps(manifest, default=str))
         return plain
+
+    def _given(self, name: str) -> Any:
+        """Return the value that an option has on the host; None where it has none."""
+        return self._templar.template(self.variables.get(name))
 
     def _contents(self, manifest: dict[str, Any], store: Store) -> dict[str, bytes]:
         """Store the contents of the files, and return the secret ones; both as the manifest then says it.

@@ -27,8 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import digests
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
-from ansible_collections.gpulab.node.plugins.module_utils.environments import conda
-from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import normalized
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -107,9 +106,11 @@ class Environment:
     why}), unreadable (files that should describe a package)}. Addresses in it have no secrets.
     """
 
-    def __init__(self, directory: str, kind: str, node: Node) -> None:
-        """Read what is installed."""
+    def __init__(self, directory: str, kind: str, node: Node, only: frozenset[str] | None = None) -> None:
+        """Read what is installed; only: the names of the records of packages, where others do not count."""
         self._node = node
+        self._kind = kind
+        self._only = only
         self._path = directory
         self._files: dict[str, _File] = {}
         self._unreadable: list[str] = []
@@ -134,6 +135,12 @@ class Environment:
             "own": [package.own for package in (*packages, *by_pip) if package.own],
             "unreadable": self._unreadable,
         }
+
+    def as_made(self) -> Environment:
+        """Return an environment of gpulab's as it was made, without what somebody installed into it since."""
+        record = self._json(venv.RECORD)
+        names = [] if any(records.faults(record, venv.RECORD_SHAPE)) else record["names"]
+        return Environment(self._path, self._kind, self._node, frozenset(map(posixpath.basename, names)))
 
     def covers(self, path: str) -> bool:
         """Tell whether the lock brings a file or directory back; path is relative to the environment.
@@ -191,7 +198,7 @@ class Environment:
     def _of_conda(self, path: str) -> bool:
         """Tell whether conda makes this: its own records, but not its settings; its cache of packages."""
         if path.startswith(f"{META}/"):
-            return path.endswith(".json") or path == f"{META}/history"
+            return path == f"{META}/history" or (path.endswith(".json") and self._counts(posixpath.basename(path)))
         if path in (META, "envs", "pkgs", TAG):
             return True
         return path.startswith("pkgs/") and self._real("pkgs/urls.txt").is_file()
@@ -225,7 +232,7 @@ class Environment:
         found: dict[str, dict[str, Any]] = {}
         since: dict[str, float] = {}
         for name in self._names(META):
-            if not name.endswith(".json") or name.startswith("."):
+            if not name.endswith(".json") or name.startswith(".") or not self._counts(name):
                 continue
             record = self._json(f"{META}/{name}")
             if any(records.faults(record, _OF_CONDA)):
@@ -253,13 +260,18 @@ class Environment:
         for site in self._sites():
             for name in self._names(site):
                 matched, place = _INFO.fullmatch(name), posixpath.join(site, name)
-                if not matched or f"{place}/METADATA" in by_conda or f"{place}/PKG-INFO" in by_conda:
+                if not matched or not self._counts(name):
+                    continue
+                if f"{place}/METADATA" in by_conda or f"{place}/PKG-INFO" in by_conda:
                     continue
                 package = self._egg_link(place) if matched[2] == "egg-link" else self._pip_package(site, place)
                 if package is None:
                     self._unreadable.append(place)
                 else:
                     yield package
+
+    def _counts(self, name: str) -> bool:
+        return self._only is None or name in self._only
 
     def _sites(self) -> Iterator[str]:
         for lib in ("lib", "lib64"):
@@ -285,7 +297,7 @@ class Environment:
         name, version = (str(match[1]) for match in found if match)
         files = dict(self._recorded(site, place))
         if "direct_url.json" not in self._names(place):
-            return _Package(files, f"{normalized(name)}=={version}")
+            return _Package(files, f"{venv.normalized(name)}=={version}")
         source = self._json(f"{place}/direct_url.json")
         if any(records.faults(source, _DIRECT)):
             return None
@@ -295,7 +307,7 @@ class Environment:
             why = "its source lies there" if editable else "it was installed from there"
             path = unquote(re.sub(r"^file:(?://)?", "", url))
             return _Package(files, own=_own(name, version, path, why, editable=editable))
-        return _Package(files, for_people(f"{normalized(name)} @ {_address(url, source)}"))
+        return _Package(files, for_people(f"{venv.normalized(name)} @ {_address(url, source)}"))
 
     def _recorded(self, site: str, place: str) -> Iterator[tuple[str, _File]]:
         """Yield what belongs to a package of pip; entries that lead out of the environment are left out."""
@@ -408,7 +420,13 @@ def _address(url: str, source: dict[str, Any]) -> str:
 
 
 def _own(name: str, version: str, path: str, why: str, *, editable: bool) -> dict[str, Any]:
-    return {"name": normalized(name), "version": version, "path": for_people(path), "editable": editable, "why": why}
+    return {
+        "name": venv.normalized(name),
+        "version": version,
+        "path": for_people(path),
+        "editable": editable,
+        "why": why,
+    }
 
 
 def _above(path: str) -> Iterator[str]:

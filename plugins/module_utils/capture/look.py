@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import (
@@ -16,17 +17,17 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import (
     environments,
     homes,
     jobs,
+    leaves,
     people,
     software,
     system,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.capture.listed import Runfile, Toolkits
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Captured, Walk, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import masked
-from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
-from ansible_collections.gpulab.node.plugins.module_utils.facts import own_files
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 DEEPEST = 10_000  # directories in each other, at most
 DMI = "/sys/class/dmi/id"
-# Below these, all is made by runs of gpulab.
-GPULABS_OWN = ("/var/lib/gpulab/", "/opt/gpulab/", "/usr/lib/gpulab/", "/usr/local/lib/gpulab/")
 _DELETED = " (deleted)"
 _IN_MEMORY = ("/memfd:", "/dev/", "/run/", "/proc/", "/SYSV", "/[aio]")
 
@@ -46,7 +45,8 @@ _IN_MEMORY = ("/memfd:", "/dev/", "/run/", "/proc/", "/SYSV", "/[aio]")
 def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest's parts that the node knows: machine, sections, files, bins, kept, remainder, and more.
 
-    wishes has captured and ephemeral, as in the catalog; paths and acknowledged, as the role's options; receipts; and
+    wishes has captured and ephemeral, as in the catalog; leaves, as the roles declare them ({role, fate, paths}); paths
+    and acknowledged, as the role's options; receipts; and
     largest, in bytes. See plugin_utils/capture/manifest.py for the result.
     """
     sys.setrecursionlimit(DEEPEST)
@@ -55,6 +55,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     engines = containers.read(node)
     backed_up = backups.read(node, wishes["receipts"])
     items = store.items(node)
+    left = leaves.rules(wishes["leaves"], items)
     captured: dict[bool, list[tuple[str, Captured]]] = {True: [], False: []}
     for one in wishes["captured"]:
         captured[one["secret"]] += [(pattern, Captured(one["section"], one["secret"])) for pattern in one["patterns"]]
@@ -64,15 +65,20 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
             *captured[True],
             *((pattern, one["reason"]) for one in wishes["ephemeral"] for pattern in one["patterns"]),
             *captured[False],
+            *((pattern, Captured("gpulab")) for pattern, fate in left if fate == leaves.CAPTURED),
         ],
         acknowledged=[(f"{one['path'].rstrip('/')}/**", one["reason"]) for one in wishes["acknowledged"]],
         homes=homes.of_people(node),
-        gpulab=_gpulabs(node, items),
-        covers=[(bins.LOCK, lambda path, _status: engines.covers(path)), (bins.RECEIPT, backed_up.covers)],
+        gpulab=left,
+        covers=[
+            *((bins.GPULAB, one.covers) for one in (Toolkits(node), Runfile(node))),
+            (bins.LOCK, lambda path, _status: engines.covers(path)),
+            (bins.RECEIPT, backed_up.covers),
+        ],
         largest=wishes["largest"],
     )
     places = {one["mount"] for one in mounts(node.text("/proc/self/mountinfo"))}
-    walk = Walk(node, packages, rules, environments.at)
+    walk = Walk(node, packages, rules, partial(environments.at, node=node))
     found = walk.run(storage["walked"], places)
     return {
         "machine": machine(node),
@@ -103,19 +109,6 @@ def machine(node: Node) -> dict[str, Any]:
         "product": node.text(f"{DMI}/product_name"),
         "system": facts_system.read(node),
     }
-
-
-def _gpulabs(node: Node, receipts: dict[str, list[str]]) -> frozenset[str]:
-    """Return the paths that a run of gpulab brings back: those in its receipts but for files in /etc, and its own.
-
-    What it keeps in /etc beside lines of others is captured as a whole; what carries its name is its own.
-    """
-    items = [item.partition(":") for one in receipts.values() for item in one]
-    named = {path for path in own_files.read(node) if own_files.NAME in path}
-    files = {path for kind, _colon, path in items if kind == "file" and not path.startswith("/etc/")}
-    trees = {f"{path}/" for kind, _colon, path in items if kind == "environment"}
-    toolkits = {path[: -len(wheels.RECORD)] for path in named if path.endswith(f"/{wheels.RECORD}")}
-    return frozenset({*named, *files, *trees, *toolkits, *GPULABS_OWN})
 
 
 def _locks(node: Node, receipts: dict[str, list[str]]) -> Iterator[dict[str, str]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 _SIGN = re.compile(r"(/\*\*$)|(\*\*)|(\*)|(\?)|(\[[^]]+\])")
+ANY = "*"
 _MEANINGS = ("(?:/.*)?", ".*", "[^/]*", "[^/]")
 
 
@@ -37,19 +38,20 @@ class Rules(Generic[Value]):
 
     def __init__(self, rules: Iterable[tuple[str, Value]], homes: Iterable[str] = ()) -> None:
         """Take pairs of pattern and value, and the homes that ~ stands for."""
-        patterns, self._values = [], []
-        for pattern, value in rules:
-            patterns.append(f"({expression(pattern)})")
-            self._values.append(value)
-        self._all = re.compile("|".join(patterns), re.DOTALL) if patterns else None
+        ordered = list(rules)
+        self._values = [value for _pattern, value in ordered]
+        tops = [_top(pattern) for pattern, _value in ordered]
+        self._by_top = {
+            top: _Group([(number, ordered[number][0]) for number, its in enumerate(tops) if its in (top, ANY)])
+            for top in {ANY, *tops}
+        }
         self._homes = frozenset(home.rstrip("/") for home in homes)
 
     def find(self, path: str) -> Value | None:
         """Return the value of the first pattern that fits a path; None where none does."""
-        if self._all is None:
-            return None
-        numbers = [found.lastindex for name in self._names(path) if (found := self._all.fullmatch(name))]
-        return self._values[min(number for number in numbers if number) - 1] if numbers else None
+        found = [self._by_top.get(_top(name), self._by_top[ANY]).first(name) for name in self._names(path)]
+        numbers = [number for number in found if number is not None]
+        return self._values[min(numbers)] if numbers else None
 
     def _names(self, path: str) -> Iterator[str]:
         """Yield a path, and how it is named from the home that it lies in."""
@@ -59,3 +61,24 @@ class Rules(Generic[Value]):
             if path[:end] in self._homes:
                 yield f"~{path[end:]}"
             end = path.rfind("/", 0, end)
+
+
+class _Group:
+    """Patterns for paths that begin alike, with their numbers: hundreds of them would be tried for each path."""
+
+    def __init__(self, patterns: list[tuple[int, str]]) -> None:
+        self._numbers = [number for number, _pattern in patterns]
+        self._all = re.compile(
+            "|".join(f"({expression(pattern)})" for _number, pattern in patterns) or "(?!)", re.DOTALL
+        )
+
+    def first(self, name: str) -> int | None:
+        """Return the number of the first pattern that fits."""
+        found = self._all.fullmatch(name)
+        return self._numbers[found.lastindex - 1] if found and found.lastindex else None
+
+
+def _top(name: str) -> str:
+    """Return what a path or a pattern begins with: a directory of the root, ~, or ANY where the pattern is open."""
+    top = name[:1] if name.startswith("~") else name[1:].partition("/")[0]
+    return ANY if _SIGN.search(top) or not name.startswith(("/", "~")) else top

@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, homes
+from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, homes, leaves
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
 
@@ -36,6 +36,7 @@ ATTRIBUTES = {
     "default_acl": "system.posix_acl_default",
     "capability": "security.capability",
 }
+_BIN_OF_FATE = {leaves.COMES_BACK: bins.GPULAB, leaves.CACHE: bins.CACHE}
 Cover = Callable[[str, os.stat_result], bool]
 
 
@@ -52,15 +53,15 @@ class Wishes:
     """What decides about the bins of paths.
 
     rules maps patterns to what is captured, or to the reason why nobody misses such files; acknowledged maps them to
-    the lab's reason; homes are what ~ stands for. gpulab has the paths that a run brings back, and, with a slash at the
-    end, directories of which it brings all. covers is asked about what is left: (bin, whether it answers for a path).
-    largest is the size in bytes of a captured file.
+    the lab's reason; homes are what ~ stands for. gpulab maps them to the fates of what a run leaves, see leaves.py.
+    covers is asked about what is left: (bin, whether it answers for a path). largest is the size in bytes of a captured
+    file.
     """
 
     rules: list[tuple[str, Captured | str]]
     acknowledged: list[tuple[str, str]] = field(default_factory=list)
     homes: list[str] = field(default_factory=list)
-    gpulab: frozenset[str] = frozenset()
+    gpulab: list[tuple[str, str]] = field(default_factory=list)
     covers: list[tuple[str, Cover]] = field(default_factory=list)
     largest: int = 64 << 20
 
@@ -136,6 +137,7 @@ class Walk:
         self._wishes = wishes
         self._environment_at = environment_at
         self._rules = Rules(wishes.rules, wishes.homes)
+        self._gpulab = Rules(wishes.gpulab, wishes.homes)
         self._acknowledged = Rules(wishes.acknowledged, wishes.homes)
         self._others: set[str] = set()
         self.found = Found()
@@ -160,9 +162,10 @@ class Walk:
             return self._unreadable(path, status, error)
         names = {entry.name for entry in listed}
         started = None if path in self._packages else self._environment_at(path, names)
-        if started is not None and self._bin(path, status, None)[0] not in (bins.GPULAB, bins.CACHE):
-            environment = started
-            self.found.environments.append(started.record)
+        if started is not None and (place := self._bin(path, status, None)[0]) != bins.CACHE:
+            environment = started.as_made() if place == bins.GPULAB else started
+            if place != bins.GPULAB:
+                self.found.environments.append(started.record)
         before = len(self.found.files)
         for entry in listed:
             below = f"{path.rstrip('/')}/{entry.name}"
@@ -254,8 +257,9 @@ class Walk:
         capture = rule if isinstance(rule, Captured) else None
         if owned:
             return bins.CHANGED, capture or Captured("packages")
-        if path in self._wishes.gpulab or any(tree in self._wishes.gpulab for tree in _trees(path)):
-            return bins.GPULAB, None
+        fate = self._gpulab.find(f"{path}/" if stat.S_ISDIR(status.st_mode) else path)
+        if fate in _BIN_OF_FATE:
+            return _BIN_OF_FATE[fate], None
         if rule is not None:
             return (bins.CAPTURED if capture else bins.CACHE), capture
         return self._covered(path, status, environment), None
@@ -268,15 +272,6 @@ class Walk:
             if covers(path, status):
                 return name
         return None if self._acknowledged.find(path) is None else bins.ACKNOWLEDGED
-
-
-def _trees(path: str) -> Iterator[str]:
-    """Yield a path and the directories above it as trees: with a slash at the end."""
-    at = path.find("/", 1)
-    while at > 0:
-        yield path[: at + 1]
-        at = path.find("/", at + 1)
-    yield f"{path}/"
 
 
 def record(node: Node, path: str, status: os.stat_result, rule: Captured | None) -> dict[str, Any]:

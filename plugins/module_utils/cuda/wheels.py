@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import files, rec
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 PARENT = Path("/usr/local")
 RECORD, SHAPE = "gpulab.json", {"requirements": [str]}
@@ -149,12 +149,24 @@ def _files(prefix: Path) -> Iterator[Path]:
 
 def _foreign(prefix: Path) -> Iterator[Path]:
     """Yield the files of a toolkit that somebody else put there, such as a cuDNN that was copied into it."""
-    own = {prefix / name for listing in _listings(prefix) for name, _sha256 in _listed(listing)}
-    own |= {prefix / RECORD, prefix / "lib64"}
-    for path in _files(prefix):
-        library = path.is_symlink() and path.parent / path.readlink() in own
-        if path not in own and not library and prefix / METADATA not in path.parents:
-            yield path
+    own = brought(prefix)
+    yield from (path for path in _files(prefix) if not is_of(path, prefix, own))
+
+
+def brought(prefix: Path) -> dict[Path, str]:
+    """Return the files of a toolkit that was made of wheels, each with its SHA-256 as is_as_brought takes it."""
+    return {prefix / name: sha256 for listing in _listings(prefix) for name, sha256 in _listed(listing)}
+
+
+def is_of(path: Path, prefix: Path, own: Collection[Path]) -> bool:
+    """Tell whether a file of a toolkit is one that was brought, or one that gpulab made beside these."""
+    library = path.is_symlink() and path.parent / path.readlink() in own
+    return path in own or library or path in (prefix / RECORD, prefix / "lib64") or prefix / METADATA in path.parents
+
+
+def is_as_brought(path: Path, sha256: str) -> bool:
+    """Tell whether a file is as its wheel has it."""
+    return sha256 == f"sha256={_digest(path)}"
 
 
 def _listings(prefix: Path) -> list[Path]:
@@ -173,7 +185,7 @@ def _altered(prefix: Path) -> Iterator[str]:
     """Yield the files of a toolkit that are not as its wheels have them."""
     for listing in _listings(prefix):
         for name, sha256 in _listed(listing):
-            if sha256 != f"sha256={_digest(prefix / name)}":
+            if not is_as_brought(prefix / name, sha256):
                 yield name
 
 

@@ -43,6 +43,7 @@ _WHERE_KNOWN = (
     "--allow-installation-with-running-driver",
     "--no-rebuild-initramfs",
 )
+_BACKUP_FILE = re.compile(r"^[01]: (/.*)$", re.MULTILINE)
 _BACKUP_VERSION = re.compile(r"\A[^\n]*\((\d{3}(?:\.\d+){1,2})\)")
 _LOG_VERSION = re.compile(r"\b(?:[Dd]river|x86_64|aarch64)\b.*?\b(\d{3}\.\d{1,3}(?:\.\d{1,3})?)\b")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]+")
@@ -80,6 +81,11 @@ def installed_version(backup: str, log: str) -> str:
     """Return the version that is installed, from the installer's record of it or else its log."""
     match = _BACKUP_VERSION.search(backup) or _LOG_VERSION.search(log)
     return match.group(1) if match else UNKNOWN
+
+
+def installed_files(backup: str) -> list[str]:
+    """Return the files and links of a driver from the installer's record of them (backup.c of nvidia-installer)."""
+    return _BACKUP_FILE.findall(backup)
 
 
 def is_there(found: Driver | None, wanted: Driver) -> bool:

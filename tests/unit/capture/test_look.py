@@ -14,6 +14,15 @@ WISHES = {
         {"section": "configuration", "secret": False, "patterns": ["/etc/**"]},
     ],
     "ephemeral": [{"reason": "caches", "patterns": ["/etc/cache", "~/.cache/**", "/var/log/**"]}],
+    "leaves": [
+        {
+            "role": "nccl",
+            "fate": "comes_back",
+            "paths": ["{file:/usr/local/lib/*}", "/opt/gpulab/**", "/var/lib/gpulab/**"],
+        },
+        {"role": "nouveau", "fate": "comes_back", "paths": ["/etc/modprobe.d/gpulab-nouveau.conf"]},
+        {"role": "secure_boot", "fate": "captured", "paths": ["/srv/key"]},
+    ],
     "paths": ["/var/log/kept"],
     "acknowledged": [{"path": "/opt/tool", "reason": "of the campus"}],
     "receipts": [],
@@ -26,8 +35,8 @@ def node(tmp_path, monkeypatch):
     """Return a node with /home on a file system of its own, and what happened on it."""
     for path in (
         *("etc/fstab", "etc/cache", "etc/modprobe.d/gpulab-nouveau.conf", "var/log/syslog", "var/log/kept/a"),
-        *("usr/local/cuda-13.0/bin/nvcc", "usr/local/cuda-13.0/gpulab.json"),
-        *("opt/tool/x", "opt/gpulab/uv", "usr/local/lib/libours.so", "home/li/.cache/token", "home/li/.cache/x"),
+        *("srv/key", "usr/local/lib/libours.so"),
+        *("opt/tool/x", "opt/gpulab/uv", "home/li/.cache/token", "home/li/.cache/x"),
         "home/li/thesis",
     ):
         put(tmp_path, path, "x")
@@ -53,7 +62,7 @@ def test_each_path_is_where_the_rules_and_receipts_put_it(node):
     found = look.look(node, WISHES)
     files = {one["path"]: one for one in found["files"] if one["kind"] == "file"}
     of_etc = {"/etc/fstab", "/etc/passwd"}  # gpulab's receipt names /etc/fstab, but others have lines in it, too
-    assert set(files) == {*of_etc, "/home/li/.cache/token", "/var/log/kept/a"}
+    assert set(files) == {*of_etc, "/srv/key", "/home/li/.cache/token", "/var/log/kept/a"}
     assert files["/home/li/.cache/token"]["secret"], "a secret counts before a cache"
     bins = {name: one["bytes"] for name, one in found["bins"].items()}
     assert (bins["acknowledged"], bins["cache"]) == (1, 3)

@@ -12,7 +12,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, contents
+from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, contents, leaves
 from ansible_collections.gpulab.node.plugins.module_utils.capture import walk as walk_of_nodes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import (
     GET_FLAGS,
@@ -84,7 +84,7 @@ def test_each_path_is_in_one_bin_and_counted_once(tmp_path):
         ("/var/cache/**", "a cache"),
         packages=owned("/", "/usr", "/usr/bin", "/usr/bin/a", changed=["/usr/bin/b"]),
         acknowledged=[("/srv/e", "not needed")],
-        gpulab=frozenset({"/opt/gpulab/"}),
+        gpulab=[("/opt/gpulab/**", leaves.COMES_BACK)],
         covers=[covered],
     )
     assert found.counts == Counter(package=4, changed=1, captured=5, cache=2, acknowledged=1, receipt=1, gpulab=4)
@@ -92,6 +92,16 @@ def test_each_path_is_in_one_bin_and_counted_once(tmp_path):
     assert found.remainder == []
     assert set(files(found)) == {"/usr/bin/b", "/etc", "/etc/c", "/opt", "/srv", "/var"}
     assert files(found)["/usr/bin/b"]["package"] == "usr/bin/b"
+
+
+def test_a_pattern_of_gpulabs_is_for_directories_where_it_ends_in_a_slash(tmp_path):
+    for path in ("opt/a/b/kept", "opt/c/x", "opt/data/x"):
+        put(tmp_path, path)
+    left = [("/opt/", "comes_back"), ("/opt/*", "comes_back"), ("/opt/*/b/", "cache"), ("/opt/data/**", "data")]
+    left += [("/opt/**/x", "comes_back")]
+    found = walk(tmp_path, gpulab=left)
+    assert remainder(found) == {"/opt/a/b/kept": (1, 1), "/opt/data/x": (1, 1)}
+    assert found.counts == Counter(gpulab=2, cache=1, captured=2), "two directories are in no rule, and empty but for"
 
 
 def test_a_stray_byte_is_named(tmp_path):

@@ -1,0 +1,185 @@
+"""Every role declares what it leaves on a node, once; captures, removals and receipts go by the same declaration."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.module_utils.capture import leaves
+from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules, expression
+from ansible_collections.gpulab.node.plugins.plugin_utils import leaves as declared
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
+
+ROOT = Path(__file__).parents[2]
+ROLES = sorted(path.parent.name for path in (ROOT / "roles").glob("*/tasks"))
+REMOVED = [
+    role["role"].rpartition(".")[2] for role in yaml.safe_load((ROOT / "playbooks/remove.yml").read_text())[0]["roles"]
+]
+OF_REPOSITORY = {
+    "apt_repository": (
+        "/etc/apt/keyrings/gpulab-{}.asc",
+        "/etc/apt/sources.list.d/gpulab-{}.sources",
+        "/etc/apt/preferences.d/zz-gpulab-{}.pref",
+    ),
+    "dnf_repository": ("/etc/yum.repos.d/gpulab-{}.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-{}"),
+    "apt_components": ("/etc/apt/sources.list.d/gpulab-{}.sources",),
+}
+# What a role leaves alone, and another one takes away.
+OWN_STATE = {"nightly", "monitoring_server", "slurm"}
+
+
+def of_role(role):
+    return [one for one in declared.load() if one["role"] == role]
+
+
+def repositories(role):
+    """Return the files by which a role tells a package manager of repositories."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "roles" / role / "tasks").glob("*.yml"))
+    asked = re.findall(r"gpulab\.node\.(apt_repository|dnf_repository|apt_components):\n\s+name: (\S+)", text)
+    return sorted({pattern.format(name) for module, name in asked for pattern in OF_REPOSITORY[module]})
+
+
+def plain(path):
+    """Return a declared pattern with what settings and receipts stand for: any name."""
+    path = re.sub(r"^\{file:([^}]*)\}", r"\1", path)
+    path = re.sub(r"\{(environments|conda)_directory\}", r"/opt/\1", path)
+    return re.sub(r"\{\w+\}", "/{given}", path)
+
+
+def declares(path, *roles):
+    """Tell whether the roles, or what all roles share, declare a path."""
+    patterns = [plain(one) for role in (*roles, "plan") for leaf in of_role(role) for one in leaf["paths"]]
+    return any(
+        re.fullmatch(expression(pattern), name, re.DOTALL) for pattern in patterns for name in (path, f"{path}/")
+    )
+
+
+def written(role):
+    """Return the paths of files that the tasks of a role name as ones to write: keys of mappings, dest of a module."""
+    found = set()
+    for path in [*(ROOT / "roles" / role).glob("tasks/*.yml"), ROOT / "roles" / role / "vars/main.yml"]:
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            found |= set(re.findall(r"^\s+(/\S+): (?!\d)", text, re.MULTILINE))
+            found |= set(re.findall(r"^\s+dest: \"?(/[^\s\"{]+)\"?$", text, re.MULTILINE))
+            found |= set(re.findall(r"(?<!~ )'(/[^' ]+)':", text))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_declares_what_it_leaves(role):
+    text = (ROOT / "roles" / role / "meta/leaves.yml").read_text(encoding="utf-8")
+    document = yaml.safe_load(text)
+    assert list(document) == ["leaves"]
+    for one in document["leaves"]:
+        assert one.keys() <= {"fate", "why", "stays", "paths"}
+        assert one["fate"] in leaves.FATES
+        assert one["paths"]
+        assert all(one.get(name, "It is.").endswith(".") and ": " not in one.get(name, "") for name in ("why", "stays"))
+
+
+def test_a_pattern_is_absolute_and_names_settings_that_there_are():
+    for one in declared.load():
+        for path in one["paths"]:
+            known = {*options.load().options, "environment", "builds"}
+            assert set(re.findall(r"\{(\w+)\}", path)) <= known, path
+            assert plain(path).startswith(("/", "~/")), path
+            assert "{" not in path[1:], path
+
+
+def test_a_path_is_declared_once():
+    """But for files of others in which several roles have lines."""
+    seen = [
+        path for one in declared.load() if one["fate"] != leaves.CAPTURED for path in one["paths"] if "{" not in path
+    ]
+    assert [path for path in set(seen) if seen.count(path) > 1] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_writes_is_declared(role):
+    assert [path for path in written(role) if not declares(path, role)] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_repositories_of_a_role_are_declared(role):
+    """Several roles write the same files of NVIDIA's repository; the driver's role declares them."""
+    assert [path for path in repositories(role) if not declares(path, role, "nvidia_driver")] == []
+
+
+def test_what_code_that_runs_on_nodes_calls_gpulabs_is_declared():
+    """Whatever a module, or what is built for nodes, names by a constant path with gpulab in it."""
+    sources = [*ROOT.glob("plugins/module_utils/**/*.py"), *ROOT.glob("plugins/modules/*.py")]
+    sources += [
+        *ROOT.glob("plugins/plugin_utils/plan/*.py"),
+        *ROOT.glob("plugins/plugin_utils/rebuild/installation.py"),
+    ]
+    sources += [
+        path
+        for path in ROOT.glob("roles/*/*/*")
+        if path.suffix in {".yml", ".j2", ".py"} and path.parent.name != "meta"
+    ]
+    named = re.compile(r"[\"' ](/(?:boot|etc|opt|usr|var)/[\w./@-]*gpulab[\w./@-]*\w)(?=[\"'\s,;:)}])")
+    found = {path: name for name in sources for path in named.findall(name.read_text(encoding="utf-8"))}
+    assert {path: str(name.relative_to(ROOT)) for path, name in found.items() if not declares(path, *ROLES)} == {}
+    assert len(found) > 60, "the expression finds what there is"
+
+
+def test_what_is_captured_has_a_rule_that_captures_it():
+    """What no rule of the catalog captures is captured by the declaration itself: state that must survive."""
+    by_itself = {
+        "/var/lib/gpulab/gpu-settings.json",
+        "/var/lib/gpulab/secure-boot.json",
+        "/var/lib/gpulab/cuda-strays.json",
+    }
+    catalog = yaml.safe_load((ROOT / "catalog/captured.yml").read_text(encoding="utf-8"))["captured"]
+    rules = Rules([(pattern, one["section"]) for one in catalog for pattern in one["patterns"]])
+    captured = {path for one in declared.load() if one["fate"] == leaves.CAPTURED for path in one["paths"]}
+    assert {path for path in captured if rules.find(path.replace("*", "x")) is None} == by_itself | {
+        "/root/.conda/environments.txt"
+    }
+
+
+def test_the_catalog_keeps_only_what_is_of_others():
+    assert "gpulab" not in re.sub(
+        r"^#.*$", "", (ROOT / "catalog/ephemeral.yml").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("role", REMOVED)
+def test_a_role_that_goes_takes_away_what_it_declares_or_says_why_it_stays(role):
+    """The nodes of scenarios are looked at after a removal; here, nothing is declared that no removal knows of."""
+    text = texts_of_removal(role)
+    gone = [plain(path) for one in of_role(role) if is_gpulabs(one) and not one.get("stays") for path in one["paths"]]
+    assert [path for path in gone if not is_named(path, text)] == []
+
+
+@pytest.mark.parametrize("role", sorted({*ROLES} - {*REMOVED} - OWN_STATE))
+def test_what_remove_yml_leaves_alone_says_why(role):
+    assert [one["paths"] for one in of_role(role) if is_gpulabs(one) and not one.get("stays")] == []
+
+
+def is_gpulabs(leaf):
+    return leaf["fate"] in (leaves.COMES_BACK, leaves.CACHE)
+
+
+def texts_of_removal(role):
+    """Return the tasks and variables of a role, its modules with what these import, and its part of the plan."""
+    found = [path for path in (ROOT / "roles" / role).glob("*/*.yml") if path.parent.name in {"tasks", "vars"}]
+    tasks = "\n".join(path.read_text(encoding="utf-8") for path in found)
+    found = [ROOT / f"plugins/modules/{name}.py" for name in re.findall(r"gpulab\.node\.(\w+):", tasks)]
+    for module in list(found):
+        text = module.read_text(encoding="utf-8")
+        imported = re.findall(r"module_utils\.(\w+) import (\([^)]*\)|[^\n]+)", text)
+        names = [(package, name) for package, given in imported for name in re.findall(r"\w+", given)]
+        names += re.findall(r"module_utils\.(\w+)\.(\w+) import", text)
+        found += [ROOT / f"plugins/module_utils/{package}/{name}.py" for package, name in names]
+    found += [*ROOT.glob(f"plugins/plugin_utils/plan/{role}*.py"), ROOT / f"plugins/module_utils/facts/{role}.py"]
+    texts = [path.read_text(encoding="utf-8") for path in dict.fromkeys(found) if path.exists()]
+    return "\n".join([tasks, *repositories(role), *texts])
+
+
+def is_named(path, text):
+    """Tell whether a text has a path, a directory of gpulab's above it, or the name that a place is built with."""
+    fixed = re.split(r"[*{\[]", path)[0].rstrip("/")
+    above = (str(one) for one in Path(fixed).parents if "gpulab" in one.name)
+    return any(one in text for one in (fixed, *above, Path(fixed).name))
