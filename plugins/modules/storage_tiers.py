@@ -13,11 +13,16 @@ version_added: 0.3.0
 description:
   - Mounts each tier now and at every boot, by lines in a block of its own in C(/etc/fstab). Lines of others stay as
     they are. A boot does not wait for a disk that is lost.
-  - A disk with anything on it is never written to. A filesystem, or an array of RAID 0, is made only where the tier
-    says O(tiers[].format=true), on devices that nothing holds, that carry no signature that blkid or wipefs knows, and
-    that read as zeros at both ends and at places between. What cannot be read counts as not blank. There is no force.
+  - A disk on which anything is found is never written to. A filesystem, or an array of RAID 0, is made only where the
+    tier says O(tiers[].format=true), on devices that nothing holds, that carry no signature that blkid or wipefs knows,
+    and that read as zeros. What cannot be read counts as not blank. There is no force.
+  - A device of at most 16 GiB is read whole. Of a larger one are read 64 MiB at both ends, the places where ext4, XFS,
+    Btrfs and others keep copies of their superblocks, and 65,536 pieces of 4 KiB, one by chance in each of as many
+    equal parts. That takes seconds, or some eight minutes on a disk that rotates; after 20 minutes it is refused.
+    Whatever fills two of these parts, which are 128 MiB each on a disk of 8 TiB, is found; something smaller may not
+    be. So a person has to say that such a device was checked, by O(tiers[].blank_checked).
   - Arrays and logical volumes that are there are assembled or activated, and never made again.
-  - All tiers are judged before the first change; a refusal (GPULAB-H150 to H169) names the device, its serial number,
+  - All tiers are judged before the first change; a refusal (GPULAB-H150 to H177) names the device, its serial number,
     what was found on it, and the remedy. After the last change the node is read again.
   - A tier that is no longer listed is unmounted when nothing uses it; what is on it stays.
   - A tier with O(tiers[].export_to) is exported over NFS, now and at every boot, by a file of gpulab's own; exports of
@@ -77,6 +82,13 @@ options:
         description: Whether a filesystem may be made on blank devices.
         type: bool
         default: false
+      blank_checked:
+        description:
+          - Devices of which a person knows that nothing on them is needed, by their serial numbers. It is asked for
+            where a device is too large to be read whole, in the words of the refusal GPULAB-H177. What is found on one
+            is refused all the same.
+        type: list
+        elements: str
       export_to:
         description: >-
           Who may mount the tier over NFS: addresses, networks, names of hosts, patterns of names, netgroups.
@@ -172,6 +184,7 @@ TIER = {
     "filesystem": {"type": "str"},
     "options": {"type": "list", "elements": "str", "default": ["noatime"]},
     "format": {"type": "bool", "default": False},
+    "blank_checked": {"type": "list", "elements": "str"},
     "export_to": {"type": "list", "elements": "str"},
     "export_options": {"type": "list", "elements": "str"},
     "export_to_everybody": {"type": "bool", "default": False},
@@ -262,10 +275,10 @@ class Work:
 
     def carry_out(self, step: Step) -> None:
         """Do one thing. Raises Refusal H162 where it does not succeed, or where a device is not blank any more."""
-        for path in step.devices:
-            found = self.reader.closer(path)
+        for one in step.devices:
+            found = self.reader.again(one.name, one.device)
             if found:
-                raise refuse("H162", detail=f"{path} was blank a moment ago, and now there is {'; '.join(found)}")
+                raise refuse("H162", detail=f"{one.name} was blank a moment ago, and now there is {'; '.join(found)}")
         if step.kind == "fstab":
             files.put(self._module, Path(FSTAB), step.text or None, files.mode_of(Path(FSTAB)))
         elif step.kind == "exports":

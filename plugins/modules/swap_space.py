@@ -11,7 +11,8 @@ module: swap_space
 short_description: Give a node swap on a file or partition that is declared
 version_added: 0.3.0
 description:
-  - Makes a swap file where there is no file, or swap on a partition that is blank beyond doubt, and switches it on.
+  - Makes a swap file where there is no file, or swap on a partition that is blank, and switches it on. The partition is
+    read whole before, and must be zeros; one that takes longer than 20 minutes is refused.
     Swap that is there already is only switched on, and keeps its size.
   - Nothing is made over anything else. A place that holds a file, a file system or unknown data is refused.
   - Swap that gpulab has switched on and that is no longer named is switched off, where what is in it fits in the
@@ -63,6 +64,7 @@ import re
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table, records
@@ -72,6 +74,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
 from ansible_collections.gpulab.node.plugins.module_utils.system import swap
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Device
 
 MEMORY = Path("/var/lib/gpulab/swap.json")
 Running = dict[str, tuple[int, int]]  # MiB of each active swap, and those in use, by all its names
@@ -126,16 +131,18 @@ def _partition(module: AnsibleModule, node: Node, link: str, *, active: bool) ->
     content = known.content(path)
     if content.type == "swap" and not content.trouble:
         return swap.Place(link, partition=True, swap=True, active=active)
-    found = [content.trouble or content.type or content.partitions, *known.descendants(path), *reader.closer(path)]
-    return swap.Place(link, partition=True, holds=", ".join(filter(None, found)))
+    device = known.devices[path]
+    look = reader.closer([path], whole=device.size)[path]
+    found = [content.trouble or content.type or content.partitions, *known.descendants(path), *look.found]
+    return swap.Place(link, partition=True, holds=", ".join(filter(None, found)), device=device)
 
 
-def carry_out(module: AnsibleModule, step: swap.Step, mib: int, running: Running) -> None:
-    """Carry out a step; a file that cannot be made swap does not stay. Raises Refusal."""
+def carry_out(module: AnsibleModule, step: swap.Step, mib: int, running: Running, device: Device | None = None) -> None:
+    """Carry out a step; a file that cannot be made swap does not stay. device is as it was judged. Raises Refusal."""
     if step.action == swap.MAKE:
         _make(module, Path(step.path), mib)
     elif step.action == swap.FORMAT:
-        found = Reader(Node(), module.run_command).closer(os.path.realpath(step.path))  # right before it is written to
+        found = Reader(Node(), module.run_command).again(step.path, device)  # right before it is written to
         if found:
             raise refuse("H098", place=step.path, found=", ".join(found))
         _call(module, "mkswap", step.path)
@@ -198,7 +205,7 @@ def operate(module: AnsibleModule) -> dict[str, object]:
         if step.action in (swap.MAKE, swap.FORMAT, swap.ON):  # noted first: what a power cut leaves is gpulab's
             former.setdefault(step.path, step.action)
             records.keep(MEMORY, former)
-        carry_out(module, step, mib, running)
+        carry_out(module, step, mib, running, place.device if place else None)
     if not module.check_mode:
         records.keep(MEMORY, {path: done for path, done in former.items() if place and path == place.path})
     return {

@@ -259,7 +259,7 @@ class _Layout:
         one = self._known.content(path)
         if not one.type:
             partition = self._known.devices[path].kind == "part"
-            return next(iter(self._reader.closer(path)), "") if partition else ""
+            return next(iter(self._reader.closer([path])[path].found), "") if partition else ""
         if one.type == "swap" or self._is_of_a_mounted(path):
             return ""
         return "it is neither assembled nor unlocked" if one.usage in ("raid", "crypto") else "it is not mounted"

@@ -542,6 +542,14 @@ CODES = {
             " grubby."
         ),
     ),
+    # H177: storage again
+    "H177": (
+        "nothing was found on the devices of the storage tier {tier}, but they were not read whole: {read}",
+        (
+            "Make sure that nobody needs what may be on them. Then add to the tier: blank_checked: [{words}]. Nothing"
+            " was changed."
+        ),
+    ),
     # H190 and H191: how Docker is started
     "H190": (
         (

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,14 +108,14 @@ class Devices:
     """All block devices of a node.
 
     links maps the names below /dev/disk, and those of volumes, to paths; contents maps paths to what is there; closer
-    maps the paths that were looked at more closely to what was found, which is nothing on a blank device; volumes says
-    of each logical volume, as /dev/GROUP/NAME, whether it is active; aliases are links that do not last.
+    maps the paths that were looked at more closely to what was found; volumes says of each logical volume, as
+    /dev/GROUP/NAME, whether it is active; aliases are links that do not last.
     """
 
     devices: dict[str, Device]
     links: dict[str, str] = field(default_factory=dict)
     contents: dict[str, Content] = field(default_factory=dict)
-    closer: dict[str, list[str]] = field(default_factory=dict)
+    closer: dict[str, Look] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     swaps: tuple[str, ...] = ()
     volumes: dict[str, bool] = field(default_factory=dict)
@@ -133,6 +134,20 @@ class Devices:
         device = self.devices.get(path)
         name = f"serial {device.serial}" if device and device.serial else next(iter(self.names(path)), "no serial")
         return f"{path} ({name})" if device else path
+
+    def stable(self, path: str) -> str:
+        """Return a name of a device that is of no other one after the next boot; its path where it has none."""
+        links = sorted(link for link, target in self.links.items() if target == path)
+        return next(iter([*self.names(path), *links]), path)
+
+    def word(self, path: str) -> str:
+        """Return what a person says to mean this device and no other: its serial number, if it has one."""
+        return self.devices[path].serial or self.stable(path).replace(BY_ID, "")
+
+    def share(self, path: str) -> str:
+        """Say how much of a device was read by a closer look; empty where it was read whole."""
+        size, read = self.devices[path].size, self.closer.get(path, Look()).read
+        return "" if read >= size else f"{read >> 20} MiB of {size >> 20} MiB"
 
     def places(self, path: str) -> list[str]:
         """Return where a device, or what is made of it, is in use: mount points, and swap."""
@@ -328,4 +343,4 @@ def findings(path: str, known: Devices) -> list[str]:
         found.append(one.trouble)
     if not device.size:
         found.append("it has no size")
-    return [*found, *known.closer.get(path, ["it was not examined"])]
+    return [*found, *known.closer.get(path, Look(("it was not examined",))).found]

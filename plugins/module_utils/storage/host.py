@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports, plan
-from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import OTHERS, STABLE, Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, devices, exports, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import OTHERS, STABLE, Device, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import Server
 from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import Place, State, Tier
 
@@ -25,12 +27,10 @@ LSBLK = ["lsblk", "--json", "--bytes", "--output", COLUMNS]
 BLKID = ["blkid", "--probe", "--output", "export"]
 WIPEFS = ["wipefs", "--no-act", "--json"]
 LVS = ["lvs", "--reportformat", "json", "--options", "vg_name,lv_name,lv_active"]
+AT_ONCE = 16  # disks that are read at the same time
 UNITS = "/etc/systemd/system"
 CLIENTS = "/proc/fs/nfsd/clients"
 SECONDS = "20"  # for one of these; a disk that does not answer is unknown
-MIB = 1 << 20
-ENDS = 16 * MIB  # read at either end of a device that shall be blank
-SAMPLES, SAMPLE = 256, 1 << 16  # and between them
 
 
 class Reader:
@@ -48,8 +48,7 @@ class Reader:
         if not tiers and not plan.entries(fstab) and exports.FILE not in server.files:
             return State(Devices({}), fstab, server=server)  # nothing is gpulab's affair
         known = self.devices()
-        for path in plan.devices_of(tiers, known):
-            known.closer[path] = self.closer(path)
+        known.closer.update(self.closer(plan.devices_of(tiers, known)))
         places = [tier.mount for tier in tiers]
         former = {entry.mount for entry in plan.entries(fstab)} - set(places)
         return State(
@@ -86,10 +85,21 @@ class Reader:
         names = [f"{directory}{name}" for directory in directories for name in self._node.names(directory)]
         return {name: self._node.resolve(name) for name in names}
 
-    def closer(self, path: str) -> list[str]:
-        """Return all signatures on a device, or else what makes it not blank all the same."""
-        found = devices.signatures(*self._timed([*WIPEFS, path]))
-        return found or bytes_found(str(self._node.path(path)))
+    def closer(self, paths: list[str], whole: int = blank.WHOLE) -> dict[str, Look]:
+        """Look at devices: for all signatures, or else for what makes one not blank all the same, many at a time."""
+        signed = {path: tuple(devices.signatures(*self._timed([*WIPEFS, path]))) for path in paths}
+        unsigned = [path for path in paths if not signed[path]]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            looks = pool.map(lambda path: blank.look(str(self._node.path(path)), whole=whole), unsigned)
+            return {**{path: Look(found) for path, found in signed.items()}, **dict(zip(unsigned, looks))}
+
+    def again(self, name: str, device: Device | None) -> tuple[str, ...]:
+        """Look once more at a device that was judged, by the name by which it is now written to: what is against it."""
+        path = self._node.resolve(name)
+        now = devices.block_devices(self.output([*LSBLK, path])).get(path)
+        if device is None or now != device:
+            return (f"another device than was examined: {now or 'none'}, not {device or 'one that is still to come'}",)
+        return blank.look(str(self._node.path(name)), device.number, samples=blank.GLANCE).found
 
     def _place(self, path: str) -> Place:
         place = self._node.path(path)
@@ -152,41 +162,3 @@ def _unable(node: Node) -> str:
     if "nfsd" in node.text("/proc/filesystems").split() or "/nfsd.ko" in listed:
         return ""
     return "the running kernel has no NFS server (module nfsd)"
-
-
-def bytes_found(path: str) -> list[str]:
-    """Say what is on a device that no signature tells of: it must be free, and read as nothing but zeros.
-
-    It is read at both ends, and at places between. The kernel lets a device be opened like this only while nothing
-    holds it, in whatever container or namespace.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
-    except OSError as error:
-        return [f"it cannot be opened exclusively: {error.strerror}"]
-    try:
-        size = os.lseek(handle, 0, os.SEEK_END)
-        for start, length in _stretches(size):
-            if _read(handle, start, length).strip(b"\0"):
-                return [f"unknown data near byte {start} of {size}"]
-    except OSError as error:
-        return [f"unknown data: it cannot be read: {error.strerror}"]
-    finally:
-        os.close(handle)
-    return []
-
-
-def _stretches(size: int) -> list[tuple[int, int]]:
-    ends = [(start, MIB) for start in [*range(0, min(ENDS, size), MIB), *range(max(0, size - ENDS), size, MIB)]]
-    return ends + [(size // SAMPLES * number, SAMPLE) for number in range(SAMPLES)]
-
-
-def _read(handle: int, start: int, length: int) -> bytes:
-    """Read a stretch whole, but for what lies beyond the end. Raises OSError."""
-    data = b""
-    while len(data) < length:
-        chunk = os.pread(handle, length - len(data), start + len(data))
-        if not chunk:
-            break
-        data += chunk
-    return data

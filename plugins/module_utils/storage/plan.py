@@ -4,8 +4,9 @@
 """Tiers of storage: what has to happen so that each is mounted, or why nothing may. No I/O happens here.
 
 A tier is a place with a purpose: scratch, which may be lost, or datasets, which may not. Every refusal is raised before
-the first step. The one step that writes to a device without a filesystem, format, is planned for a device on which
-blkid, wipefs and a look at its bytes find nothing at all, and only where the tier says so.
+the first step. The steps that write to a device without a filesystem, array and format, are planned for devices on
+which blkid, wipefs and a look at their bytes find nothing at all, and only where the tier says so. Where the look did
+not read a device whole, the tier must also say that a person has checked it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage import devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import BY_ID, VOLUME, Content, Devices, Mount
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import Export, Server
-from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,6 +64,7 @@ class Tier:
     filesystem: str = ""
     options: tuple[str, ...] = ("noatime",)
     format: bool = False
+    blank_checked: tuple[str, ...] = ()
     export_to: tuple[str, ...] = ()
     export_options: tuple[str, ...] = ()
 
@@ -134,6 +136,7 @@ def tiers(records: Iterable[dict[str, Any]]) -> list[Tier]:
             record.get("filesystem") or "",
             tuple(("noatime",) if record.get("options") is None else record["options"]),
             bool(record.get("format")),
+            tuple(record.get("blank_checked") or ()),
             tuple(record.get("export_to") or ()),
             tuple(record.get("export_options") or ()),
         )
@@ -269,13 +272,13 @@ def _target(tier: Tier, known: Devices) -> _Target:
     return _single(tier, paths[0], name if VOLUME.fullmatch(name) else "", known)
 
 
-def _single(tier: Tier, path: str, source: str, known: Devices) -> _Target:
-    """Judge the one device that holds, or shall hold, the filesystem."""
+def _single(tier: Tier, path: str, source: str, known: Devices, members: Iterable[str] = ()) -> _Target:
+    """Judge the one device that holds, or shall hold, the filesystem; an array goes by the names of its members."""
     content = known.content(path)
     if content.filesystem:
         _check_content(tier, path, content, known)
         return _Target(path, source or f"UUID={content.uuid}", (path,))
-    _check_blank(tier, [path], known)
+    _check_blank(tier, [path], known, members)
     return _Target(path, source or f"UUID={new_uuid(tier, [path], known)}", (path,), blank=True)
 
 
@@ -291,14 +294,22 @@ def _check_content(tier: Tier, path: str, content: Content, known: Devices) -> N
         raise refuse("H157", tier=tier.name, device=known.label(path), by=", ".join(elsewhere))
 
 
-def _check_blank(tier: Tier, paths: list[str], known: Devices) -> None:
-    """Raise Refusal where one of these is not blank (H154), or where formatting was not asked for (H155)."""
+def _check_blank(tier: Tier, paths: list[str], known: Devices, members: Iterable[str] = ()) -> None:
+    """Raise Refusal where one of these is not blank (H154), or where nobody asked for a filesystem (H155).
+
+    A device that was not read whole must have been checked by a person, too (H177).
+    """
     for path in paths:
         found = storage_devices.findings(path, known)
         if found:
             raise refuse("H154", tier=tier.name, device=known.label(path), found="; ".join(found), path=path)
     if not tier.format:
         raise refuse("H155", tier=tier.name, device=", ".join(map(known.label, paths)))
+    partly = [path for path in paths if known.share(path)]
+    words = [known.word(path) for path in (members if partly and members else partly)]
+    if not set(words) <= set(tier.blank_checked):
+        told = ", ".join(f"{known.label(path)}: {known.share(path)}" for path in partly)
+        raise refuse("H177", tier=tier.name, read=told, words=", ".join(words))
 
 
 def _array(tier: Tier, paths: list[str], known: Devices) -> _Target:
@@ -316,9 +327,9 @@ def _array(tier: Tier, paths: list[str], known: Devices) -> _Target:
     link = f"{BY_ID}md-uuid-{array}"
     active = [each for each in known.devices[paths[0]].below if known.devices[each].kind.startswith("raid")]
     if active:
-        return replace(_single(tier, active[0], link, known), devices=(active[0], *paths))
+        return replace(_single(tier, active[0], link, known, paths), devices=(active[0], *paths))
     _check_unheld(tier, paths, known)
-    argv = ("mdadm", "--assemble", f"/dev/md/{tier.name}", *map(_stable(known), paths))
+    argv = ("mdadm", "--assemble", f"/dev/md/{tier.name}", *map(known.stable, paths))
     step = Step("assemble", f"assemble the array {array} of tier {tier.name} from {', '.join(paths)}", argv)
     return _Target(link, link, tuple(paths), (step,))
 
@@ -339,15 +350,17 @@ def _new_array(tier: Tier, paths: list[str], known: Devices) -> _Target:
     ]
     step = Step(
         "array",
-        f"create a RAID 0 of {', '.join(map(known.label, paths))} for tier {tier.name}",
-        (*argv, *map(_stable(known), paths)),
-        tuple(paths),
+        f"create a RAID 0 of {', '.join(_judged(path, known) for path in paths)} for tier {tier.name}",
+        (*argv, *map(known.stable, paths)),
+        tuple(Written(known.stable(path), known.devices[path]) for path in paths),
     )
     return _Target(f"/dev/md/{tier.name}", f"{BY_ID}md-uuid-{array}", tuple(paths), (step,), blank=True)
 
 
-def _stable(known: Devices) -> Any:
-    return lambda path: next(iter(known.names(path)), path)
+def _judged(path: str, known: Devices) -> str:
+    """Say which device this is, and how much of it was read, and was zeros, where that was not all."""
+    share = known.share(path) if path in known.devices else ""
+    return known.label(path) + (f" (read {share}: only zeros)" if share else "")
 
 
 def new_uuid(tier: Tier, paths: list[str], known: Devices) -> str:
@@ -401,12 +414,12 @@ def _format(tier: Tier, target: _Target, known: Devices) -> Iterator[Step]:
         return
     kind = tier.filesystem or DEFAULT_FILESYSTEM
     new = target.source[5:] if target.source.startswith("UUID=") else new_uuid(tier, [target.source], known)
-    argv = (*FORMATS[kind], f"uuid={new}" if kind == "xfs" else new, target.path)
+    name = known.stable(target.path)
     yield Step(
         "format",
-        f"create an {kind} filesystem on {known.label(target.path)} for tier {tier.name}",
-        argv,
-        (target.path,),
+        f"create an {kind} filesystem on {_judged(target.path, known)} for tier {tier.name}",
+        (*FORMATS[kind], f"uuid={new}" if kind == "xfs" else new, name),
+        (Written(name, known.devices.get(target.path)),),
     )
 
 

@@ -6,6 +6,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Device
+
+
+@dataclass(frozen=True)
+class Written:
+    """A device that is written to: by this name, and what it was when it was judged; none where it is still to come."""
+
+    name: str
+    device: Device | None
 
 
 @dataclass(frozen=True)
@@ -20,6 +32,6 @@ class Step:
     kind: str
     what: str
     argv: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
+    devices: tuple[Written, ...] = ()
     place: str = ""
     text: str = ""

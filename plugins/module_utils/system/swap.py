@@ -4,13 +4,13 @@
 """Swap on a file or partition that is declared: the steps from what a node has to that. No I/O happens here.
 
 Nothing is ever made over anything: a file is made only where there is none, and a partition becomes swap only where it
-is blank beyond doubt.
+was read whole and is blank.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import swaps
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -31,7 +31,8 @@ PAGES = (4096, 8192, 16384, 65536)
 class Place:
     """What lies in a place. holds says what is there but no swap, empty where there is nothing, or a blank partition.
 
-    Of the file system of a file that is not there yet: mount, filesystem (its type), size_mib and free_mib.
+    Of the file system of a file that is not there yet: mount, filesystem (its type), size_mib and free_mib. device is
+    what the kernel says of a partition.
     """
 
     path: str
@@ -43,6 +44,7 @@ class Place:
     filesystem: str = ""
     size_mib: int = 0
     free_mib: int = 0
+    device: Any = None
 
 
 @dataclass(frozen=True)

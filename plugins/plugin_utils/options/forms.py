@@ -324,6 +324,7 @@ OPTIONS: dict[str, Form] = {
         entries=((r"(?i:(?!(nodename|nodeset|partitionname|downnodes|include)$)[a-z0-9]+)", SLURM_VALUE),),
     ),
     "slurm_state": Form(choices=("present", "absent")),
+    "storage_tiers.blank_checked": Form(r"[A-Za-z0-9/][A-Za-z0-9/_.:=+@\\-]*", "a disk's serial number"),
     "storage_tiers.devices": Form(r"[A-Za-z0-9/][A-Za-z0-9/_.:=+@\\-]*", "a disk's serial number, path or UUID=..."),
     "storage_tiers.export_options": Form(r"[a-z_]+(=[A-Za-z0-9_:.-]+)?", "an option of an export"),
     "storage_tiers.export_to": Form(r"[@A-Za-z0-9*?:][A-Za-z0-9*?._:/-]*", "a host, network, pattern or netgroup"),

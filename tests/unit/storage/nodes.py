@@ -8,6 +8,7 @@ from typing import Any
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
 
 TB = 10**12
@@ -45,6 +46,7 @@ class Machine:
         self.wipefs: dict[str, list[str]] = {}
         self.mountinfo = "22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
         self.swaps = "Filename\t\tType\tSize\tUsed\tPriority\n"
+        self.shares: dict[str, int] = {}  # bytes of a device that a closer look read, where that was not all
         self.volumes: dict[str, bool] = {}
         self.aliases: dict[str, str] = {}
         system = self.disk("nvme0n1", "S5GXNX0T100000", GPT, number="259:0")
@@ -91,7 +93,7 @@ class Machine:
             found,
             self.links,
             contents,
-            {path: self.wipefs.get(path, []) for path in found},
+            {path: Look(tuple(self.wipefs.get(path, ())), self.shares.get(path, found[path].size)) for path in found},
             storage_devices.mounts(self.mountinfo, lambda source: self.mapper.get(source, source)),
             tuple(mount_table.swaps(self.swaps)),
             self.volumes,

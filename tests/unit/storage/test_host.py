@@ -1,7 +1,6 @@
 """What is read of a node: real blkid and wipefs on images of disks, and the files of a tree."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +38,7 @@ def image(tmp_path):
 
 
 def closer(path):
-    return host.Reader(Node(), call).closer(str(path))
+    return list(host.Reader(Node(), call).closer([str(path)])[str(path)].found)
 
 
 def test_a_disk_of_zeros_is_blank(image):
@@ -70,15 +69,6 @@ def test_old_signatures_are_found_beside_new_ones(image):
 
 def test_what_is_missing_is_not_blank(tmp_path):
     assert "unknown data" in closer(tmp_path / "none")[0]
-    assert "cannot be opened" in host.bytes_found(str(tmp_path / "none"))[0]
-
-
-def test_what_cannot_be_read_is_not_blank(image, monkeypatch):
-    def broken(*_):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "pread", broken)
-    assert host.bytes_found(str(image)) == ["unknown data: it cannot be read: Input/output error"]
 
 
 @pytest.mark.parametrize("answer", [(1, "", "probing failed"), (0, "garbage", ""), (0, "{}", ""), (124, "", "")])
@@ -164,7 +154,7 @@ def test_a_device_without_a_filesystem_is_looked_at(node):
         return (2, "", "") if argv[3] == "blkid" else answers(argv)
 
     state = host.Reader(node, blank).state(plan.tiers([tier()]))
-    assert "wipefs cannot read it: not found" in state.known.closer["/dev/nvme1n1"][0]
+    assert "wipefs cannot read it: not found" in state.known.closer["/dev/nvme1n1"].found[0]
 
 
 def test_what_is_mounted_already_is_not_listed(node):

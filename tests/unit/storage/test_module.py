@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.storage import exports, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, exports, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
-from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step
+from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step, Written
 from ansible_collections.gpulab.node.plugins.modules import storage_tiers
 from ansible_collections.gpulab.node.plugins.modules.storage_tiers import Work
 
@@ -53,20 +54,81 @@ def work(module, monkeypatch, tmp_path):
     return Work(module)
 
 
-def test_a_disk_that_is_not_blank_any_more_is_not_formatted(work, module, tmp_path):
-    disk = tmp_path / "disk"
-    disk.write_bytes(b"\0" * 4096 + b"somebody wrote this")
-    with pytest.raises(Refusal) as caught:
-        work.carry_out(Step("format", "make a filesystem", ("mkfs.ext4", str(disk)), (str(disk),)))
-    assert caught.value.code == "H162"
-    assert not any("mkfs.ext4" in argv for argv in module.ran)
+@pytest.fixture
+def disk(module, tmp_path, monkeypatch):
+    """Return a disk by its name, and as lsblk shows it; it stands for a block device."""
+    path, name = tmp_path / "nvme1n1", tmp_path / "by-id"
+    path.write_bytes(bytes(4096))
+    name.symlink_to(path)
+    record = {
+        "kname": str(path)[5:],
+        "type": "disk",
+        "size": 4096,
+        "serial": "S7KG",
+        "maj:min": "259:11",
+        "wwn": "eui.1",
+    }
+    monkeypatch.setattr(storage_tiers.Node, "resolve", lambda _self, _link: f"/dev/{record['kname']}")
+    monkeypatch.setattr(blank, "_number", lambda _handle: "259:11")
+    monkeypatch.setattr(module, "run_command", shown(module, record))
+    device = storage_devices.block_devices(json.dumps({"blockdevices": [record]}))[f"/dev/{record['kname']}"]
+    return path, record, Step("format", "make it", ("mkfs.ext4", str(name)), (Written(str(name), device),))
 
 
-def test_a_disk_that_is_still_blank_is_formatted(work, module, tmp_path):
-    disk = tmp_path / "disk"
-    disk.write_bytes(b"\0" * 4096)
-    work.carry_out(Step("format", "make a filesystem", ("mkfs.ext4", str(disk)), (str(disk),)))
-    assert module.ran[-1] == ["mkfs.ext4", str(disk)]
+def shown(module, record):
+    """Return what runs commands: lsblk shows this."""
+
+    def run(argv, **_):
+        module.ran.append(argv)
+        return (0, json.dumps({"blockdevices": [record]}) if "lsblk" in argv else "", "")
+
+    return run
+
+
+def formatted(work, module, step):
+    """Carry a step out, and return the code of its refusal, or its command."""
+    try:
+        work.carry_out(step)
+    except Refusal as refusal:
+        assert not any("mkfs.ext4" in argv for argv in module.ran)
+        return refusal.code, refusal.cause
+    return module.ran[-1]
+
+
+def test_a_disk_that_is_still_blank_is_formatted_by_the_name_that_stays(work, module, disk):
+    _path, _record, step = disk
+    assert formatted(work, module, step) == ["mkfs.ext4", step.devices[0].name]
+
+
+def test_a_disk_that_is_not_blank_any_more_is_not_formatted(work, module, disk):
+    path, _record, step = disk
+    path.write_bytes(bytes(4000) + b"somebody wrote this")
+    code, cause = formatted(work, module, step)
+    assert (code, "unknown data near byte 4000" in cause) == ("H162", True)
+
+
+@pytest.mark.parametrize(
+    "other", [{"serial": "S9"}, {"wwn": "eui.2"}, {"size": 8192}, {"maj:min": "259:12"}, {"children": [{
+        "kname": "nvme1n1p1", "type": "part", "size": 1, "maj:min": "259:13"}]}], ids=str
+)  # fmt: skip
+def test_a_disk_that_is_another_one_now_is_not_formatted(work, module, disk, other):
+    _path, record, step = disk
+    record.update(other)
+    code, cause = formatted(work, module, step)
+    assert (code, "another device than was examined" in cause) == ("H162", True)
+
+
+def test_a_name_that_leads_to_another_device_is_not_written_to(work, module, disk, monkeypatch):
+    """The kernel says what was opened: a link may have been changed since lsblk was asked."""
+    monkeypatch.setattr(blank, "_number", lambda _handle: "259:99")
+    code, cause = formatted(work, module, disk[2])
+    assert (code, "259:99" in cause) == ("H162", True)
+
+
+def test_a_device_that_was_never_judged_is_not_written_to(work, module, disk):
+    name = disk[2].devices[0].name
+    code, cause = formatted(work, module, Step("format", "make it", ("mkfs.ext4", name), (Written(name, None),)))
+    assert (code, "still to come" in cause) == ("H162", True)
 
 
 def test_a_command_that_fails_is_told(module, work):

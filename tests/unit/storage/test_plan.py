@@ -277,7 +277,8 @@ def test_a_blank_disk_is_formatted_only_where_the_tier_says_so():
 @pytest.mark.parametrize(("filesystem", "program"), [(None, "mkfs.ext4"), ("ext4", "mkfs.ext4"), ("xfs", "mkfs.xfs")])
 def test_the_new_filesystem_has_the_uuid_that_is_mounted(filesystem, program):
     step, fstab, *_rest = plan(nodes.workstation().state(), tier(format=True, filesystem=filesystem))
-    assert (step.argv[0], step.argv[-1], step.devices) == (program, "/dev/nvme1n1", ("/dev/nvme1n1",))
+    name = "/dev/disk/by-id/nvme-SAMSUNG_MZQL2_S7KGNX0W100001"
+    assert (step.argv[0], step.argv[-1], [one.name for one in step.devices]) == (program, name, [name])
     new = step.argv[-2].removeprefix("uuid=")
     assert f"UUID={new} /mnt/data {program[5:]} " in fstab.text
     assert not {"-f", "-F"} & set(step.argv)
@@ -299,7 +300,7 @@ def test_a_blank_partition_is_formatted_as_a_blank_disk_is():
     """Of one blkid prints what the table of its disk says, and succeeds."""
     machine, wish = partitioned()
     step, *rest = plan(machine.state(), wish)
-    assert (step.argv[0], step.argv[-1], step.devices) == ("mkfs.ext4", "/dev/nvme1n1p1", ("/dev/nvme1n1p1",))
+    assert (step.argv[0], step.argv[-1], [one.name for one in step.devices]) == ("mkfs.ext4", PARTITION, [PARTITION])
     assert [one.kind for one in rest] == ["fstab", "directory", "mount"]
     assert refused(machine.state(), {**wish, "format": False}).code == "H155"
 
@@ -346,6 +347,69 @@ def test_a_blank_partition_that_nobody_looked_at_more_closely_is_not_blank():
 def test_a_disk_with_a_blank_partition_is_not_blank():
     machine, _wish = partitioned()
     assert "part /dev/nvme1n1p1" in refused(machine.state(), tier(format=True)).cause
+
+
+# A disk that is too large to be read whole
+
+
+def large(read=400 << 20):
+    """Return a workstation whose second disk was read in part."""
+    machine = nodes.workstation()
+    machine.shares["/dev/nvme1n1"] = read
+    return machine
+
+
+def test_a_disk_that_was_not_read_whole_is_formatted_only_where_a_person_has_checked_it():
+    told = refused(large().state(), tier(format=True))
+    assert told.code == "H177"
+    assert "400 MiB of 1907348 MiB" in told.cause
+    assert "blank_checked: [S7KGNX0W100001]" in told.remedy
+    step, *_rest = plan(large().state(), tier(format=True, blank_checked=["S7KGNX0W100001"]))
+    assert "(read 400 MiB of 1907348 MiB: only zeros)" in step.what
+    assert step.devices[0].device.serial == "S7KGNX0W100001"
+
+
+@pytest.mark.parametrize("words", [["S7KGNX0W100002"], ["/dev/nvme1n1"], ["S7KGNX0W10000"], ["all"]])
+def test_a_word_for_another_disk_is_none(words):
+    assert refused(large().state(), tier(format=True, blank_checked=words)).code == "H177"
+
+
+def test_the_word_does_not_help_a_disk_with_something_on_it():
+    machine = large()
+    machine.wipefs["/dev/nvme1n1"] = ["unknown data near byte 7"]
+    assert refused(machine.state(), tier(format=True, blank_checked=["S7KGNX0W100001"])).code == "H154"
+    assert refused(large().state(), tier(blank_checked=["S7KGNX0W100001"])).code == "H155"
+
+
+def test_nothing_that_was_read_is_not_all():
+    assert refused(large(0).state(), tier(format=True)).code == "H177"
+
+
+def test_a_device_without_a_serial_number_has_a_name_that_lasts_for_a_word():
+    machine, wish = partitioned()
+    machine.shares["/dev/nvme1n1p1"] = 1 << 20
+    assert f"blank_checked: [{PARTITION}]" in refused(machine.state(), wish).remedy
+    assert plan(machine.state(), {**wish, "blank_checked": [PARTITION]})[0].kind == "format"
+
+
+def test_each_disk_of_a_new_array_needs_its_word():
+    machine = nodes.server()
+    machine.shares = {f"/dev/nvme{number}n1": 1 << 20 for number in range(1, 9)}
+    wish = scratch(format=True)
+    told = refused(machine.state(), {**wish, "blank_checked": wish["devices"][1:]})
+    assert (told.code, "S6EVNX0T200001" in told.remedy) == ("H177", True)
+    step = plan(machine.state(), {**wish, "blank_checked": wish["devices"]})[0]
+    assert (step.kind, step.what.count("only zeros"), len(step.devices)) == ("array", 8, 8)
+
+
+def test_an_array_goes_by_the_words_of_its_disks():
+    machine = nodes.server(nodes.RAID)
+    machine.array("md127", machine.records[1:3])
+    machine.shares["/dev/md127"] = 1 << 20
+    wish = scratch(2, format=True)
+    assert refused(machine.state(), {**wish, "blank_checked": wish["devices"][:1]}).code == "H177"
+    step = plan(machine.state(), {**wish, "blank_checked": wish["devices"]})[0]
+    assert (step.kind, step.argv[-1]) == ("format", f"/dev/disk/by-id/md-uuid-{MDADM}")
 
 
 # Several disks

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Content, Device, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.system import swap
 from ansible_collections.gpulab.node.plugins.module_utils.system.swap import Place, Step
 from ansible_collections.gpulab.node.plugins.modules import swap_space
@@ -186,6 +188,26 @@ def test_a_partition_that_is_no_longer_blank_is_not_formatted(tmp_path):
     with pytest.raises(Refusal) as caught:
         swap_space.carry_out(Module(None), Step(swap.FORMAT, str(disk)), 16, {})
     assert caught.value.code == "H098"
+
+
+def test_a_partition_is_read_whole_whatever_its_size(monkeypatch):
+    device, asked = Device("/dev/sda3", "part", 40 << 30, "8:3"), []
+
+    class Reader:
+        def __init__(self, *_):
+            """Read nothing."""
+
+        def devices(self):
+            return Devices({"/dev/sda3": device}, contents={"/dev/sda3": Content()})
+
+        def closer(self, paths, whole):
+            asked.append(whole)
+            return {path: Look() for path in paths}
+
+    monkeypatch.setattr(swap_space, "Reader", Reader)
+    monkeypatch.setattr(swap_space.Node, "resolve", lambda *_: "/dev/sda3")
+    place = swap_space.look(Module(None), swap_space.Node(), BY_ID, {})
+    assert (asked, place.device, place.holds) == ([40 << 30], device, "")
 
 
 @pytest.mark.parametrize(("start", "stays"), [(b"theirs", True), (bytes(4096), False)])
