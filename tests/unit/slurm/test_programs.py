@@ -35,7 +35,11 @@ def nvml(*gpus, state="ok"):
         "ecc": {"volatile": {"uncorrected": 0}},
         "remapped_rows": {"failure": False, "pending": False, "uncorrected": 0},
     }
-    read = [{"index": n, **(gpu if {"error", "unsupported"} & set(gpu) else {"minor": n, **healthy, **gpu})} for n, gpu in enumerate(gpus)]
+    silent = ({"error", "unsupported"}.intersection(gpu) for gpu in gpus)
+    read = [
+        {"index": n, **(gpu if nothing else {"minor": n, **healthy, **gpu})}
+        for n, (gpu, nothing) in enumerate(zip(gpus, silent))
+    ]
     return {"state": state, "gpus": read, "peers": [], "error": None}
 
 
