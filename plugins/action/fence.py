@@ -15,7 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
+from ansible_collections.gpulab.node.plugins.plugin_utils import host_names, kubernetes_fence
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress, send
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
@@ -36,7 +36,12 @@ class ActionModule(NormalAction):
         self._task.args = {**given, "run": given.get("run") or by, "by": by, "host": host, "lock": mine}
         for name in ("kubeconfig", "kubernetes_node"):
             self._task.args.pop(name, None)
-        self._cluster = kubernetes_fence.Settings(given.get("kubeconfig") or None, given.get("kubernetes_node") or None)
+        variables = (task_vars or {}).get("hostvars", {}).get(host, task_vars or {})
+        self._cluster = kubernetes_fence.Settings(
+            given.get("kubeconfig") or None,
+            given.get("kubernetes_node") or None,
+            tuple(host_names.names(host, variables)),
+        )
         begun, minutes = time.monotonic(), float(given.get("minutes") or 0)
         while True:
             result = self._work(tmp, task_vars)

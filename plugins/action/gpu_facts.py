@@ -4,6 +4,7 @@
 """gpulab.node.gpu_facts: the first contact with a node, so whatever keeps a run away from the node shows here.
 
 The cause becomes part of the result, so every callback, AWX and ansible-runner show code, cause and remedy.
+Here the facts of a node enter the controller, so here their form is checked.
 A role that begins its work with this task is refused for unknown variables and on a node where another run works.
 """
 
@@ -18,7 +19,7 @@ from ansible.constants import INTERNAL_STATIC_VARS
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, GO_ON, LOOK
-from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import fact_forms, inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import Address, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_forms import VARIABLE
@@ -49,9 +50,15 @@ class ActionModule(NormalAction):
             raised, result = error, {"unreachable": True, "msg": str(error)}
         except AnsibleError as error:
             raised, result = error, {"failed": True, "msg": str(error)}
-        if "refusal" in result or not (result.get("failed") or result.get("unreachable")):
+        host = variables.get("inventory_hostname", "")
+        if not ("refusal" in result or result.get("failed") or result.get("unreachable")):
+            return taken_over(result, host)
+        return self._explained({name: part for name, part in result.items() if name != "ansible_facts"}, host, raised)
+
+    def _explained(self, result: dict[str, Any], host: str, raised: AnsibleError | None) -> dict[str, Any]:
+        """Return a failure with its refusal; raise what is none of those that can be explained."""
+        if "refusal" in result:
             return result
-        host = (task_vars or {}).get("inventory_hostname", "")
         why = explain(result, host, unreachable=bool(result.get("unreachable")), address=self._address(host))
         if why:
             return {**result, "msg": str(why), "refusal": asdict(why)}
@@ -74,3 +81,13 @@ class ActionModule(NormalAction):
         except KeyError:
             return Address(host)
         return Address(str(told[0] or host), *told[1:])
+
+
+def taken_over(result: dict[str, Any], host: str) -> dict[str, Any]:
+    """Return the module's result with the facts that are its own and no others, or the refusal of what cannot be."""
+    told = result.get("ansible_facts") or {}
+    why = fact_forms.refusal(told.get("gpulab"), host)
+    if why:
+        return failure([why])
+    known = {"gpulab": told["gpulab"], "gpulab_check_mode": told.get("gpulab_check_mode") is True}
+    return {**result, "ansible_facts": known}

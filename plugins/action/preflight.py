@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_names
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import (
     ADVICE,
@@ -66,9 +66,18 @@ class ActionModule(ActionBase):
         if "gpulab" not in known or "gpulab_plan" not in known:
             msg = "this node has no plan: run gpulab.node.gpu_facts and gpulab.node.plan first"
             raise AnsibleActionFail(msg)
-        return outcome(
-            task_vars["inventory_hostname"], examine(known["gpulab"], known["gpulab_plan"], limits, catalog.load())
-        )
+        host = task_vars["inventory_hostname"]
+        found = examine(known["gpulab"], known["gpulab_plan"], limits, catalog.load())
+        return outcome(host, [*_of_name(host, known["gpulab"], task_vars), *found])
+
+
+def _of_name(host: str, facts: dict[str, Any], task_vars: dict[str, Any]) -> list[Finding]:
+    """Return what is wrong with what the host calls itself; the names of all others cost no look at their variables."""
+    variables = task_vars.get("hostvars", {}).get(host, task_vars)
+    given = {name: host_names.names(name, {}) for name in task_vars.get("groups", {}).get("all", [])}
+    given[host] = host_names.names(host, variables)
+    found = host_names.difference(host, {host: facts["system"]["hostname"]}, given)
+    return [Finding(FAIL if found[0] else WARN, found[1])] if found else []
 
 
 def outcome(host: str, findings: list[Finding]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, versions
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_names, host_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ def slurm_node(  # noqa: PLR0913, PLR0917 - what a filter is given
     """Return the node with its lines, as asdict of module_utils.slurm.cluster.Node.
 
     variables are those of all hosts (hostvars), with what the role read of the host and of its controller. Raises
-    AnsibleFilterError with F033 to F036.
+    AnsibleFilterError with F033 to F036, F045 and F046.
     """
     own, head = variables[host], variables[controller]
     try:
@@ -36,7 +36,8 @@ def slurm_node(  # noqa: PLR0913, PLR0917 - what a filter is given
             raise refuse("F036", host=host, controller=controller)
         versions.check_node(host, own["__slurm_next"], controller, head["__slurm_next"])
         types = host_types.of(groups, catalog.load())
-        return asdict(cluster.node(host, facts, own["__slurm_cpuinfo"], address, types, own["__slurm_reserve"]))
+        names, cpuinfo = host_names.names(host, own), own["__slurm_cpuinfo"]
+        return asdict(cluster.node(names, host, facts, cpuinfo, address, types, own["__slurm_reserve"]))
     except Refusal as refusal:
         raise AnsibleFilterError(str(refusal)) from refusal
 

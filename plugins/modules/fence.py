@@ -55,7 +55,7 @@ options:
       where O(engine) is V(kubernetes).
     type: path
   kubernetes_node:
-    description: The node's name in Kubernetes. Unset takes its hostname.
+    description: The node's name in Kubernetes. Unset takes its names in the inventory.
     type: str
   passing:
     description: Users who may log in all the same.
@@ -126,10 +126,6 @@ drained_by_others:
   description: After V(resume), the reason for which Slurm still has the node drained, or Kubernetes has it cordoned.
   returned: success
   type: str
-hostname:
-  description: The node's own name.
-  returned: success
-  type: str
 kubelet:
   description: Whether the node has joined a cluster of Kubernetes.
   returned: success
@@ -185,7 +181,6 @@ def work(module: AnsibleModule) -> dict[str, Any]:
         "fresh": before is None,
         "users": users,
         "drained_by_others": left,
-        "hostname": fence.hostname,
         "kubelet": fence.has_kubelet(),
     }
 

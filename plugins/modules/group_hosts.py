@@ -43,9 +43,11 @@ options:
       address:
         description: Its address; unset where it is not known.
         type: str
-      hostname:
-        description: What it calls itself; unset where that is not known.
-        type: str
+      names:
+        description: The names that its peers know it by.
+        type: list
+        elements: str
+        default: []
   own:
     description: Name of the node whose file this is.
     type: str
@@ -61,8 +63,8 @@ EXAMPLES = r"""
 - name: Let two nodes know each other
   gpulab.node.group_hosts:
     nodes:
-      - {name: node1, address: 192.0.2.1, hostname: node1}
-      - {name: node2, address: 192.0.2.2, hostname: node2}
+      - {name: node1, address: 192.0.2.1, names: [node1]}
+      - {name: node2, address: 192.0.2.2, names: [node2, node2.lab.example]}
     own: "{{ inventory_hostname }}"
 """
 
@@ -74,7 +76,7 @@ changes:
   elements: dict
   sample: [{action: write, what: /etc/hosts}]
 unknown:
-  description: The nodes that were left out because nobody knows their address.
+  description: The nodes that were left out because nobody knows their address, or the inventory gives them no name.
   returned: success
   type: list
   elements: str
@@ -84,6 +86,7 @@ refusal:
   type: dict
 """
 
+import socket
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -93,7 +96,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.module import fai
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_file
 
-NODE = {"name": {"type": "str", "required": True}, "address": {"type": "str"}, "hostname": {"type": "str"}}
+NODE = {
+    "name": {"type": "str", "required": True},
+    "address": {"type": "str"},
+    "names": {"type": "list", "elements": "str", "default": []},
+}
 
 
 def template(module: AnsibleModule, hosts: str | None, wanted: str | None) -> list[dict[str, str]]:
@@ -131,12 +138,13 @@ def main() -> None:
         for node in nodes:
             if node["name"] == own and node["address"] and there and node["address"] not in there:
                 raise refuse("H141", host=own, address=node["address"], known=", ".join(there))
-        wanted = hosts_file.merged(before, nodes, own)
+        wanted = hosts_file.merged(before, nodes, own, socket.gethostname())
     except Refusal as refusal:
         fail(module, refusal)
     templated = template(module, before, wanted.text)
     if wanted.unknown:
-        module.warn(f"{hosts_file.PATH} leaves out, as their addresses are not known: {', '.join(wanted.unknown)}")
+        unknown = ", ".join(wanted.unknown)
+        module.warn(f"{hosts_file.PATH} leaves out, as the inventory has no address or no name of them: {unknown}")
     if before != wanted.text and not module.check_mode:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
         files.put(module, path, wanted.text, mode, mounted=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import idle
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import works
+from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import is_address
 
 NCCL, GLOO = "nccl", "gloo"
 ENOUGH = 2  # nodes
@@ -71,7 +72,8 @@ def _why_not(known: dict[str, Any], backend: str) -> str | None:
     interface = _interface(known)
     if not interface:
         return "the interface to the other nodes is unknown (nccl_interface)"
-    return None if interface.get("ipv4") else f"its interface {interface['name']} has no IPv4 address"
+    # It is where the other nodes come to.
+    return None if is_address(interface.get("ipv4")) else f"its interface {interface['name']} has no IPv4 address"
 
 
 def _real(known: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import digest
-from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils import host_names, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 CODE = ("roles", "plugins", "catalog", "playbooks")
 ALL = "all"
 GPU_NODES = "gpu-nodes"
-ADDRESSES = ("network_address", "nccl_address", "ansible_host")
+ADDRESSES = ("network_address", "nccl_address", "ansible_host", host_names.OPTION)
 # The parts of the plan that each role carries out, in the order of the roles.
 PARTS: dict[str, tuple[str, ...]] = {
     "base": (),

@@ -40,8 +40,12 @@ class ClusterNode:
 
 
 def own(listed: Iterable[Mapping[str, Any]], names: Collection[str]) -> ClusterNode | None:
-    """Return the node that a machine of one of these names is, from the API's form; None where there is none."""
-    for node in listed:
+    """Return the node that a machine of one of these names is, from the API's form; None where there is none.
+
+    Its name there comes before the label, which each node sets for itself.
+    """
+    found = sorted(listed, key=lambda node: node["metadata"]["name"] not in names)
+    for node in found:
         metadata = node["metadata"]
         if {metadata["name"], (metadata.get("labels") or {}).get(HOSTNAME)} & set(names):
             fence = (metadata.get("annotations") or {}).get(ANNOTATION, "")
@@ -119,10 +123,19 @@ def _first_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to reach the cluster, and the node's name there; None takes what kubectl takes, and the node's own name."""
+    """How to reach the cluster, and the node's name there; None takes what kubectl takes, and the inventory's names.
+
+    What the node calls itself is no name of its: it could be another node's, which would leave service in its place.
+    """
 
     kubeconfig: str | None = None
     name: str | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def all_names(self) -> set[str]:
+        """Return the names that the node may have in the cluster; Kubernetes has small letters only."""
+        return {self.name} if self.name else {name.lower() for name in self.names}
 
 
 def work(
@@ -143,7 +156,7 @@ def work(
     if not ours or not (record["engine"] == KUBERNETES if record else _wanted(given, settings, seen)):
         return module(given)
     cluster = Cluster(settings.kubeconfig, given["host"])
-    node = cluster.node(_names(record, settings, seen))
+    node = cluster.node(_names(given["host"], record, settings))
     if node is None and (record or given.get("engine") == KUBERNETES):
         raise refuse("F015", host=given["host"])
     if node is None:
@@ -160,7 +173,8 @@ def _look(
     record = result.get("fence")
     if not record or record["engine"] != KUBERNETES:
         return result
-    pods = Cluster(settings.kubeconfig, given["host"]).pods(record["before"]["name"])
+    (name,) = _names(given["host"], record, settings)
+    pods = Cluster(settings.kubeconfig, given["host"]).pods(name)
     return {**result, "users": ", ".join(filter(None, [*pods, result["users"]]))}
 
 
@@ -171,11 +185,12 @@ def _wanted(given: Mapping[str, Any], settings: Settings, seen: Mapping[str, Any
     return given["work"] == "drain" and named
 
 
-def _names(record: Mapping[str, Any] | None, settings: Settings, seen: Mapping[str, Any]) -> set[str]:
-    if record:
-        return {record["before"]["name"]}
-    hostname = str(seen["hostname"])
-    return {settings.name} if settings.name else {hostname, hostname.lower(), hostname.partition(".")[0].lower()}
+def _names(host: str, record: Mapping[str, Any] | None, settings: Settings) -> set[str]:
+    """Return the names that the node may have in the cluster. Raises Refusal F020 where its record has another one."""
+    names = settings.all_names
+    if record and record["before"]["name"] not in names:
+        raise refuse("F020", host=host, name=record["before"]["name"])
+    return {record["before"]["name"]} if record else names
 
 
 def _drain(

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +17,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build im
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.driver_steps import lacks_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 FACT = "gpulab_builds"  # {"run": a run, "kernels": {kernel: digest of all that its build depends on}}
 # What of the driver's plan two nodes must have in common to need the same modules; the digests then tell.
 _OF_DRIVER = ("source", "dkms_module", "kernel_package", "version", "kernel_modules")
+_DIGEST = "[0-9a-f]{64}"
 _OF_SYSTEM = ("id", "version", "architecture")
 
 
@@ -54,7 +57,12 @@ def _asked(facts: Mapping[str, Any]) -> list[Any] | None:
 def digests(facts: Mapping[str, Any], run: str) -> dict[str, str] | None:
     """Return what a node has said of its builds in this run, by kernel; None where it has said nothing."""
     said = facts.get(FACT)
-    return dict(said["kernels"]) if said and said["run"] == run else None
+    if not isinstance(said, Mapping) or said.get("run") != run:
+        return None
+    told = said.get("kernels")
+    # A digest becomes the name of a file on the controller, and the node says it.
+    kernels = told if isinstance(told, Mapping) else {}
+    return {kernel: digest for kernel, digest in kernels.items() if re.fullmatch(_DIGEST, str(digest))}
 
 
 def builder(said: Mapping[str, Mapping[str, str] | None], kernel: str, digest: str) -> str:

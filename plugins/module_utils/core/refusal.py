@@ -437,6 +437,17 @@ CODES = {
         "network_firewall is nftables, but {firewall} is already active on {host}",
         "Remove network_firewall. gpulab then adds the peers to {firewall}. Nothing was changed.",
     ),
+    "H148": (
+        "{host} calls itself {hostname}: {why}",
+        (
+            "Give it the name that the inventory has (hostnamectl set-hostname {name}). Or list {hostname} in"
+            " gpulab_host_names of {host} alone, if it shall be called so."
+        ),
+    ),
+    "H149": (
+        "the inventory calls both {host} and {other} {name}",
+        "Correct gpulab_host_names of one of them. Nothing was changed.",
+    ),
     # H150 to H169: storage; nothing was changed when one of these is raised, but for H162
     "H150": ("the storage tier {tier} {wrong}", "Correct the tier in storage_tiers. Nothing was changed."),
     "H151": (
@@ -633,7 +644,7 @@ CODES = {
             " there, set a mirror: the variables whose names end in _url. Nothing was changed."
         ),
     ),
-    # H220 to H229: gpulab's records on a node
+    # H220 to H229: gpulab's records on a node, and what it says of itself
     "H220": (
         "gpulab's record {path} is damaged: {detail}",
         "Restore it from a backup, or move it away (mv {path} {path}.damaged) and run again. {lost}",
@@ -645,6 +656,13 @@ CODES = {
     "H222": (
         "{path} is {kind}, but gpulab keeps a file there",
         "Look what it is for. Move it away (mv {path} {path}.moved), then run again. Nothing of it was changed.",
+    ),
+    "H226": (
+        "{host} says of itself what cannot be: {what}",
+        (
+            "Set it right there (a hostname: hostnamectl set-hostname NAME). If nobody has set it so, find out who has"
+            " root on that node. Nothing was changed."
+        ),
     ),
     # I: the inventory and what is given on the command line; I001 to I014: variables
     "I001": ("{variable} is an unknown variable", "{advice}"),
@@ -1688,6 +1706,13 @@ CODES = {
         "Kubernetes does not know the node {host}",
         "Set fence_kubernetes_node to its name there, or fence_engine: none for it. Nothing was changed.",
     ),
+    "F020": (
+        "the fence of {host} is recorded there as that of {name} in Kubernetes, which is another name than it has",
+        (
+            "If it is {host}'s name there, set fence_kubernetes_node to it and run again. Otherwise lift the fence by"
+            " hand (kubectl uncordon). No node was changed."
+        ),
+    ),
     # F030 to F059: Slurm
     "F030": (
         "{host} has {path}, which gpulab did not write",
@@ -1742,6 +1767,17 @@ CODES = {
     "F040": (
         "{host} has jobs of Slurm: {who}",
         "Drain it (scontrol update nodename=NAME state=drain reason=removal), wait for its jobs, then run again.",
+    ),
+    "F045": (
+        "{host} calls itself {hostname}, so Slurm would know it by that name, which the inventory does not give it",
+        (
+            "Give it the name that the inventory has (hostnamectl set-hostname {name}). Or list {hostname} in"
+            " gpulab_host_names of {host}, if it shall be called so. Nothing was changed."
+        ),
+    ),
+    "F046": (
+        "{host} calls itself {hostname}, a word that stands for something else in slurm.conf",
+        "Give it another name (hostnamectl set-hostname NAME, and in the inventory). Nothing was changed.",
     ),
     # F060 to F079: the nightly proof
     "F060": (

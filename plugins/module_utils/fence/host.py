@@ -65,11 +65,6 @@ class Fence:
         self._node, self._call, self._module, self._host = node, call, module, host
         self._hostname = socket.gethostname()
 
-    @property
-    def hostname(self) -> str:
-        """Return the node's own name."""
-        return self._hostname
-
     def has_kubelet(self) -> bool:
         """Tell whether the node has joined a cluster of Kubernetes."""
         return any(map(self._node.exists, KUBELET))

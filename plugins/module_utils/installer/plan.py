@@ -12,6 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,6 @@ SHAPE = {
 }
 _DISKS = uuid.UUID("6a1f8e6c-0f6e-4f0c-9d0b-3c7f5c5a8e21")  # name space of the UUIDs that follow from a plan
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\$?")
-_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 _ARGUMENT = re.compile(r"[\w.,:=/@+%-]+")
 _FIELD = re.compile(r"[^:\n\0]*")
 _MOST_MINUTES = 24 * 60
@@ -87,7 +87,7 @@ def faults(plan: Any) -> Iterator[str]:
         yield f"the plan has the firmware {plan['firmware']!r}"
     if not 0 < plan["minutes"] <= _MOST_MINUTES:
         yield f"the plan gives {plan['minutes']} minutes"
-    if not _HOSTNAME.fullmatch(plan["hostname"]):
+    if not is_host_name(plan["hostname"]):
         yield f"the plan has the hostname {plan['hostname']!r}"
     for argument in plan["kernel_arguments"]:
         if not _ARGUMENT.fullmatch(argument):

@@ -13,8 +13,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName, is_host_name
 from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import is_own
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ CONFIGURATION, GRES, CGROUP = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "
 JOINED, JOINED_GRES = "/etc/slurm/gpulab.conf", "/etc/slurm/gpulab-gres.conf"
 LIBRARY = "/usr/local/lib/gpulab-slurm"  # of the programs that nodes have
 ALL, JOINED_PARTITION = "gpu", "gpulab"  # the partition of all nodes; the one beside those of somebody else
+RESERVED = ("ALL", "DEFAULT")  # what stands for other nodes in slurm.conf
 _LINE = re.compile(r"^NodeName=(\S+) .*# (\S+)$", re.MULTILINE)
 _SETTING = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*(?:#.*)?$", re.MULTILINE)
 
@@ -75,11 +78,19 @@ def kind(name: str) -> str:
 
 
 def node(  # noqa: PLR0913, PLR0917 - all that its lines are made of
-    name: str, facts: Mapping[str, Any], cpuinfo: str, address: str | None, types: Sequence[str], reserve: int
+    names: Sequence[HostName],
+    name: str,
+    facts: Mapping[str, Any],
+    cpuinfo: str,
+    address: str | None,
+    types: Sequence[str],
+    reserve: int,
 ) -> Node:
     """Return a node from its facts. name is the inventory's, reserve the percentage of memory that no job gets.
 
-    Raises Refusal F033 where the driver does not list every GPU, and F034 where one is cut by MIG.
+    names are those by which the inventory knows it. slurmd asks for the node that is called as the host calls itself
+    (slurm.conf(5), NodeName), so one that calls itself otherwise cannot be named. Raises Refusal F033 where the driver
+    does not list every GPU, F034 where one is cut by MIG, F045 and F046 where it has no name that Slurm can know it by.
     """
     gpus = facts["nvml"]["gpus"] if facts["nvml"]["state"] == "ok" else []
     there = [gpu for gpu in gpus if isinstance(gpu.get("minor"), int)]
@@ -89,7 +100,7 @@ def node(  # noqa: PLR0913, PLR0917 - all that its lines are made of
     if any((gpu.get("mig") or {}).get("enabled") is True for gpu in there):
         raise refuse("F034", host=name)
     there = sorted(there, key=lambda gpu: int(gpu["minor"]))
-    hostname = facts["system"]["hostname"].partition(".")[0]
+    hostname = _node_name(name, facts["system"]["hostname"], names)
     known = topology(cpuinfo)
     cpus = (
         "Sockets={} CoresPerSocket={} ThreadsPerCore={}".format(*known)
@@ -118,6 +129,18 @@ def node(  # noqa: PLR0913, PLR0917 - all that its lines are made of
     return Node(name, hostname, " ".join(filter(None, parts)), tuple(gres))
 
 
+def _node_name(host: str, told: str, names: Sequence[HostName]) -> str:
+    """Return what slurmd takes for its name. Raises Refusal F045, F046, H226."""
+    if not is_host_name(told):
+        raise refuse("H226", host=host, what=f"its hostname is {one_line(told)}")
+    short = HostName(told).short
+    if short.upper() in RESERVED:
+        raise refuse("F046", host=host, hostname=short)
+    if short.lower() not in {one.lower() for one in names}:
+        raise refuse("F045", host=host, hostname=short, name=names[0].short if names else "NAME")
+    return str(short)
+
+
 def merged(nodes: Sequence[Node], former: str, former_gres: str, members: Collection[str]) -> list[Node]:
     """Return these nodes and those that files of an earlier run name, as far as they are members, by hostname.
 
@@ -132,13 +155,13 @@ def merged(nodes: Sequence[Node], former: str, former_gres: str, members: Collec
             gres=tuple(one[0] for one in _LINE.finditer(former_gres) if one[2] == found[2]),
         )
         for found in _LINE.finditer(former)
-        if found[2] in members and found[2] not in ours
+        if found[2] in members and found[2] not in ours and is_host_name(found[1])
     ]
     found_hosts: dict[str, str] = {}
     for one in sorted([*nodes, *kept], key=lambda node: node.hostname):
-        if one.hostname in found_hosts:
-            raise refuse("F039", host=one.name, other=found_hosts[one.hostname], hostname=one.hostname)
-        found_hosts[one.hostname] = one.name
+        other = found_hosts.setdefault(one.hostname.lower(), one.name)
+        if other != one.name:
+            raise refuse("F039", host=one.name, other=other, hostname=one.hostname)
     return sorted([*nodes, *kept], key=lambda node: node.hostname)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _LOCAL = re.compile(
 _TEMPLATE = re.compile(
     r"^# Your system has configured 'manage_etc_hosts' as True\.$[^/]+(/etc/cloud/templates/\S+)", re.MULTILINE
 )
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PLACEHOLDER = re.compile(r"\{\{|\$")
 
 
@@ -94,12 +94,13 @@ def without(text: str) -> str:
     return re.sub(f"^{re.escape(SET_ASIDE)}", "", owned_block.outside(text, OWNER), flags=re.MULTILINE)
 
 
-def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
+def merged(text: str | None, nodes: list[dict[str, Any]], own: str, hostname: str = "") -> Wanted:
     """Return what the file becomes.
 
-    nodes are {"name", "address", "hostname"}; a null address or hostname is one that this run does not know, for
-    which the line that is there stays. own is the name of the node whose file this is. No nodes means no block. Raises
-    Refusal H140 where another line gives a node's name to another address.
+    nodes are {"name", "address", "names"}: its name in the inventory, and those that its peers know it by. A null
+    address is one that this run does not know, for which the one that is there stays. own is the name of the node whose
+    file this is, hostname what it calls itself, which no other node's file has. No nodes means no block. Raises Refusal
+    H140 where another line gives a node's name to another address.
     """
     before = text or ""
     former, others = block(before), without(before)
@@ -107,15 +108,15 @@ def merged(text: str | None, nodes: list[dict[str, Any]], own: str) -> Wanted:
     aside: list[str] = []
     unknown = []
     for node in nodes:
-        line = _line(node, former)
+        line = _line(node, former, hostname if node["name"] == own else "")
         if line is None:
             unknown.append(node["name"])
             continue
         if node["name"] == own:
             aside = [each for each in others.splitlines() if _is_own_loopback(each, line)]
             found = [parsed for each in aside if (parsed := parse(each))]
-            moved = [name for one in found for name in one.names if not _is_local(name)]
-            lines += [Line(one.address, kept) for one in found if (kept := tuple(filter(_is_local, one.names)))]
+            moved = [name for one in found for name in one.names if not is_local(name)]
+            lines += [Line(one.address, kept) for one in found if (kept := tuple(filter(is_local, one.names)))]
             line = Line(line.address, _each_once([*moved, *line.names]))
         lines.append(Line(line.address, _whole_first(line.names)))
     kept_lines = [each for each in others.splitlines() if each not in aside]
@@ -134,7 +135,7 @@ def template(text: str) -> str | None:
 def into_template(text: str, hosts: str | None) -> str | None:
     """Return what the template becomes; hosts is what /etc/hosts becomes, of which it gets the block."""
     content, others = owned_block.inside(hosts or "", OWNER), without(text)
-    names = [name for line in block(hosts or "") for name in line.names if not _is_local(name)]
+    names = [name for line in block(hosts or "") for name in line.names if not is_local(name)]
     aside = [each for each in others.splitlines() if content and _is_own_in_template(each, names)]
     return owned_block.merged(_set_aside(others, aside), content, OWNER)
 
@@ -150,13 +151,11 @@ def _set_aside(text: str, aside: list[str]) -> str:
     return "".join(SET_ASIDE + line if line.rstrip("\r\n") in aside else line for line in lines)
 
 
-def _line(node: dict[str, Any], former: list[Line]) -> Line | None:
-    """Return a node's line; None where nobody knows its address."""
-    told = [name for name in (node["name"], node["hostname"]) if name and _is_name(name)]
-    there = next((line for line in former if _shared(told, line.names)), None)
+def _line(node: dict[str, Any], former: list[Line], hostname: str) -> Line | None:
+    """Return a node's line; None where nobody knows its address, or the inventory gives it no name."""
+    names = _each_once(filter(_is_name, [*node["names"], hostname]))
+    there = next((line for line in former if _shared(names, line.names)), None)
     address = node["address"] or (there.address if there else None)
-    more = there.names if there and node["hostname"] is None else ()
-    names = _each_once([*told, *more])
     return Line(address, names) if address and names else None
 
 
@@ -176,10 +175,11 @@ def _each_once(names: Iterable[str]) -> tuple[str, ...]:
 
 def _is_name(name: str) -> bool:
     """Tell whether this can be a node's name; a node may call itself what it likes, two lines of a file too."""
-    return bool(_NAME.fullmatch(name)) and not _is_local(name) and not is_address(name)
+    return is_host_name(name) and not is_local(name)
 
 
-def _is_local(name: str) -> bool:
+def is_local(name: str) -> bool:
+    """Tell whether a name is one of those that each machine has for itself, such as localhost."""
     return bool(_LOCAL.fullmatch(name))
 
 
@@ -202,7 +202,7 @@ def _refuse_others(theirs: list[str], ours: list[Line]) -> None:
     """Refuse a name that leads elsewhere, in the same family of addresses: the first line would win."""
     for told in filter(None, map(parse, theirs)):
         for line in ours:
-            names = sorted(name for name in _shared(told.names, line.names) if not _is_local(name))
+            names = sorted(name for name in _shared(told.names, line.names) if not is_local(name))
             if (
                 names
                 and _number(told.address) != _number(line.address)

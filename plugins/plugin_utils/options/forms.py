@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import quoting, shown
+from ansible_collections.gpulab.node.plugins.module_utils.core import host_name, quoting, shown
 from ansible_collections.gpulab.node.plugins.module_utils.system.kernel_values import SYSCTL
 
 
@@ -100,6 +100,7 @@ INTERPRETER = Form(  # an argument only, in which Ansible expands ~
 ACCOUNT = Form(r"[A-Za-z0-9_][A-Za-z0-9_.@\\$ -]*", "a name of a user or group, without ':' and ','")
 ADDRESS = Form(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9_.-]+)?", "an IP address")
 HOST = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9A-Fa-f:]+(%[A-Za-z0-9_.-]+)?", "a host's name or IP address")
+HOST_NAME = Form(host_name.FORM, "a host's name of letters, digits, '-' and '.'", host_name.MOST)
 HOSTS = Form(r"<local>|[A-Za-z0-9.*:\[][A-Za-z0-9.*:\]/_-]*", "a host, a domain, an address or a network")
 URL = Form(
     r"[a-z][a-z0-9+.-]*://\S+", "an address with its scheme, such as https://, without blanks", 2048, secret=True
@@ -245,6 +246,7 @@ OPTIONS: dict[str, Form] = {
     "gpulab_environments.pytorch": VERSION,
     "gpulab_environments.sets": NAME,
     "gpulab_environments.tensorflow": VERSION,
+    "gpulab_host_names": HOST_NAME,
     "gpulab_nvidia_repository_fingerprint": FINGERPRINT,
     "gpulab_nvidia_repository_key": HERE,
     "gpulab_nvidia_repository_url": MIRROR,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files as past
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
@@ -82,8 +83,8 @@ def gather(
             "reading": _ending(last_words(known) or (ends or {}).get(name) or {}, name),
             "run": run.of(name) if run else NOBODY_LOOKED,
         }
-    # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
-    plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
+    # What hostvars hand out is tagged and lazy; JSON makes plain data of it. What modules of a node said is shown here.
+    plain: dict[str, dict[str, Any]] = plain_values(json.loads(json.dumps(hosts, default=str)))
     for host in plain.values():
         judged = "declared" in host["verify"]
         host["results"] = judge(host["facts"], host["plan"], host["verify"]["declared"]) if judged else []

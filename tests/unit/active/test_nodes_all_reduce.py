@@ -236,7 +236,8 @@ def test_who_does_not_take_part_hears_why():
     busy, wrong = known(3), known(4)
     busy["gpulab_measurements"]["gpus"][0]["tests"]["smoke"] = {"state": "skipped", "reason": "in use"}
     wrong["gpulab_measurements"]["gpus"][0]["tests"]["smoke"]["wrong"] = 1
-    without_python, without_address = known(5), known(6)
+    without_python, without_address, odd = known(5), known(6), known(8)
+    odd["gpulab"]["network"][0]["ipv4"] = "192.0.2.8 --evil"
     without_python["gpulab_measurements"]["python"] = None
     without_address["gpulab"]["network"][0]["ipv4"] = None
     hosts = {
@@ -246,6 +247,7 @@ def test_who_does_not_take_part_hears_why():
         "cpu": known(7, gpus=0),
         "python": without_python,
         "address": without_address,
+        "odd": odd,
         "one": known(1),
         "two": known(2),
     }
@@ -259,6 +261,7 @@ def test_who_does_not_take_part_hears_why():
         "cpu": across_nodes.NO_GPU,
         "python": "no interpreter with PyTorch is set (verify_python)",
         "address": "its interface eth0 has no IPv4 address",
+        "odd": "its interface eth0 has no IPv4 address",
     }
 
 

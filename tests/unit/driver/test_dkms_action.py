@@ -97,7 +97,8 @@ def test_a_build_that_fails_is_refused_and_the_next_kernel_not_tried():
     assert len(played.ran) == 1
 
 
-DIGESTS = {"a": {"6.1": "same"}, "b": {"6.1": "same"}, "c": {"6.1": "same"}, "d": {"6.1": "other"}}
+SAME, OTHER = "5" * 64, "0" * 64
+DIGESTS = {"a": {"6.1": SAME}, "b": {"6.1": SAME}, "c": {"6.1": SAME}, "d": {"6.1": OTHER}}
 
 
 class Play:
@@ -208,7 +209,7 @@ def test_the_first_of_equal_nodes_compiles_and_the_others_load_what_it_built(pla
 
 
 def test_each_kernel_is_compiled_once_by_the_first_node_that_needs_it(play):
-    nodes = play({"a": {"6.1": "x"}, "b": {"6.1": "x", "6.2": "y"}, "c": {"6.2": "y"}})
+    nodes = play({"a": {"6.1": SAME}, "b": {"6.1": SAME, "6.2": OTHER}, "c": {"6.2": OTHER}})
     nodes.all()
     assert nodes.compiled == ["a", "b"]
     assert nodes.loaded == ["b", "c"]
@@ -234,7 +235,7 @@ def test_a_node_that_left_the_play_before_does_not_compile_for_others(play):
 
 @pytest.mark.parametrize("left", [["a", "b"], ["b"]])  # the first one may have failed meanwhile, at something else
 def test_with_serial_a_later_batch_loads_what_the_first_built(play, left):
-    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes = play({"a": {"6.1": SAME}, "b": {"6.1": SAME}})
     of_b = nodes.said.pop("b")  # its turn has not come
     nodes.said["b"] = None
     nodes.go("first", "a")
@@ -246,14 +247,14 @@ def test_with_serial_a_later_batch_loads_what_the_first_built(play, left):
 
 
 def test_what_nodes_said_in_another_run_does_not_count(play):
-    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
-    nodes.said["a"] = {"run": "0 0", "kernels": {"6.1": "same"}}
+    nodes = play({"a": {"6.1": SAME}, "b": {"6.1": SAME}})
+    nodes.said["a"] = {"run": "0 0", "kernels": {"6.1": SAME}}
     nodes.go("first", "b")
     assert nodes.compiled == ["b"]
 
 
 def test_a_strategy_that_does_not_wait_compiles_on_every_node(play):
-    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes = play({"a": {"6.1": SAME}, "b": {"6.1": SAME}})
     nodes.go("first", "b")
     nodes.go("rest", "b")
     assert nodes.compiled == ["b"]
@@ -261,7 +262,7 @@ def test_a_strategy_that_does_not_wait_compiles_on_every_node(play):
 
 @pytest.mark.parametrize("fault", [["load"], ["install"], ["transfer"], ["load", "crash"]])
 def test_a_node_that_cannot_load_compiles_and_says_why(play, fault):
-    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes = play({"a": {"6.1": SAME}, "b": {"6.1": SAME}})
     nodes.go("first", "a", "b")
     result = nodes.go("rest", "b", fails=fault)["b"]
     assert nodes.compiled == ["a", "b"]
@@ -272,7 +273,7 @@ def test_a_node_that_cannot_load_compiles_and_says_why(play, fault):
 
 @pytest.mark.parametrize("fault", [["pack"], ["fetch"], ["pack", "crash"]])
 def test_a_build_that_does_not_reach_the_controller_whole_is_not_shared(play, fault):
-    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes = play({"a": {"6.1": SAME}, "b": {"6.1": SAME}})
     result = nodes.go("first", "a", fails=fault)["a"]
     assert "is not shared" in result["warnings"][0]
     nodes.go("rest", "b")
@@ -281,14 +282,14 @@ def test_a_build_that_does_not_reach_the_controller_whole_is_not_shared(play, fa
 
 @pytest.mark.parametrize("share", [None, "first"])
 def test_what_is_built_and_not_installed_may_be_cut_short_and_is_built_afresh(play, share):
-    nodes = play({"a": {"6.1": "same"}})
+    nodes = play({"a": {"6.1": SAME}})
     nodes.stands["a"] = {"6.1": "built"}
     nodes.go(share, "a")
     assert nodes.compiled == ["a"]
 
 
 def test_check_mode_says_once_who_would_compile(play):
-    nodes = play({"a": {"6.1": "same"}, "b": {"6.1": "same"}})
+    nodes = play({"a": {"6.1": SAME}, "b": {"6.1": SAME}})
     assert nodes.go("describe", "a", check_mode=True)["a"]["ansible_facts"]["gpulab_builds"]["kernels"] == {}
     said = nodes.go("first", "a", "b", check_mode=True)
     assert said["a"]["changes"] == changes(build=["6.1"])
@@ -335,3 +336,15 @@ def test_nodes_are_alike_that_have_to_build_the_same_modules():
 def test_nodes_whose_driver_changes_build_although_they_have_modules(change):
     nodes = {name: known(state="installed", **change) for name in "ab"}
     assert shared_builds.alike(nodes, "a") == ["a", "b"]
+
+
+@pytest.mark.parametrize("digest", ["../../root/x", "", "5" * 63, "5" * 64 + "\n", "G" * 64, None, 7])
+def test_a_digest_that_is_none_names_no_file_on_the_controller(digest):
+    """The node says it, and its build would lie at that path."""
+    said = {shared_builds.FACT: {"run": "1", "kernels": {"6.1": digest, "6.2": SAME}}}
+    assert shared_builds.digests(said, "1") == {"6.2": SAME}
+
+
+@pytest.mark.parametrize("said", ["x", [], {"run": "1"}, {"run": "1", "kernels": "x"}])
+def test_what_is_no_answer_of_a_node_stops_no_other_one(said):
+    assert not shared_builds.digests({shared_builds.FACT: said}, "1")

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.facts import fence
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host
 from ansible_collections.gpulab.node.plugins.plugin_utils.kubernetes_fence import ANNOTATION, MIRROR, Settings, busy
 
@@ -299,9 +300,34 @@ def test_the_nodes_name_in_the_cluster_can_be_given(fleet, api):
     fleet.work("drain")
     assert api.nodes["node06"]["spec"] == {"unschedulable": True}
     assert fleet.machine.fence["before"]["name"] == "node06"
-    fleet.name = None
     fleet.work("resume")
     assert api.nodes["node06"]["spec"] == {"unschedulable": False}
+
+
+def test_a_node_that_calls_itself_as_another_one_does_not_take_it_out_of_service(fleet, api, monkeypatch):
+    monkeypatch.setattr(host.socket, "gethostname", lambda: "node06")
+    fleet.work("drain")
+    assert api.node[0]
+    assert not api.nodes["node06"]["spec"]
+
+
+def test_a_record_that_names_another_node_brings_that_one_not_back(fleet, api):
+    """The record is the node's, and who has root there writes it; the run is the same on all nodes of a rollout."""
+    fleet.work("drain")
+    api.nodes["node06"]["spec"] = {"unschedulable": True}
+    api.nodes["node06"]["metadata"]["annotations"] = {ANNOTATION: f"{RUN}: driver 550"}
+    path = fleet.machine.root / fence.RECORD.lstrip("/")
+    path.write_text(path.read_text().replace("node07", "node06"))
+    assert code(fleet.work, "resume") == code(fleet.work, "wait") == "F020"
+    assert api.nodes["node06"]["spec"] == {"unschedulable": True}
+
+
+def test_a_label_of_another_node_does_not_come_before_the_name(fleet, api):
+    """Each kubelet sets the label of its own node."""
+    api.nodes["node06"]["metadata"]["labels"]["kubernetes.io/hostname"] = "node07"
+    fleet.work("drain")
+    assert api.node[0]
+    assert not api.nodes["node06"]["spec"]
 
 
 def test_kubernetes_by_name_has_to_know_the_node_and_auto_leaves_one_alone_that_it_does_not_know(fleet, api):

@@ -142,6 +142,8 @@ def test_a_disk_is_found_by_its_wwn():
         pytest.param(plan(firmware="coreboot"), "the firmware 'coreboot'", id="firmware"),
         pytest.param(plan(minutes=0), "gives 0 minutes", id="no-time"),
         pytest.param(plan(hostname="a b"), "the hostname 'a b'", id="hostname"),
+        pytest.param(plan(hostname="a..b"), "the hostname 'a..b'", id="empty-label"),
+        pytest.param(plan(hostname="10.1"), "the hostname '10.1'", id="address"),
         pytest.param(plan(kernel_arguments=['a"; reboot']), "the kernel argument", id="argument"),
         pytest.param(changed("user", name="a:b"), "the user 'a:b'", id="user"),
         pytest.param(changed("user", gecos="a\nroot::0:0:::"), "do not fit into passwd", id="field"),

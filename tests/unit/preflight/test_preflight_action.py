@@ -24,14 +24,14 @@ from .make import GIB, PLAN, answering, node
 ROLE = Path(__file__).parents[3] / "roles/preflight"
 
 
-def run(facts, plan=PLAN, **arguments):
+def run(facts, plan=PLAN, inventory=None, **arguments):
     task = Task()
     task.args = arguments
     # it can tell no more than its temporary directory: an attempt to reach the node would fail
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="unused"))
     action = ActionModule(task, connection, PlayContext(), DataLoader(), Templar(DataLoader(), {}), None)
     known = {"gpulab": facts, "gpulab_plan": plan} if plan else {"gpulab": facts}
-    return action.run(task_vars={"inventory_hostname": "node1", "ansible_facts": known})
+    return action.run(task_vars={"inventory_hostname": "node1", "ansible_facts": known, **(inventory or {})})
 
 
 def test_a_good_node_passes():
@@ -81,3 +81,27 @@ def test_the_documentation_and_the_role_have_the_arguments():
             assert {key: described.get(key) for key in ("type", "default", "elements", "choices")} == {
                 key: spec.get(key) for key in ("type", "default", "elements", "choices")
             }
+
+
+@pytest.mark.parametrize(
+    ("hostname", "listed", "severity"),
+    [
+        ("node1", [], None),
+        ("NODE1.lab", [], None),
+        ("localhost", [], None),
+        ("gpu7", [], "warnings"),
+        ("gpu7", ["gpu7.lab"], None),
+        ("nas01", [], "failed"),
+        ("node2.lab", [], "failed"),
+    ],
+)
+def test_what_a_node_calls_itself_is_compared_with_the_inventory(hostname, listed, severity):
+    inventory = {
+        "groups": {"all": ["node1", "node2", "nas01"]},
+        "hostvars": {"node1": {"gpulab_host_names": listed}},
+    }
+    result = run(node(hostname=hostname), inventory=inventory)
+    told = [line for line in [result["msg"], *result["warnings"]] if "GPULAB-H148" in line]
+    assert len(told) == (severity is not None)
+    assert result["failed"] is (severity == "failed")
+    assert any("GPULAB-H148" in line for line in result["warnings"]) is (severity == "warnings")

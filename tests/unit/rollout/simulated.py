@@ -9,7 +9,7 @@ import copy
 import json
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import Mock, patch
 
@@ -131,7 +131,8 @@ class Lab:
         if self._current.dead:
             raise UnreachableError
         on_node = lambda given: self._module(name, by, given, check_mode=check_mode)  # noqa: E731
-        return kubernetes_fence.work({"host": name, **arguments}, self.cluster, on_node, check_mode=check_mode)
+        settings = replace(self.cluster, names=(name,))
+        return kubernetes_fence.work({"host": name, **arguments}, settings, on_node, check_mode=check_mode)
 
     def _module(self, name, by, arguments, *, check_mode):
         node = self._current

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster
 
@@ -42,7 +43,7 @@ def facts(name="node1", gpus=2, *, listed=None, nvlink=(), mig=()):
 
 
 def node(name="node1", types=("training_servers",), cpuinfo="", **about):
-    return cluster.node(name, facts(name, **about), cpuinfo, "10.0.0.7", types, 5)
+    return cluster.node([HostName(name)], name, facts(name, **about), cpuinfo, "10.0.0.7", types, 5)
 
 
 def texts(*nodes, about=CLUSTER):
@@ -108,7 +109,7 @@ def test_a_driver_that_does_not_answer_has_no_gpus():
     read = facts()
     read["nvml"]["state"] = "unresponsive"
     with pytest.raises(Refusal) as refused:
-        cluster.node("node1", read, "", None, [], 5)
+        cluster.node([HostName("node1")], "node1", read, "", None, [], 5)
     assert refused.value.code == "F033"
 
 
@@ -175,10 +176,48 @@ def test_a_node_that_left_loses_its_lines_and_one_of_the_run_gets_new_ones():
 
 
 def test_two_nodes_of_one_hostname_are_refused():
-    one, other = node("node1"), cluster.node("second", facts("node1"), "", None, [], 5)
+    names = [HostName("second"), HostName("NODE1")]
+    one, other = node("node1"), cluster.node(names, "second", facts("NODE1"), "", None, [], 5)
     with pytest.raises(Refusal) as refused:
         cluster.merged([one, other], "", "", [])
     assert refused.value.code == "F039"
+
+
+@pytest.mark.parametrize(
+    ("hostname", "code"),
+    [
+        ("node1\nEpilog=/tmp/x", "H226"),
+        ("node1 Foo=bar", "H226"),
+        ("node1,node2", "H226"),
+        ("node[1-100]", "H226"),
+        ("node1#", "H226"),
+        ("node1\\", "H226"),
+        ("DEFAULT", "F046"),
+        ("default.lab", "F046"),
+        ("ALL", "F046"),
+        ("node2", "F045"),
+        ("localhost", "F045"),
+        ("node12", "F045"),
+    ],
+)
+def test_a_hostname_that_would_be_more_than_the_nodes_own_name_is_refused(hostname, code):
+    """slurm.conf is the controller's, and each node gets it: a hostname of one would be a line for all."""
+    with pytest.raises(Refusal) as refused:
+        cluster.node([HostName("node1")], "node1", facts(hostname), "", None, [], 5)
+    assert refused.value.code == code
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("hostname", ["node1", "Node1", "gpu7.lab"])
+def test_a_node_is_named_as_slurmd_asks_for_it_where_the_inventory_knows_the_name(hostname):
+    names = [HostName("node1"), HostName("gpu7")]
+    told = cluster.node(names, "node1", facts(hostname), "", None, [], 5)
+    assert told.hostname == hostname.partition(".")[0]
+
+
+def test_a_line_of_an_earlier_run_that_names_several_nodes_is_not_kept():
+    former = "NodeName=node1,node2 CPUs=8 # node1\nNodeName=node3 CPUs=8 # node3"
+    assert [one.hostname for one in cluster.merged([], former, "", ["node1", "node3"])] == ["node3"]
 
 
 def test_a_slurm_conf_of_somebody_elses_is_left_alone_without_leave():

@@ -68,6 +68,16 @@ def test_a_node_of_another_time_is_refused():
         member("a", "22.05.8")
 
 
+def test_a_node_that_calls_itself_otherwise_is_refused_until_the_inventory_knows_the_name():
+    facts = machines.machine({"system": {"hostname": "gpu7"}, "pci": {"gpus": []}})
+    read = {"__slurm_next": "24.11.5", "__slurm_cpuinfo": "", "__slurm_reserve": 5}
+    found = {"head": {"__slurm_next": "24.11.5"}, "a": read}
+    with pytest.raises(AnsibleFilterError, match=r"GPULAB-F045 a calls itself gpu7.*set-hostname a\)"):
+        slurm_node(facts, "a", "head", found, [], None)
+    read["gpulab_host_names"] = ["gpu7.lab"]
+    assert slurm_node(facts, "a", "head", found, [], None)["line"].startswith("NodeName=gpu7 ")
+
+
 def test_the_nodes_of_the_run_and_those_of_earlier_ones_are_in_the_files():
     own = {"__slurm_now": "", "__slurm_next": "24.11.5"}
     first = slurm_files(["a", "b"], variables(head=own, a=member("a"), b=member("b")), "head", ABOUT, {})

@@ -1,0 +1,161 @@
+"""What a node says of itself enters the controller only where it has its form."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
+from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible.template import Templar
+from ansible_collections.gpulab.node.plugins.action.gpu_facts import ActionModule
+from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
+from ansible_collections.gpulab.node.plugins.plugin_utils.fact_forms import FORMS, misfits
+
+from unit import machines
+from unit.checks import nodes
+from unit.plan import make
+from unit.preflight.make import NODE
+
+MODEL = next(iter(nodes.MODELS))
+HOSTNAMES = [
+    "n1\nEpilog=/tmp/x",
+    "n1 Foo=bar",
+    "n1,n2",
+    "n[1-100]",
+    "n1#",
+    "n1\\",
+    "../n1",
+    "",
+    "-n1",
+    "{{ n1 }}",
+    "10.0.0.1",
+]
+
+
+def changed(path, value):
+    """Return the facts of a node with one of them changed; of a list, its first item."""
+    facts = machines.unshared(nodes.healthy(MODEL))
+    *way, last = path.split(".")
+    at = facts
+    for name in way:
+        at = at[0] if name == "*" else at[name]
+    at[0 if last == "*" else last] = value
+    return facts
+
+
+@pytest.mark.parametrize("model", nodes.MODELS)
+def test_healthy_nodes_are_taken(model):
+    assert list(misfits(nodes.healthy(model))) == []
+
+
+@pytest.mark.parametrize("platform", make.SYSTEMS)
+def test_nodes_to_plan_for_are_taken(platform):
+    assert list(misfits(make.facts(platform))) == []
+
+
+def test_this_machine_and_bare_ones_are_taken():
+    real = json.loads(json.dumps(judged(collect(Node(), 3))))
+    for facts in (real, machines.machine(), NODE, {}):
+        assert list(misfits(facts)) == []
+
+
+def test_what_a_node_does_not_tell_is_no_misfit():
+    facts = machines.machine({"system": {"family": None, "version": None, "codename": None}})
+    assert list(misfits(facts)) == []
+
+
+@pytest.mark.parametrize("hostname", HOSTNAMES)
+def test_a_hostname_that_is_none_is_refused(hostname):
+    (told,) = misfits(changed("system.hostname", hostname))
+    assert told.startswith("system.hostname is ")
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_each_fact_of_the_table_is_looked_at(path):
+    """A fact that is renamed must not fall out of the table in silence."""
+    facts = machines.unshared(nodes.healthy(MODEL))
+    at = [facts]
+    for name in path.split("."):
+        at = [item for one in at if one is not None for item in (one if name == "*" else [one[name]])]
+    # the model has the fact, and where the healthy node has a value, another one is told
+    assert at or path.startswith(("group.", "driver.", "nvml.peers"))
+    if at:
+        assert any(line.startswith(f"{path} is") for line in misfits(changed(path, "x\ny")))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("system.cpu_cores", "64 State=DOWN"),
+        ("system.cpu_cores", 10**6),
+        ("system.cpu_cores", True),
+        ("system.cpu_cores", -1),
+        ("system.memory_mib", 2**70),
+        ("system.memory_mib", "1 Reason=x"),
+        ("nvml.gpus.*.minor", 10**9),
+        ("nvml.gpus.*.name", "A100\nNodeName=x"),
+        ("nvml.gpus.*.name", "A" * 256),
+        ("monitoring.routed_address", "10.0.0.1 nas01"),
+        ("monitoring.routed_address", "10.0.0.1\nScriptEpilog=x"),
+        ("monitoring.routed_address", "fe80::1%\nx"),
+        ("monitoring.routed_address", "nas01"),
+        ("monitoring.addresses.*", "10.0.0.1:80"),
+        ("network.*.ipv4", "$(reboot)"),
+        ("network.*.name", "eth0\nx"),
+        ("kernels.*.version", "../../etc"),
+        ("kernels.*", "6.1"),
+        ("kernels", {}),
+        ("system", []),
+        ("services", {"a\x1b]0;x\x07": {"load": "", "active": "", "sub": "", "enabled": ""}}),
+        ("own_files", ["/etc/x\x1b[2J"]),
+        ("system.name", "Debian\u202e"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_printable_line(path, value):
+    told = list(misfits(changed(path, value)))
+    assert told
+    assert all(line.isprintable() for line in told)
+
+
+def act(facts, monkeypatch, ending=None, **more):
+    """Return what the action makes of the module's result; ending is what a failure has."""
+    result = {**(ending or {}), "ansible_facts": {"gpulab": facts, "gpulab_check_mode": False, **more}}
+    monkeypatch.setattr(NormalAction, "run", lambda *_arguments: result)
+    task = Task()
+    task.args, task.check_mode = {}, True
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="unused"), get_option={}.__getitem__)
+    action = ActionModule(task, connection, PlayContext(), DataLoader(), Templar(DataLoader(), {}), None)
+    return action.run(task_vars={"inventory_hostname": "node1"})
+
+
+@pytest.mark.parametrize("hostname", HOSTNAMES)
+def test_facts_that_cannot_be_do_not_enter(hostname, monkeypatch):
+    result = act(changed("system.hostname", hostname), monkeypatch)
+    assert result["failed"]
+    assert result["refusal"]["code"] == "H226"
+    assert "node1 says of itself" in result["msg"]
+    assert result["msg"].isprintable()
+    assert "ansible_facts" not in result
+
+
+@pytest.mark.parametrize("facts", [None, [], "x"])
+def test_a_result_without_facts_is_none(facts, monkeypatch):
+    assert act(facts, monkeypatch)["failed"]
+
+
+def test_only_the_modules_own_facts_enter(monkeypatch):
+    facts = nodes.healthy(MODEL)
+    result = act(facts, monkeypatch, gpulab_plan={"driver": "evil"}, gpulab_check_mode="{{ evil }}")
+    assert result["ansible_facts"] == {"gpulab": facts, "gpulab_check_mode": False}
+
+
+@pytest.mark.parametrize(
+    "ending", [{"failed": True, "msg": "x"}, {"refusal": {"code": "S010", "cause": "x", "remedy": "y"}}]
+)
+def test_a_failure_brings_no_facts(ending, monkeypatch):
+    assert "ansible_facts" not in act(changed("system.hostname", "n2"), monkeypatch, ending)
