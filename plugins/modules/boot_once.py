@@ -18,7 +18,8 @@ options:
     description:
       - V(look) and V(judge) only read.
       - V(put) and V(arm) let GRUB start the installer at the next boot; V(disarm) takes it back.
-      - V(lock) keeps everybody but root from logging in; V(reboot) reboots.
+      - V(lock) keeps everybody but root from logging in; V(reboot) reboots a node that nobody
+        works on.
     type: str
     choices: [look, judge, put, lock, arm, reboot, disarm]
     required: true
@@ -56,6 +57,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import pa
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.facts import users
 from ansible_collections.gpulab.node.plugins.module_utils.installer import judge, machine
 from ansible_collections.gpulab.node.plugins.module_utils.system.boot_once_host import BootOnce
 
@@ -72,6 +74,14 @@ def look(boot: BootOnce) -> dict[str, Any]:
     """Say what the planning needs to know of the node now."""
     found = machine.machine(NODE)
     return {**boot.look(), "dmi_uuid": found.dmi_uuid, "memory": found.memory}
+
+
+def reboot(boot: BootOnce, host: str) -> None:
+    """Reboot, unless somebody has come to work. Raises Refusal R009."""
+    who = users.in_use(users.read(NODE, [], os.getpid()))
+    if who:
+        raise refuse("R009", host=host, who=who)
+    boot.reboot()
 
 
 def answer(module: AnsibleModule) -> dict[str, Any]:
@@ -94,7 +104,7 @@ def answer(module: AnsibleModule) -> dict[str, Any]:
     elif work == "arm":
         changed = boot.arm(module, asked["title"], asked["names"], asked["arguments"])
     elif work == "reboot":
-        boot.reboot()
+        reboot(boot, asked["host"])
         changed = True
     elif work == "disarm":
         changed = boot.disarm(module)

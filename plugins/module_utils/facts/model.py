@@ -416,14 +416,14 @@ class User(TypedDict):
 
 
 class Person(TypedDict):
-    """A person, job or machine at work on the node."""
+    """A person, job or machine at work on the node; place tells where, and is empty for sessions."""
 
     user: str
-    kind: str
     since: str | None
     desktop: bool
     logged_in: bool
     commands: list[str]
+    place: str
 
 
 class Filesystem(TypedDict):

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci
+from ansible_collections.gpulab.node.plugins.module_utils.facts.logins import draw_login_screen
+from ansible_collections.gpulab.node.plugins.module_utils.facts.people import at_work, people
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import (
-    at_work,
     boot_time,
-    draw_login_screen,
     owner,
-    people,
     process_fields,
     timestamp,
     user_name,
@@ -149,7 +148,7 @@ def in_use(users: dict[str, Any], *, people: bool = True) -> str:
 
     Without ``people``, only users of the GPUs are named. What counts as use is decided only here.
     """
-    said = [named(user) for user in workers(users)]
+    said = [named(user) + (f" since {user['since']}" if user["since"] else "") for user in workers(users)]
     said += [at_work(person) for person in users["sessions"]] if people else []
     return ", ".join(said) or ("" if users["state"] == "idle" else "some processes could not be inspected")
 

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
-from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import at_work
+from ansible_collections.gpulab.node.plugins.module_utils.facts.people import at_work
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import named
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         )
         yield (
             "at work",
-            [f"{at_work(one)}, since {one['since']}" for one in host["users"]["sessions"]],
+            [at_work(one) for one in host["users"]["sessions"]],
         )
     yield "why", host["because"]
     yield "note", host["warnings"]

@@ -13,11 +13,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     driver,
     engines,
     filesystems,
+    guests,
     initramfs,
     kernel_log,
     kernels,
     libraries,
     limits,
+    logins,
     modprobe,
     monitoring,
     nccl,
@@ -27,6 +29,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     services,
     smbios,
     system,
+    units,
     users,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring import collector, metrics
@@ -74,8 +77,10 @@ PARSERS = {
     "boot_time": processes.boot_time,
     "process_fields": processes.process_fields,
     "control_group": processes.control_group,
-    "logind_session": processes.logind_session,
+    "logind_session": logins.logind_session,
     "user_name": processes.user_name,
+    "units": lambda text: [units.judged(unit) for unit in units.shown(text)],
+    "guest": lambda text: guests.guest(text, text),
     "kernel_log": kernel_log.events,
     "services": services.units,
     "engine_version": engines.engine_version,
@@ -103,7 +108,7 @@ def test_parser_never_raises(parser, text):
 @given(data=st.binary(max_size=2000))
 @settings(max_examples=100)
 def test_utmp_never_raises(data):
-    processes.utmp_sessions(data)
+    logins.utmp_sessions(data)
 
 
 @given(data=st.binary(max_size=400).map(lambda tail: b"\x11\x28" + tail))
@@ -155,7 +160,19 @@ READERS = {
     "users": (
         lambda node: users.read(node, [], 7),
         "/{}",
-        ["proc/7/stat", "proc/7/cgroup", "run/utmp", "run/systemd/sessions/1"],
+        [
+            "proc/7/stat",
+            "proc/8/stat",
+            "proc/8/cgroup",
+            "proc/8/status",
+            "proc/locks",
+            "run/utmp",
+            "run/systemd/sessions/1",
+            "run/systemd/inhibit/1",
+            "etc/passwd",
+            "etc/login.defs",
+            "var/lib/dnf/rpmdb_lock.pid",
+        ],
     ),
     "kernels": (
         lambda node: kernels.KernelsQuery(node, "x", {}, signers=False).facts(),

@@ -186,7 +186,9 @@ def test_a_container_that_was_given_a_gpu_counts_though_it_computes_nothing(host
     found = users.read(host_dev.node(), [], OWN)
     assert found["state"] == "busy"
     assert [(one["pid"], one["kind"], one["device"]) for one in found["who"]] == [(60, "container", "/dev/nvidia0")]
-    assert users.in_use(found) == f"sleep (PID 60, user {users.user_name(os.getuid())}, a container with a GPU)"
+    me = users.user_name(os.getuid())
+    said = f"sleep (PID 60, user {me}, a container with a GPU) since 2023-11-14T22:15:23Z"
+    assert users.in_use(found) == said
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,9 @@ def test_who_is_at_work_without_a_gpu_is_named_beside_those_with_one(node):
     process(node, 50, descriptors=["/dev/nvidia0"])
     found = {**users.read(node.node(), [], OWN), "sessions": [PERSON]}
     me = users.user_name(os.getuid())
-    assert users.in_use(found) == f"python (PID 50, user {me}), alice, who is logged in (rsync)"
+    assert users.in_use(found) == (
+        f"python (PID 50, user {me}) since 2023-11-14T22:15:23Z, alice, who is logged in (rsync)"
+    )
 
 
 @pytest.mark.parametrize(("state", "said"), [("idle", ""), ("unknown", "some processes could not be inspected")])

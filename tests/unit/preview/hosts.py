@@ -154,7 +154,7 @@ def busy(one: dict[str, Any]) -> dict[str, Any]:
     one = deepcopy(one)
     who = [{**WORK, "service": False}, {**DAEMON, "service": True}]
     sessions = [{"user": "alice", "since": "2026-11-20T17:00:00Z", "desktop": False, "logged_in": True}]
-    sessions[0]["commands"] = ["rsync"]
+    sessions[0] |= {"commands": ["rsync"], "place": ""}
     one["facts"]["users_of_gpus"] = {"state": "busy", "who": who, "sessions": sessions}
     return one
 

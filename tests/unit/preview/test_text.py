@@ -68,7 +68,7 @@ def test_a_simulated_node_says_so_in_the_table_and_below():
 def test_a_busy_node_names_who_computes_there_and_that_the_reboot_is_refused():
     said = "\n".join(lines(hosts.busy(hosts.upgradable())))
     assert "GPU users python3 (PID 4711, user alice) since 2026-11-20T18:00:00Z" in said
-    assert "at work   alice, who is logged in (rsync), since 2026-11-20T17:00:00Z" in said
+    assert "at work   alice, who is logged in (rsync) since 2026-11-20T17:00:00Z" in said
     assert "but refused now: GPULAB-H030 Wait until it is idle" in said
     assert "nvidia-persiste " not in said
     assert "restart nvidia-persistenced: its package changes" in said

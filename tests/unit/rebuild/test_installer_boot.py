@@ -171,7 +171,15 @@ def test_the_order_of_servers_and_clients_is_said(machine):
     )
 
 
-WORKER = {"pid": 7, "user": "wei", "command": "train.py", "kind": "process", "device": "/dev/nvidia0", "service": False}
+WORKER = {
+    "pid": 7,
+    "user": "wei",
+    "command": "train.py",
+    "kind": "process",
+    "device": "/dev/nvidia0",
+    "service": False,
+    "since": None,
+}
 
 
 def test_a_node_in_use_is_refused_and_who_uses_it_is_named(machine):

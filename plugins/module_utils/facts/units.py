@@ -1,0 +1,63 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which running services of systemd a boot would not bring back: jobs at work, and what somebody started by hand."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+RUNS_HERE = "/run/systemd/system"  # sd_booted(3)
+TRANSIENT = "/run/systemd/transient"
+GPULAB = "gpulab-"
+_ASKED = (
+    "Id", "Type", "BusName", "ActiveState", "Restart", "FragmentPath", "UnitFileState", "TriggeredBy", "WantedBy",
+    "RequiredBy", "UpheldBy",
+)  # fmt: skip
+_OWN_FILES = ("/etc/systemd/system/", "/run/systemd/system/")  # of the administrator, not of a package
+_OTHERS = ("snap.", "slurmd.")  # snapd starts its own; who works below slurmd is asked by users and by Slurm's steps
+_WAITS = re.compile(r"wait")  # units of the boot that only wait: for the network, the clock, the splash screen
+JOB, BY_HAND, SILENT = "a job at work", "started by hand, and not enabled", "systemd does not answer"
+
+
+def work(node: Node, names: Iterable[str]) -> dict[str, str]:
+    """Say of each of these services that a boot would end for good why that is so."""
+    asked = [name for name in dict.fromkeys(names) if not name.startswith((GPULAB, *_OTHERS))]
+    transient = {name: BY_HAND for name in asked if node.exists(f"{TRANSIENT}/{name}")}
+    left = [name for name in asked if name not in transient and name.endswith(".service")]
+    if not left or not node.exists(RUNS_HERE):
+        return transient
+    properties = [f"--property={','.join(_ASKED)}"]
+    answer = node.start(["systemctl", "show", *properties, "--", *left]).output()
+    if not answer:
+        return {**transient, **dict.fromkeys(left, SILENT)}
+    said = {unit.get("Id", ""): judged(unit) for unit in shown(answer)}
+    return {**transient, **{name: why for name, why in said.items() if why}}
+
+
+def shown(text: str) -> list[dict[str, str]]:
+    """Parse what systemctl show prints of several units."""
+    return [dict(line.partition("=")[::2] for line in block.splitlines()) for block in re.split(r"\n\s*\n", text)]
+
+
+def judged(unit: dict[str, str]) -> str:
+    """Say why a boot would end the work of a running service for good; nothing where it starts again at boot."""
+    name, state = unit.get("Id", ""), unit.get("ActiveState", "")
+    triggers = unit.get("TriggeredBy", "").split()
+    if unit.get("Type") == "oneshot" and state == "activating" and not _WAITS.search(name):
+        return JOB
+    if any(one.endswith(".timer") for one in triggers) and state in ("active", "activating"):
+        return JOB
+    wanted = any(unit.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy", "BusName"))
+    if wanted or triggers:
+        return ""
+    own, file_state = unit.get("FragmentPath", "").startswith(_OWN_FILES), unit.get("UnitFileState", "")
+    if own and file_state in ("disabled", "static", "linked", "linked-runtime"):
+        return BY_HAND
+    return BY_HAND if file_state == "disabled" and unit.get("Restart") == "no" else ""
