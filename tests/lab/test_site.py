@@ -26,6 +26,22 @@ find $top -printf '%p %y %m %U:%G %s %T@ %l\n' 2>/dev/null | sort
 find $top -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum
 """
 LIST_NODE = (ROOT / "tests/list_node.sh").read_text()
+WORK_OF_PEOPLE = (ROOT / "tests/lab/work_of_people.sh").read_text()
+KINDS_OF_WORK = (
+    "jupyterhub.service",
+    "code-server@admin.service",
+    "slurmd.service",
+    "run-work.scope",
+    "container 4f4f4f4f4f4f of Docker",
+    "the LXC guest c1",
+    "the guest c2",
+    "cron.service",
+    "atd.service",
+    "apt-daily-upgrade.service (a job at work)",
+    "backup.service (a job at work)",
+    "by-hand.service (started by hand and not enabled)",
+    "made-by-hand.service (started by hand and not enabled)",
+)
 STEP = "/var/lib/gpulab/steps/nvidia-driver"
 BUILDING = "pgrep -x cc1 && ls /var/lib/dkms/nvidia*/*/build/make.log"
 KERNEL = "$(ls /lib/modules | sort -V | tail -1)"
@@ -284,6 +300,19 @@ def test_what_somebody_left_running_is_not_rebooted_away(lab, report):
     assert "admin, logged out, still runs sleep" in run.said_of("node12")
     assert node.boot() == boot
     node.run("pkill -u admin -x sleep")
+
+
+def test_many_kinds_of_work_are_each_named_and_none_is_ended(lab, report):
+    node = lab.node("node12")
+    node.run(f"set -- start\n{WORK_OF_PEOPLE}")
+    begun, boot = node.run(f"set -- count\n{WORK_OF_PEOPLE}"), node.boot()
+    run = lab.play(*SITE, *report[0])
+    said = " ".join(run.said_of("node12").split())
+    assert "GPULAB-H030" in said
+    for place in KINDS_OF_WORK:
+        assert f" runs sleep in {place}" in said
+    assert (node.run(f"set -- count\n{WORK_OF_PEOPLE}"), node.boot()) == (begun, boot)
+    node.run(f"set -- stop\n{WORK_OF_PEOPLE}")
 
 
 def test_a_desktop_is_not_taken_away_and_another_node_not_forced_in_its_place(lab, report):

@@ -23,7 +23,7 @@ _ASKED = (
 _OWN_FILES = ("/etc/systemd/system/", "/run/systemd/system/")  # of the administrator, not of a package
 _OTHERS = ("snap.", "slurmd.")  # snapd starts its own; who works below slurmd is asked by users and by Slurm's steps
 _WAITS = re.compile(r"wait")  # units of the boot that only wait: for the network, the clock, the splash screen
-JOB, BY_HAND, SILENT = "a job at work", "started by hand, and not enabled", "systemd does not answer"
+JOB, BY_HAND, SILENT = "a job at work", "started by hand and not enabled", "systemd does not answer"
 
 
 def work(node: Node, names: Iterable[str]) -> dict[str, str]:
