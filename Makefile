@@ -6,13 +6,9 @@ export MOLECULE_GLOB := molecule/*/molecule.yml
 export PYTHONUNBUFFERED := 1
 
 # program:package pairs, in Debian's names
-TEST_PROGRAMS := age:age borg:borgbackup chromium:chromium gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf promtool:prometheus restic:restic
+TEST_PROGRAMS := age:age borg:borgbackup chromium:chromium cpio:cpio gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf promtool:prometheus restic:restic
 LAB := ansible-playbook -i .lab/inventory
 LAB_PROGRAMS := gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf  # they sign the stand-in for a repository
-# For unit tests, which look for processes that use GPUs: a lab at work beside them has its simulated ones open. The shell
-# is the first process there, and buries what the tests leave behind.
-OWN_PROCESSES := unshare --pid --fork --mount-proc --kill-child
-UNIT := $$($(OWN_PROCESSES) true 2>/dev/null && echo $(OWN_PROCESSES)) sh -c 'pytest -m "$$0"; exit $$?'
 SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py
 
 .DEFAULT_GOAL := help
@@ -49,10 +45,10 @@ lint: test-setup ## ansible-lint (production, strict), yamllint, antsibull-chang
 	MYPYPATH=collections mypy --namespace-packages --explicit-package-bases -p ansible_collections.gpulab.node.plugins
 
 unit: test-setup ## unit tests, but for the slow ones
-	$(UNIT) 'not slow'
+	tests/apart.sh pytest -m 'not slow'
 
 unit-slow: test-setup ## unit tests that start programs: ansible-playbook, Chromium, real transactions that are killed
-	$(UNIT) slow
+	tests/apart.sh pytest -m slow
 
 sanity: test-setup ## ansible-test sanity on the built artefact
 	tests/sanity.sh
