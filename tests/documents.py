@@ -130,6 +130,27 @@ What programs print, what is usually behind it, and what cures it. `playbooks/di
 record of a pasted text, and looks on the node for what is really so ([diagnosis](diagnosis.md)).
 
 {texts}"""
+FORMS_MODULE = '''# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: COM819, E501, Q003
+"""How secrets look. `make docs` writes this from catalog/secret_forms.yml, which says more."""
+
+from __future__ import annotations
+
+import re
+
+NO_FLAG = re.RegexFlag(0)
+
+# fmt: off
+# name, words of which one is there, pattern, flags, whether it is hidden in output
+FORMS: tuple[tuple[str, tuple[str, ...], str, re.RegexFlag, bool], ...] = (
+{forms})
+
+# files that are secret by their names
+PATHS: tuple[str, ...] = (
+{paths})
+'''
 FAMILIES = {
     "H": "Host and connection",
     "I": "Inventory and input",
@@ -168,12 +189,29 @@ def documents() -> dict[Path, str]:
         ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
         ROOT / "docs/host-types.md": types(),
         ROOT / "docs/errors.md": errors(),
+        ROOT / "plugins/module_utils/core/secret_forms.py": secret_forms(),
         ROOT / "docs/diagnosis.schema.json": schema(
             diagnosis_model, diagnosis_model.Diagnosis, "diagnosis", "diagnose"
         ),
         ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
         ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
     }
+
+
+def secret_forms() -> str:
+    """Return catalog/secret_forms.yml as a module, for nodes do not have YAML."""
+    known = catalog.load().read("secret_forms")
+    forms = "".join(
+        f"    ({json.dumps(form['name'])}, {_tuple(form['words'])}, {json.dumps(form['pattern'])},"
+        f" {'re.IGNORECASE' if form.get('any_case') else 'NO_FLAG'}, {form.get('shown', False)}),\n"
+        for form in known["forms"]
+    )
+    paths = "".join(f"    {json.dumps(pattern)},\n" for one in known["paths"] for pattern in one["patterns"])
+    return FORMS_MODULE.format(forms=forms, paths=paths)
+
+
+def _tuple(words: list[str]) -> str:
+    return f"({', '.join(map(json.dumps, words))},)"
 
 
 def schema(model: ModuleType, whole: type, name: str, plugin: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
-from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
+from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import is_secret
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
@@ -135,7 +135,7 @@ class ActionModule(Asking):
                 continue
             data = b"".join(base64.b64decode(one["data"]) for one in answers)
             entry["size"] = len(data)
-            if entry.get("secret") or not answers[0]["mode"] & stat.S_IROTH or holds_secret(data):
+            if entry.get("secret") or not answers[0]["mode"] & stat.S_IROTH or is_secret(entry["path"], data):
                 entry["secret"] = True
                 entry.pop("sha256", None)
                 secrets[entry["path"]] = data

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, homes, leaves
-from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import holds_secret
+from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import BLOCK, Search
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
 
 if TYPE_CHECKING:
@@ -305,26 +305,26 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
         found.update(links=status.st_nlink, identity=f"{status.st_dev:x}:{status.st_ino}")
     if status.st_blocks * 512 < status.st_size:
         found["sparse"] = True
-    first, digest, immutable = _read(real, status.st_size)
+    is_secret, digest, immutable = _read(real, path, status.st_size)
     if immutable:
         found["immutable"] = True
-    if rule.secret or not status.st_mode & stat.S_IROTH or holds_secret(first):
+    if rule.secret or not status.st_mode & stat.S_IROTH or is_secret:
         return {**found, "secret": True}
     return {**found, "sha256": digest}
 
 
-def _read(path: Any, size: int) -> tuple[bytes, str, bool]:
-    """Return the first MiB of a file, the SHA-256 of so many bytes, and whether it is immutable."""
-    digest, first = hashlib.sha256(), b""
+def _read(real: Any, path: str, size: int) -> tuple[bool, str, bool]:
+    """Return whether a file holds a secret, the SHA-256 of so many bytes, and whether it is immutable."""
+    digest, search = hashlib.sha256(), Search(path)
     flags = struct.pack("l", 0)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
+    descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # somebody put another one in its place
-            return first, "", False
+            return search.found, "", False
         with contextlib.suppress(OSError):
             flags = fcntl.ioctl(descriptor, GET_FLAGS, flags)
-        while size > 0 and (block := stream.read(min(size, 1 << 20))):  # a file may grow without end
+        while size > 0 and (block := stream.read(min(size, BLOCK))):  # a file may grow without end
             size -= len(block)
-            first = first or block
+            search.add(block)
             digest.update(block)
-    return first, digest.hexdigest(), bool(struct.unpack("l", flags)[0] & IMMUTABLE)
+    return search.found, digest.hexdigest(), bool(struct.unpack("l", flags)[0] & IMMUTABLE)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import secret_texts
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, TOKEN, for_people
 
 LONGEST = 1000  # characters: as long as cron's; the patterns take quadratic time
@@ -44,7 +45,7 @@ def shown(command: str) -> str:
     """Return a command as people may see it; HIDDEN stands for each secret, and for all after LONGEST characters."""
     if len(command) > LONGEST:  # a part of a word could not be judged
         command = f"{command[:LONGEST].rpartition(' ')[0]} {HIDDEN}"
-    text = _HEADER.sub(rf"\1{HIDDEN}", for_people(command))
+    text = _HEADER.sub(rf"\1{HIDDEN}", secret_texts.hidden(for_people(command), of_command=True))
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
     text = _PIPED.sub(rf"\1{HIDDEN} ", text)
     text = _HERE.sub(rf"\1{HIDDEN}", text)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text as people may see it: without the secrets in addresses, and without control codes for a terminal.
+"""Text as people may see it: without secrets, and without control codes for a terminal.
 
 Texts from a node (its os-release, a package's message, the kernel's log) may hold escape codes. No I/O happens here.
 """
@@ -12,10 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import secret_texts
+from ansible_collections.gpulab.node.plugins.module_utils.core.secret_texts import HIDDEN
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-HIDDEN = "***"
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
     r"|[\x1b\x90\x98\x9d-\x9f][\]PX^_]?[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # strings: a window's title, a link
@@ -42,8 +44,8 @@ def plain(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return a text in which no address has a password or a token."""
-    return _SECRETS.sub(HIDDEN, text)
+    """Return a text without secrets: those in addresses, and what has the form of one."""
+    return secret_texts.hidden(_SECRETS.sub(HIDDEN, text))
 
 
 def for_people(text: str) -> str:
@@ -98,6 +100,7 @@ def secrets(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, str):
         for match in _SECRETS.finditer(value):
             yield match[0] + ("@" if match["user"] else "")
+        yield from secret_texts.found(value)
         if _NAMES.search(name) and len(value) >= SHORTEST:
             yield value
     elif isinstance(value, Mapping):

@@ -149,6 +149,16 @@ def test_a_secret_has_no_digest(tmp_path, text, mode, rule, secret):
     assert (entry.get("secret", False), "sha256" in entry) == (secret, not secret)
 
 
+def test_a_secret_far_in_a_file_is_one(tmp_path):
+    """The first MiB of a file was all that was looked at."""
+    place = tmp_path / "log"
+    place.write_bytes(b"-\n" * (3 << 19) + b"aws_secret_access_key = abcdefghijklmnopqrstuvwxyz\n" + b"-\n" * 1000)
+    place.chmod(0o644)
+    entry = record(Node(tmp_path), "/log", place.lstat(), Captured("configuration"))
+    assert entry["secret"]
+    assert "sha256" not in entry
+
+
 def test_odd_files_are_told(tmp_path):
     put(tmp_path, "etc/new\nline")
     put(tmp_path, os.fsdecode(b"etc/\xff\xfe"))
