@@ -9,9 +9,11 @@ set -eu
 cd "$(dirname "$0")/.."
 export DOCKER_BUILDKIT=0  # the builder that every engine has
 
-# Two labs that start at once make an image once.
-exec 9>"${TMPDIR:-/tmp}/gpulab-images.lock"
-flock 9
+# Two labs that start at once make an image once. The lock lies where nobody else can take it.
+own=${XDG_CACHE_HOME:-$HOME/.cache}/gpulab
+mkdir -p "$own" && chmod 0700 "$own"
+exec 9>"$own/images.lock"
+flock --wait 1800 9 || { echo "another lab makes images for half an hour: fuser -v $own/images.lock" >&2; exit 1; }
 
 stands_in() { [ -e "lab/stand-ins/$1" ]; }
 bare() { if stands_in "$1"; then echo trixie; else echo "$1"; fi; }

@@ -5,28 +5,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import os
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import locks
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 LOCK = ".lock"
+LONG = 3600.0  # seconds that an image or a medium may take
 
 
-@contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; who holds it longer is waited for."""
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
+def locked(directory: Path, seconds: float = locks.SECONDS) -> AbstractContextManager[None]:
+    """Hold the directory's lock; who holds it is waited for so long. Raises Refusal S022, which names him."""
+    return locks.held(directory / LOCK, seconds)
 
 
 def sha256(path: Path) -> str:

@@ -1,13 +1,30 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who holds a lock file, read from /proc."""
+"""Locks that nobody but their owner can take, and who holds a lock file, read from /proc.
+
+flock(2) takes a lock on whatever can be opened, to read alone. So a lock of gpulab's lies where nobody else can open it
+and whoever waits for one waits for a time only, and then names the holder.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pwd
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DIRECTORY = Path("/run/gpulab/locks")  # of a node
 
 APT_LOCKS = (
     Path("/var/lib/dpkg/lock-frontend"),
@@ -24,23 +41,65 @@ DNF_PIDS = (
 RPM_LOCKS = (Path("/var/lib/rpm/.rpm.lock"), Path("/usr/lib/sysimage/rpm/.rpm.lock"))
 # 1: POSIX  ADVISORY  WRITE 23533 00:45:1820826 0 EOF
 _LOCK = re.compile(r"^\d+: (?!->)\S+ +\S+ +\S+ +(-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)
+SECONDS = 60.0  # what a short piece of work of somebody else may take
+_LOOK_AGAIN = 0.05
 COMMAND_LENGTH = 100  # of a holder's command, as it is shown
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds a lock; unit is its systemd unit, or empty."""
+    """A process that holds a lock; unit is its systemd unit, or empty; user is the name or number of who runs it."""
 
     pid: int
     command: str
     unit: str
     path: str
+    user: str = ""
 
     def __str__(self) -> str:
         """Return it in one line."""
         unit = f" of {self.unit}" if self.unit else ""
         command = self.command if len(self.command) <= COMMAND_LENGTH else f"{self.command[: COMMAND_LENGTH - 1]}…"
-        return f"{self.path} is held by process {self.pid} ({command}){unit}"
+        user = f" of user {self.user}" if self.user else ""
+        return f"{self.path} is held by process {self.pid} ({command}){user}{unit}"
+
+
+def opened(path: Path) -> int:
+    """Open a lock file of our own, made where it is missing; nobody else can. Returns its descriptor."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def place(name: str, directory: Path = DIRECTORY) -> Path:
+    """Return where a lock of the node lies: in a directory for root alone."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
+    return directory / name
+
+
+@contextlib.contextmanager
+def held(path: Path, seconds: float = SECONDS, take: Callable[[int, int], None] = fcntl.flock) -> Iterator[None]:
+    """Hold a lock; one that somebody else holds is waited for so long. Raises Refusal S022, which names the holder.
+
+    take is fcntl.lockf for a file that other programs lock so.
+    """
+    descriptor = opened(path)
+    try:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError) as error:  # fcntl(2) says either of a lock that is held
+                if time.monotonic() >= deadline:
+                    holder = find_holder((path,))
+                    raise refuse("S022", holder=holder or f"{path} is held", seconds=round(seconds)) from error
+            time.sleep(_LOOK_AGAIN)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def parse_locks(table: str) -> dict[int, set[int]]:
@@ -63,7 +122,7 @@ def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc"))
     for path in filter(Path.exists, paths):
         for pid in sorted(table.get(path.stat().st_ino, ())):
             if _has_open(proc / str(pid), path):
-                return Holder(pid, _command(proc / str(pid)), _unit(proc / str(pid)), str(path))
+                return _holder(proc / str(pid), path)
     return None
 
 
@@ -72,8 +131,19 @@ def find_named(paths: tuple[Path, ...] = DNF_PIDS, proc: Path = Path("/proc")) -
     for path in filter(Path.exists, paths):
         pid = path.read_text(errors="replace").strip()
         if pid.isdigit() and (proc / pid).exists():
-            return Holder(int(pid), _command(proc / pid), _unit(proc / pid), str(path))
+            return _holder(proc / pid, path)
     return None
+
+
+def _holder(process: Path, path: Path) -> Holder:
+    return Holder(int(process.name), _command(process), _unit(process), str(path), _user(process))
+
+
+def _user(process: Path) -> str:
+    try:
+        return pwd.getpwuid(process.stat().st_uid).pw_name
+    except (OSError, KeyError):
+        return ""
 
 
 def _has_open(process: Path, path: Path) -> bool:

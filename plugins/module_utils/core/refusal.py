@@ -1317,6 +1317,11 @@ CODES = {
         "long steps of an earlier run are still running on this node: {names}",
         "Wait until they end (logs: /var/lib/gpulab/steps/NAME/log), then run again. Nothing was changed.",
     ),
+    # S022: a lock
+    "S022": (
+        "{holder} for more than {seconds} s",
+        "Wait until that has ended, then run again. ps -fp PID shows what it is.",
+    ),
     # V: the proof of a node
     "V001": (
         "{host} failed verification: {findings} of severity {level} or above",

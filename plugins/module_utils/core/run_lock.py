@@ -10,13 +10,11 @@ because nobody can set that clock; a boot removes the note.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core import locks, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ LOCK = Path("/run/gpulab/run.json")
 SILENCE = 300.0  # seconds without a sign of life after which a run counts as dead
 RUN = {"user": str, "machine": str, "boot": str, "pid": int, "started": int}  # a run as the controller names it
 _SHAPE = {**RUN, "since": str, "seen": float, "over": [RUN]}
+_NAME = "run.lock"
 KEPT = 10  # of the runs that lost the node to another one
 LOOK, BEGIN, GO_ON, END = "look", "begin", "go on", "end"
 
@@ -34,7 +33,7 @@ def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, loc
     """Let a run LOOK at this node, BEGIN its work there, GO_ON with it, or END it. dead is a run known to have ended.
 
     Returns whether it began with this call. A run that did not begin may go on: it only reads. Raises Refusal S010
-    where another run works here, and S011 where another run took over the node from this one.
+    where another run works here, S011 where another run took over the node from this one, and S022.
     """
     if what != BEGIN and not lock.exists():
         return False
@@ -88,11 +87,7 @@ def _now() -> float:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Lock the note while this process reads and writes it."""
+    """Lock the note while this process reads and writes it. Raises Refusal S022."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locks.held(locks.place(_NAME, directory / locks.DIRECTORY.name)):
         yield
-    finally:
-        os.close(descriptor)

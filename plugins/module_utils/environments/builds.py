@@ -101,8 +101,8 @@ class Builds:
     def give(self, name: str) -> None:
         """Let those use all builds of an environment that shall, and nobody else."""
         gid = self.groups.get(name)
-        if gid is not None and self.cache.is_dir():
-            self.cache.chmod(0o700)
+        if self.cache.is_dir():
+            self._close_cache()
         wrong = [(path, found) for path, found in self._parts(name) if not self._is_given(name, found)]
         for path, found in wrong:
             own = stat.S_IMODE(found.st_mode) & stat.S_IRWXU
@@ -140,11 +140,17 @@ class Builds:
         self, name: str, commands: list[list[str]], settings: dict[str, str], undo: Path | None = None
     ) -> list[str]:
         """Write a script and return its argument list, in which its digest makes it known as a step of its own."""
+        self._close_cache()
         text = files.script(commands, settings, undo)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         script = self._work(name) / f"{digest}.sh"
         files.write(script, text, 0o700)
         return ["sh", str(script)]
+
+    def _close_cache(self) -> None:
+        """Let nobody but root into the cache: by its locks, which uv lets all write, they would keep root waiting."""
+        files.make_directory(self.cache, 0o700)
+        self.cache.chmod(0o700)
 
     # finishing
 

@@ -13,6 +13,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names
 
+LOCK_SECONDS = 300  # what uv waits for another uv
+
 
 @dataclass(frozen=True)
 class Tool:
@@ -108,6 +110,8 @@ class Venvs(Builds):
             **MESSAGES,
             "UV_CACHE_DIR": str(self.cache),
             "UV_PYTHON_INSTALL_DIR": str(self.directory / ".python"),
+            "UV_CREDENTIALS_DIR": str(self.cache / "credentials"),
+            "UV_LOCK_TIMEOUT": str(LOCK_SECONDS),
             "UV_NO_PROGRESS": "1",
             "UV_SYSTEM_CERTS": "1",
             **builds.proxies(),
@@ -116,7 +120,16 @@ class Venvs(Builds):
         }
         if index:  # the lock says by their hashes which files are right, wherever they lie
             settings["UV_INDEX"] = f"{index} {settings.get('UV_INDEX', '')}".strip()
-        return self._write_script(name, commands, settings, undo)
+        return self._write_script(name, [*commands, *self._closed()], settings, undo)
+
+    def _closed(self) -> list[list[str]]:
+        """Return the commands that close the locks of uv, which it lets all write, whatever the umask."""
+        lock = self.directory / ".python" / ".lock"
+        if lock.is_file():  # of a former version
+            lock.chmod(0o600)
+        find = ["find", str(self.directory), "-xdev", "-type", "f", "-perm", "-002"]
+        each = ["-exec", "chmod"]
+        return [[*find, "-name", "*.lock", *each, "0600", "{}", "+"], [*find, *each, "o-w", "{}", "+"]]
 
     # finishing
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core import locks, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence, kernel_log, libraries, modprobe
@@ -29,11 +29,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml import query
 
 SECONDS = 10.0  # what the driver has to answer in
 READABLE = 0o644
+LOCK = "metrics.lock"
 _NO_MOUNT = {"swap", "none"}
 
 
 def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvml.LIBRARY) -> str:
-    """Return the metrics of a node. Never takes much longer than these seconds; lock is any file that is there."""
+    """Return the metrics of a node. Never takes much longer than these seconds; nobody else can open lock."""
     began = time.monotonic()
     child = Child(lambda emit: _read(emit, lock, library), seconds)
     log = kernel_log.KernelLogQuery(node)
@@ -63,9 +64,9 @@ def collect(node: Node, lock: Path, seconds: float = SECONDS, library: str = nvm
 def _read(emit: Emit, lock: Path, library: str) -> None:
     """Be the reader: the only one, under a name of its own."""
     query.take_name()
-    emit({"reading": "an earlier run that does not end"})
-    handle = os.open(lock, os.O_RDONLY)  # open until this process is gone
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    holder = locks.find_holder((lock,))
+    emit({"reading": "an earlier run that does not end" + (f" (process {holder.pid})" if holder else "")})
+    fcntl.flock(locks.opened(lock), fcntl.LOCK_EX)  # held until this process is gone, which its parent ends in time
     emit({"reading": "the library"})
     query.read_node(emit, library)
 
@@ -116,6 +117,6 @@ def stopped(number: int, _frame: object) -> None:
 
 def main(arguments: list[str]) -> None:
     """Write the metrics of this node into the file named first; where it is stopped meanwhile, no draft is left."""
-    text = collect(Node(), Path(__file__))
+    text = collect(Node(), locks.place(LOCK))
     signal.signal(signal.SIGTERM, stopped)
     write(Path(arguments[0]), text)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
+from ansible_collections.gpulab.node.plugins.module_utils.core import locks
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts, present, record
@@ -24,8 +25,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.renumber import Renumbering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 LOCK = "/etc/.pwd.lock"  # of lckpwdf(3): useradd and passwd wait for it
@@ -135,7 +134,7 @@ def _apply(node: Node, plan: accounts.Plan, walk: Renumbering, user: homes.Accou
         walk.begin(plan.uids, plan.gids)
         if user and user.uid in plan.uids and user.home.strip("/"):
             walk.first(node.path(user.home))
-    with _locked(node):
+    with locks.held(node.path(LOCK), take=fcntl.lockf):
         for path in (path for path in accounts.FILES if path in plan.texts):
             _write(node, path, plan.texts[path], plan.gids)
     if walk.begun:
@@ -152,14 +151,6 @@ def tops(node: Node) -> list[str]:
         if mount["mount"] != "/" and (own or mount["type"] in IN_MEMORY) and not mount["read_only"]:
             found.append(mount["mount"])
     return [str(node.path(one)) for one in found]
-
-
-@contextlib.contextmanager
-def _locked(node: Node) -> Iterator[None]:
-    with node.path(LOCK).open("a", encoding="ascii") as stream:
-        os.fchmod(stream.fileno(), 0o600)
-        fcntl.lockf(stream, fcntl.LOCK_EX)
-        yield
 
 
 def _write(node: Node, path: str, text: str, gids: dict[int, int]) -> None:

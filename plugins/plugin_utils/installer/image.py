@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
-from ansible_collections.gpulab.node.plugins.plugin_utils.directory import locked, sha256
+from ansible_collections.gpulab.node.plugins.plugin_utils.directory import LONG, locked, sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
     """
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    with _writing(directory), locked(directory):
+    with _writing(directory), locked(directory, LONG):
         for left in directory.glob(f"{_NEW}*"):  # of a run that was killed
             shutil.rmtree(left)
         found = find(directory, recipe)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.directory import LOCK, locked, sha256
+from ansible_collections.gpulab.node.plugins.plugin_utils.directory import LOCK, LONG, locked, sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import boot_menu
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def write(directory: Path, media: Media) -> bool:
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        with locked(directory):
+        with locked(directory, LONG):
             for left in (*directory.glob(f"{_NEW}*"), *directory.glob(f"{_OLD}*")):
                 shutil.rmtree(left)
             wanted = _wanted(directory, media)

@@ -1,10 +1,19 @@
 """Who holds a lock: a real process, and tables as the kernel prints them."""
 
+import fcntl
+import getpass
+import os
+import re
+import stat
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import locks
 from ansible_collections.gpulab.node.plugins.module_utils.core.locks import Holder, find_holder, find_named, parse_locks
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 TABLE = """\
 1: POSIX  ADVISORY  WRITE 23533 00:45:1820826 0 EOF
@@ -62,7 +71,8 @@ def played_proc(tmp_path, lock, *, has_open):
 
 def test_the_unit_of_the_holder_is_named(tmp_path, lock):
     holder = find_holder((lock,), played_proc(tmp_path, lock, has_open=True))
-    said = f"{lock} is held by process 7 (/usr/bin/python3 unattended-upgrade) of apt-daily-upgrade.service"
+    user = f"of user {getpass.getuser()}"
+    said = f"{lock} is held by process 7 (/usr/bin/python3 unattended-upgrade) {user} of apt-daily-upgrade.service"
     assert str(holder) == said
 
 
@@ -94,3 +104,45 @@ def test_a_process_that_a_file_names_is_found_while_it_runs(tmp_path):
         names.write_text(text)
         assert found in str(find_named((tmp_path / "absent", names), proc) or "")
         assert bool(find_named((names,), proc)) is bool(found)
+
+
+PLUGINS = Path(__file__).parents[3] / "plugins"
+# In one place with a deadline, at once or not at all, and in a child that its parent ends in time
+TAKES = {"module_utils/core/locks.py", "plugin_utils/capture/store.py", "module_utils/monitoring/collector.py"}
+
+
+def test_locks_are_taken_in_few_places():
+    taking = re.compile(r"fcntl\.(?:flock|lockf)\(|\btake\(desc")
+    found = {path for path in PLUGINS.rglob("*.py") if taking.search(path.read_text(encoding="utf-8"))}
+    assert {str(path.relative_to(PLUGINS)) for path in found} == TAKES
+
+
+def test_nobody_else_can_open_a_lock(tmp_path):
+    (tmp_path / "locks").mkdir(0o777)
+    path = locks.place("run.lock", tmp_path / "locks")
+    path.touch(0o666)
+    with locks.held(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_lock_is_no_link(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="symbolic"), locks.held(tmp_path / "lock"):
+        pass
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("take", [fcntl.flock, fcntl.lockf])
+def test_a_wait_has_an_end_and_names_the_holder(lock, take):
+    hold = HOLD.replace("lockf", take.__name__)
+    with subprocess.Popen([sys.executable, "-c", hold, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        began = time.monotonic()
+        named = rf"GPULAB-S022 {lock} is held by process {process.pid} \(.*\) of user {getpass.getuser()}"
+        with pytest.raises(Refusal, match=named), locks.held(lock, 0.3, take):
+            pass
+        assert 0.3 <= time.monotonic() - began < 5
+        process.stdin.close()
+    with locks.held(lock, 0.3, take):
+        assert os.access(lock, os.W_OK)

@@ -1,7 +1,9 @@
 """One run at a time works on a node; who is over is known, and nobody is kept away by him."""
 
+import fcntl
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -193,3 +195,19 @@ def test_whoever_reads_the_node_knows_the_mode_and_its_variables(pytestconfig, t
         check=False,
     )
     assert told in done.stdout, done.stdout + done.stderr
+
+
+def test_who_locks_the_directory_or_the_note_as_users_can_keeps_no_run_waiting(tmp_path):
+    lock = tmp_path / "gpulab" / "run.json"
+    lock.parent.mkdir()
+    directory = os.open(lock.parent, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    assert run_lock.hold(ONE, BEGIN, lock=lock)
+    note = os.open(lock, os.O_RDONLY)
+    fcntl.flock(note, fcntl.LOCK_EX)
+    assert not run_lock.hold(ONE, GO_ON, lock=lock)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (lock.parent / "locks").glob("**")}
+    assert modes == {"locks": 0o700}
+    assert stat.S_IMODE((lock.parent / "locks/run.lock").stat().st_mode) == 0o600
+    os.close(note)
+    os.close(directory)

@@ -33,6 +33,19 @@ def test_the_directory_is_open_to_its_users_whatever_the_umask(lab):
     assert lab.venvs.is_given("lab")
 
 
+def test_nobody_but_root_can_keep_uv_waiting(lab):
+    """Locks that uv makes permit everybody to write, whatever the umask, and flock(2) needs to open a file only."""
+    (lab.root / ".cache").mkdir(parents=True)
+    (lab.root / ".cache").chmod(0o755)  # as a former version left it
+    lab.make("alpha")
+    everything = [path for path in lab.root.rglob("*") if not path.is_symlink()]
+    assert any(path.name == ".lock" for path in everything)
+    assert [path for path in everything if path.stat().st_mode & stat.S_IWOTH] == []
+    assert stat.S_IMODE((lab.root / ".cache").stat().st_mode) == 0o700
+    open_to_all = [path for path in everything if path.name == ".lock" and path.stat().st_mode & 0o077]
+    assert [path for path in open_to_all if lab.root / ".cache" not in path.parents] == []
+
+
 def test_its_variables_are_set_where_the_user_has_not(lab):
     lab.make("alpha", variables={"GROWTH": "true"})
     assert lab.python("import os; print(os.environ['GROWTH'])") == "true"

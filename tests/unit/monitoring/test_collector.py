@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import stat
 import time
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def test_no_reader_starts_while_an_earlier_one_hangs(lock, libraries, tmp_path, 
     fcntl.flock(handle, fcntl.LOCK_EX)
     text = collector.collect(Node(), lock, 0.5, library)
     assert samples(text, "gpulab_nvml_state", state="unresponsive") == [1.0]
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
     assert samples(text, "gpulab_gpu_power_watts") == []
     os.close(handle)
     assert samples(collector.collect(Node(), lock, 5, library), "gpulab_nvml_state", state="ok") == [1.0]
@@ -113,6 +115,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_a_collector_that_is_stopped_while_it_writes_leaves_no_draft(tmp_path, monkeypatch):
     former = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(collector, "collect", lambda *_: "text")
+    monkeypatch.setattr(collector.locks, "place", lambda name: tmp_path / name)
     monkeypatch.setattr(Path, "chmod", lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         with pytest.raises(SystemExit):
@@ -125,3 +128,17 @@ def test_a_collector_that_is_stopped_while_it_writes_leaves_no_draft(tmp_path, m
 def test_owners_of_processes():
     gpus = [{"processes": [{"pid": os.getpid()}, {"pid": 1 << 30}]}, {"processes": {"error": "UNKNOWN"}}]
     assert collector.owners(Node(), gpus) == {os.getpid(): user_name(os.getuid())}
+
+
+def test_its_lock_lies_where_no_user_can_take_it(tmp_path, monkeypatch):
+    """What users can open, they can lock: the collector's own file, for one, which made all GPUs unresponsive."""
+    asked = []
+    monkeypatch.setattr(collector, "collect", lambda _node, lock: asked.append(lock) or "text")
+    monkeypatch.setattr(collector.locks.place, "__defaults__", (tmp_path / "locks",))
+    former = signal.getsignal(signal.SIGTERM)
+    try:
+        collector.main([str(tmp_path / "metrics.prom")])
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert asked == [tmp_path / "locks" / collector.LOCK]
+    assert stat.S_IMODE(asked[0].parent.stat().st_mode) == 0o700
