@@ -36,7 +36,10 @@ def group_nodes(
         _check_own(own, known_by, variables)
     except Refusal as refusal:
         raise AnsibleFilterError(str(refusal)) from refusal
-    nodes = [{"name": name, "address": _address(name, variables[name]), "names": known_by[name]} for name in names]
+    nodes = [
+        {"name": name, "address": _address(name, variables[name]), "names": [str(one) for one in known_by[name]]}
+        for name in names
+    ]
     return [{**node, "address": node["address"] or former.get(str(node["name"]))} for node in nodes]
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, versions
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, joining, versions
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-OWNER = "slurm"
 
 
 def slurm_files(  # noqa: PLR0913 - what a filter is given
@@ -32,27 +29,27 @@ def slurm_files(  # noqa: PLR0913 - what a filter is given
     """Return {"join", "files", "nodes"}: whether there is a slurm.conf of somebody else's, and contents by path.
 
     about has the fields of module_utils.slurm.cluster.Cluster but types; former has the texts of the files that are
-    there, and shown what a cluster that is joined says of its nodes. nodes are the hostnames. Raises
-    AnsibleFilterError with F030, F031, F038 and F039.
+    there and of those that they include, by path, and shown what a cluster that is joined says of its nodes. nodes are
+    the hostnames. Raises AnsibleFilterError with F030, F031, F038, F039 and F047.
     """
     own = variables[host]
     try:
         versions.check_upgrade(host, own["__slurm_now"], own["__slurm_next"])
-        text = owned_block.outside(former.get(cluster.CONFIGURATION, ""), OWNER)
-        theirs = cluster.check_own(host, text, join=join)
-        lines = former.get(cluster.JOINED if theirs else cluster.CONFIGURATION, "")
-        gres = former.get(cluster.JOINED_GRES if theirs else cluster.GRES, "")
+        theirs = joining.theirs_of(former)
+        joining.check(host, theirs, join=join)
+        lines = former.get(joining.JOINED if theirs else cluster.CONFIGURATION, "")
+        gres = former.get(joining.JOINED_GRES if theirs else cluster.GRES, "")
         found = [variables[name]["__slurm_node"] for name in members if variables[name].get("__slurm_node")]
         nodes = cluster.merged([cluster.Node(**one) for one in found], lines, gres, members)
         types = list(catalog.load().host_types)
         files = (
-            cluster.joined(nodes, shown, lines)
+            joining.joined(nodes, shown, lines, theirs)
             if theirs
             else cluster.texts(cluster.Cluster(**about, types=types), nodes)
         )
     except Refusal as refusal:
         raise AnsibleFilterError(str(refusal)) from refusal
-    return {"join": theirs, "files": files, "nodes": [one.hostname for one in nodes]}
+    return {"join": theirs is not None, "files": files, "nodes": [one.hostname for one in nodes]}
 
 
 class FilterModule:

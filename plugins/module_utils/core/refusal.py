@@ -1784,6 +1784,10 @@ CODES = {
         "{host} calls itself {hostname}, a word that stands for something else in slurm.conf",
         "Give it another name (hostnamectl set-hostname NAME, and in the inventory). Nothing was changed.",
     ),
+    "F047": (
+        "{path} on {host} has a partition {partition}, which is the name of the one for gpulab's nodes",
+        "Give theirs another name. Nothing was changed.",
+    ),
     # F060 to F079: the nightly proof
     "F060": (
         "the nightly proof cannot run on {host}: {detail}",

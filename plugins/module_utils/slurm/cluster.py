@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a cluster of Slurm, from the facts of its nodes, and what is judged before. No I/O happens here.
+"""The files of a cluster of Slurm, from the facts of its nodes. No I/O happens here.
 
 The controller alone has the files; its nodes ask it for them (https://slurm.schedmd.com/configless_slurm.html). A node
 that is not part of a run keeps its lines: each ends with a comment that holds its name in the inventory.
@@ -14,22 +14,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName, is_host_name
-from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import is_own
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
-from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 CONFIGURATION, GRES, CGROUP = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
-# Beside a slurm.conf and a gres.conf that are somebody else's. Slurm gives nodes only what lies beside its own files.
-JOINED, JOINED_GRES = "/etc/slurm/gpulab.conf", "/etc/slurm/gpulab-gres.conf"
 LIBRARY = "/usr/local/lib/gpulab-slurm"  # of the programs that nodes have
-ALL, JOINED_PARTITION = "gpu", "gpulab"  # the partition of all nodes; the one beside those of somebody else
+ALL = "gpu"  # the partition of all nodes
 RESERVED = ("ALL", "DEFAULT")  # what stands for other nodes in slurm.conf
-_LINE = re.compile(r"^NodeName=(\S+) .*# (\S+)$", re.MULTILINE)
-_SETTING = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*(?:#.*)?$", re.MULTILINE)
+LINE = re.compile(r"^NodeName=(\S+) .*# (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -152,9 +147,9 @@ def merged(nodes: Sequence[Node], former: str, former_gres: str, members: Collec
             name=found[2],
             hostname=found[1],
             line=found[0],
-            gres=tuple(one[0] for one in _LINE.finditer(former_gres) if one[2] == found[2]),
+            gres=tuple(one[0] for one in LINE.finditer(former_gres) if one[2] == found[2]),
         )
-        for found in _LINE.finditer(former)
+        for found in LINE.finditer(former)
         if found[2] in members and found[2] not in ours and is_host_name(found[1])
     ]
     found_hosts: dict[str, str] = {}
@@ -239,42 +234,3 @@ def texts(cluster: Cluster, nodes: Sequence[Node]) -> dict[str, str]:
         GRES: "\n".join(line for one in nodes for line in one.gres) or "# no GPU",
         CGROUP: "ConstrainDevices=yes\nConstrainCores=yes\nConstrainRAMSpace=yes",
     }
-
-
-def joined(nodes: Sequence[Node], shown: str, former: str) -> dict[str, str]:
-    """Return the files that lie beside a slurm.conf of somebody else's, by path: only nodes that its cluster lacks.
-
-    One without a line is empty, and is not to be included. shown is what its controller prints for
-    control.SHOW_NODES, former the file of an earlier run, whose nodes are gpulab's. They have a partition of their
-    own: a second one of the same name would replace theirs.
-    """
-    ours = {found[1] for found in _LINE.finditer(former)}
-    theirs = {name for one in control.nodes(shown) for name in (one.name, one.host)} - ours
-    new = [one for one in nodes if one.hostname not in theirs]
-    names = ",".join(one.hostname for one in new)
-    partition = [f"PartitionName={JOINED_PARTITION} Nodes={names} MaxTime=INFINITE State=UP"] if new else []
-    return {
-        JOINED: "\n".join([*(one.line for one in new), *partition]),
-        JOINED_GRES: "\n".join(line for one in new for line in one.gres),
-    }
-
-
-def check_own(host: str, text: str, *, join: bool) -> bool:
-    """Judge the slurm.conf that is on a host, and tell whether it is somebody else's and to be joined.
-
-    Raises Refusal F030 where it is somebody else's and shall not be, and F031 where it lacks what gpulab's nodes need.
-    """
-    if not text.strip() or is_own(text):
-        return False
-    if not join:
-        raise refuse("F030", host=host, path=CONFIGURATION)
-    settings = {name.lower(): value.lower() for name, value in _SETTING.findall(text)}
-    needed = (
-        ("GresTypes=gpu", "gpu" in settings.get("grestypes", "")),
-        ("SlurmctldParameters=enable_configless", "enable_configless" in settings.get("slurmctldparameters", "")),
-        ("AuthType=auth/munge", settings.get("authtype", "auth/munge") == "auth/munge"),
-    )
-    missing = [name for name, there in needed if not there]
-    if missing:
-        raise refuse("F031", host=host, path=CONFIGURATION, missing=", ".join(missing))
-    return True

@@ -11,7 +11,6 @@ from unit.machines import PCI_GPU, machine
 
 ONE_SOCKET = "".join(f"processor\t: {n}\nphysical id\t: 0\nsiblings\t: 2\ncpu cores\t: 1\n" for n in (0, 1))
 CLUSTER = cluster.Cluster("lab", "head", "10.0.0.1", types=["training_servers", "workstations"])
-THEIRS = "ClusterName=mine\nGresTypes=gpu\nSlurmctldParameters=enable_configless,idle_on_node_suspend\n"
 
 
 def facts(name="node1", gpus=2, *, listed=None, nvlink=(), mig=()):
@@ -218,46 +217,3 @@ def test_a_node_is_named_as_slurmd_asks_for_it_where_the_inventory_knows_the_nam
 def test_a_line_of_an_earlier_run_that_names_several_nodes_is_not_kept():
     former = "NodeName=node1,node2 CPUs=8 # node1\nNodeName=node3 CPUs=8 # node3"
     assert [one.hostname for one in cluster.merged([], former, "", ["node1", "node3"])] == ["node3"]
-
-
-def test_a_slurm_conf_of_somebody_elses_is_left_alone_without_leave():
-    with pytest.raises(Refusal) as refused:
-        cluster.check_own("head", THEIRS, join=False)
-    assert refused.value.code == "F030"
-    assert cluster.check_own("head", THEIRS, join=True)
-
-
-@pytest.mark.parametrize("text", ["", "\n", "# Written by gpulab (role slurm); changes\nClusterName=x\n"])
-def test_no_slurm_conf_and_gpulabs_own_are_written(text):
-    assert not cluster.check_own("head", text, join=False)
-
-
-@pytest.mark.parametrize(
-    ("line", "missing"),
-    [("GresTypes=gpu\n", "GresTypes"), ("enable_configless,", "configless"), ("ClusterName=mine", "AuthType")],
-)
-def test_what_gpulabs_nodes_need_of_it_is_named(line, missing):
-    text = THEIRS.replace(line, "AuthType=auth/slurm" if missing == "AuthType" else "")
-    with pytest.raises(Refusal) as refused:
-        cluster.check_own("head", text, join=True)
-    assert refused.value.code == "F031"
-    assert missing in refused.value.cause
-
-
-def test_beside_a_slurm_conf_of_somebody_elses_only_new_nodes_are_named_and_no_setting():
-    shown = "NodeName=node1 Arch=x86_64 State=IDLE\nNodeName=gpu2 NodeHostName=node2 State=IDLE\n"
-    files = cluster.joined([node(), node("node2"), node("node3")], shown, "")
-    text = files[cluster.JOINED]
-    assert "PartitionName=gpulab Nodes=node3 MaxTime=INFINITE State=UP" in text.splitlines()
-    assert [line.partition("=")[0] for line in text.splitlines()] == ["NodeName", "PartitionName"]
-    assert len(files[cluster.JOINED_GRES].splitlines()) == 2
-
-
-def test_nodes_that_were_added_before_stay():
-    first = cluster.joined([node("node2")], "NodeName=node1 State=IDLE\n", "")
-    shown = "NodeName=node1 State=IDLE\nNodeName=node2 State=IDLE\n"
-    assert cluster.joined([node("node2")], shown, first[cluster.JOINED]) == first
-
-
-def test_nothing_is_included_where_no_node_is_added():
-    assert set(cluster.joined([node()], "NodeName=node1 State=IDLE\n", "").values()) == {""}

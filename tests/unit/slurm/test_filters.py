@@ -5,7 +5,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.node.plugins.filter.slurm_cluster import slurm_cluster
 from ansible_collections.gpulab.node.plugins.filter.slurm_files import slurm_files
 from ansible_collections.gpulab.node.plugins.filter.slurm_node import slurm_node
-from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, joining
 
 from unit import machines
 
@@ -111,6 +111,6 @@ def test_gpulabs_own_block_is_no_part_of_somebody_elses_file():
     former = {cluster.CONFIGURATION: theirs}
     found = slurm_files(["a"], variables(head=own, a=member("a")), "head", ABOUT, former, join=True)
     assert found["join"]
-    assert set(found["files"]) == {cluster.JOINED, cluster.JOINED_GRES}
+    assert set(found["files"]) == {joining.JOINED, joining.JOINED_GRES}
     with pytest.raises(AnsibleFilterError, match="GPULAB-F030"):
         slurm_files(["a"], variables(head=own), "head", ABOUT, former)

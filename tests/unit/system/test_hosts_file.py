@@ -363,3 +363,8 @@ def test_a_node_that_calls_itself_as_another_one_is_refused(variables, why):
 )
 def test_a_node_that_calls_itself_by_a_name_of_nobodys_is_none_of_those(variables):
     assert len(group_nodes(["a", "b"], variables, [], "a")) == 2
+
+
+def test_names_are_plain_texts_for_ansible():
+    (node,) = group_nodes(["a"], {"a": {}})
+    assert {type(name) for name in node["names"]} == {str}
