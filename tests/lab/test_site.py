@@ -9,6 +9,8 @@ import time
 
 import disturb
 import pytest
+import yaml
+from declared import LIST, left_of, undeclared
 from laboratory import ROOT
 
 pytestmark = pytest.mark.story
@@ -25,6 +27,9 @@ top="/etc /usr /boot /var/lib/dkms /var/lib/dpkg /var/lib/gpulab /lib/modules/"
 find $top -printf '%p %y %m %U:%G %s %T@ %l\n' 2>/dev/null | sort
 find $top -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum
 """
+REMOVED = [
+    role["role"].rpartition(".")[2] for role in yaml.safe_load((ROOT / "playbooks/remove.yml").read_text())[0]["roles"]
+]
 LIST_NODE = (ROOT / "tests/list_node.sh").read_text()
 WORK_OF_PEOPLE = (ROOT / "tests/lab/work_of_people.sh").read_text()
 KINDS_OF_WORK = (
@@ -222,6 +227,21 @@ def test_what_the_run_brought_is_in_the_receipts(lab, bare):
     assert sorted(path for path in left if not re.match("|".join(NOT_IN_RECEIPTS), path)) == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_receipts_name_is_what_the_roles_declare(lab, name):
+    assert undeclared(receipts(lab.node(name))) == []
+
+
+def test_a_capture_has_nothing_of_gpulabs_left_over(lab, tmp_path):
+    vault = "--vault-password-file=molecule/capture/vault_password"
+    run = lab.play("playbooks/capture.yml", "-e", f"capture_directory={tmp_path}", vault)
+    assert run.rc == 0, run.output[-3000:]
+    for name in NAMES:
+        manifest = json.loads((tmp_path / name / "latest/manifest.json").read_text())
+        assert manifest["remainder"] == []
+        assert manifest["sections"]["environments"] == []
+
+
 def test_check_mode_has_nothing_to_announce_any_more(lab, report):
     run = lab.play(*SITE, "--check", "--diff", *report[0])
     assert run.rc == 0, run.output[-3000:]
@@ -371,4 +391,5 @@ def test_what_site_yml_brought_is_taken_away_again(lab, bare):
         differing = set(was.splitlines()) ^ set(is_now.splitlines())
         # On Debian 12 it came with dkms; python3-apt, which was there before, recommends it.
         assert sorted(line for line in differing if not re.search(r"lsb.release", line)) == [], name
+        assert left_of(REMOVED, lab.node(name).run(LIST)) == [], name
     assert changed(lab.play("playbooks/remove.yml")) == dict.fromkeys(NAMES, 0)

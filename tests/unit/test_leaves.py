@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.capture import leaves
-from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules, expression
+from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
 from ansible_collections.gpulab.node.plugins.plugin_utils import leaves as declared
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from declared import declares, left_of, plain, taken, undeclared
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent.name for path in (ROOT / "roles").glob("*/tasks"))
@@ -28,30 +29,11 @@ OF_REPOSITORY = {
 OWN_STATE = {"nightly", "monitoring_server", "slurm"}
 
 
-def of_role(role):
-    return [one for one in declared.load() if one["role"] == role]
-
-
 def repositories(role):
     """Return the files by which a role tells a package manager of repositories."""
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "roles" / role / "tasks").glob("*.yml"))
     asked = re.findall(r"gpulab\.node\.(apt_repository|dnf_repository|apt_components):\n\s+name: (\S+)", text)
     return sorted({pattern.format(name) for module, name in asked for pattern in OF_REPOSITORY[module]})
-
-
-def plain(path):
-    """Return a declared pattern with what settings and receipts stand for: any name."""
-    path = re.sub(r"^\{file:([^}]*)\}", r"\1", path)
-    path = re.sub(r"\{(environments|conda)_directory\}", r"/opt/\1", path)
-    return re.sub(r"\{\w+\}", "/{given}", path)
-
-
-def declares(path, *roles):
-    """Tell whether the roles, or what all roles share, declare a path."""
-    patterns = [plain(one) for role in (*roles, "plan") for leaf in of_role(role) for one in leaf["paths"]]
-    return any(
-        re.fullmatch(expression(pattern), name, re.DOTALL) for pattern in patterns for name in (path, f"{path}/")
-    )
 
 
 def written(role):
@@ -149,17 +131,23 @@ def test_the_catalog_keeps_only_what_is_of_others():
 def test_a_role_that_goes_takes_away_what_it_declares_or_says_why_it_stays(role):
     """The nodes of scenarios are looked at after a removal; here, nothing is declared that no removal knows of."""
     text = texts_of_removal(role)
-    gone = [plain(path) for one in of_role(role) if is_gpulabs(one) and not one.get("stays") for path in one["paths"]]
-    assert [path for path in gone if not is_named(path, text)] == []
+    assert [path for path in taken(role) if not is_named(plain(path), text)] == []
 
 
 @pytest.mark.parametrize("role", sorted({*ROLES} - {*REMOVED} - OWN_STATE))
 def test_what_remove_yml_leaves_alone_says_why(role):
-    assert [one["paths"] for one in of_role(role) if is_gpulabs(one) and not one.get("stays")] == []
+    assert taken(role) == []
 
 
-def is_gpulabs(leaf):
-    return leaf["fate"] in (leaves.COMES_BACK, leaves.CACHE)
+def test_what_a_receipt_names_is_declared_by_its_own_role():
+    items = ["file:/etc/modprobe.d/gpulab-nouveau.conf", "fact:system", "block:/etc/hosts#network"]
+    receipts = {"nouveau": {"items": items}, "network": {"items": items[2:]}}
+    assert undeclared(receipts) == ["nouveau: /etc/hosts"]
+
+
+def test_what_a_removal_should_have_taken_is_found():
+    listed = "/etc/modprobe.d/gpulab-nouveau.conf\n/opt/gpulab-nccl-tests/\n/etc/hosts\n/opt/venvs/.cache/CACHEDIR.TAG"
+    assert left_of(["nouveau", "nccl", "environments"], listed) == listed.splitlines()[:2]
 
 
 def texts_of_removal(role):
