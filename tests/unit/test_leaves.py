@@ -69,6 +69,13 @@ def test_a_pattern_is_absolute_and_names_settings_that_there_are():
             assert "{" not in path[1:], path
 
 
+def test_a_path_by_a_setting_that_is_empty_is_none():
+    values = {"tuning_swap": None, "environments_directory": "/srv/envs/"}
+    given = [path for one in declared.on_host(options.Values(values.get)) for path in one["paths"]]
+    assert [path for path in given if not path.startswith(("/", "~/", "{"))] == []
+    assert "/srv/envs/.cache/" in given
+
+
 def test_a_path_is_declared_once():
     """But for files of others in which several roles have lines."""
     seen = [

@@ -228,6 +228,11 @@ def test_a_file_that_somebody_edited_is_named(root):
     assert {f"{SITE}/torch/__init__.py", "usr/lib/libcuda.so.580.95.05", "usr/local/cuda-13.0/bin/nvcc"} <= left
 
 
+def test_a_driver_that_somebody_else_installed_from_a_run_file_is_named(root):
+    (root / "var/lib/gpulab/runfile/driver.json").unlink()
+    assert "usr/lib/libcuda.so.580.95.05" in found(root)[0]
+
+
 def test_an_environment_that_gpulab_did_not_make_is_a_users(root):
     for place in ("opt/venvs/mine", "opt/venvs/.builds/mine/1"):
         put(root, f"{place}/pyvenv.cfg", "home = /usr/bin\n")
@@ -271,7 +276,7 @@ def test_a_link_that_no_receipt_names_is_somebodys(root):
 def test_a_pattern_is_for_each_item_of_the_roles_own_receipt(path, expected):
     items = {
         "r": ["environment:/opt/v*/a", "environment:/opt/b", "file:/usr/local/lib/p", "unit:x"],
-        "s": ["file:/usr/p"],
+        "s": ["file:/usr/x/p"],
     }
     one = {"role": "r", "fate": "cache", "paths": [path]}
     assert leaves.rules([one], items) == [(pattern, "cache") for pattern in expected]

@@ -28,5 +28,10 @@ def test_the_first_pattern_counts_whatever_it_begins_with():
     assert found == [1, 2, None]
 
 
+def test_a_pattern_that_is_open_at_its_beginning_keeps_its_place():
+    rules = Rules([("**/x", 1), ("/a/**", 2), ("/?/y", 3), ("/b*", 4)])
+    assert [rules.find(path) for path in ("/a/x", "/a/y", "/c/y", "/bin/a", "/bin", "/")] == [1, 2, 3, None, 4, None]
+
+
 def test_no_patterns_fit_nothing():
     assert Rules([]).find("/etc") is None
