@@ -14,6 +14,7 @@ registry have another digest as they came, compressed. Volumes, and what contain
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import re
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 DOCKER, PODMAN = "docker", "podman"
 DOCKER_PID = "/run/docker.pid"
+# Where Docker keeps the manifests of what it pulled, by their digests
+CONTAINERD, MANIFESTS = "containerd", "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
 DOCKER_ROOT, PODMAN_ROOT = "/var/lib/docker", "/var/lib/containers/storage"
 DAEMON_JSON = "/etc/docker/daemon.json"
 STORAGE_CONF = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
@@ -42,6 +45,7 @@ NOT_TOLD = "Docker's image store of containerd does not tell whether it came fro
 COMPOSE = "com.docker.compose.project"
 _LOCAL = re.compile(r"(?:localhost|127\.[\d.]+|\[::1\])(?::\d+)?/")
 _LAYER = re.compile(r"/overlay2/([^/:]+)/diff")
+_DIGEST = re.compile(r'"sha256:([0-9a-f]{64})"')
 _GRAPH_ROOT = re.compile(r'^\s*graphroot\s*=\s*"([^"]+)"', re.MULTILINE)
 # Docker's own, which it makes again; containers has the settings and logs of each
 _OF_DOCKER = ("builder", "buildkit", "containers", "image", "network", "runtimes", "tmp")
@@ -62,6 +66,8 @@ class _Storage:
     def covers(self, path: str) -> bool:
         """Tell whether a file or directory comes back; path is relative to the storage."""
         top, _slash, rest = path.partition("/")
+        if self.program == CONTAINERD:
+            return top in self.images
         if top == "volumes":
             return rest in ("", *_VOLUMES_OWN)
         return self._of_docker(top, rest) if self.program == DOCKER else self._of_podman(top, rest)
@@ -70,7 +76,7 @@ class _Storage:
         if rest == _BACKING:
             return True
         if top == "vfs":
-            return rest in ("", "dir")
+            return self._of_copy(rest)
         if top == "overlay2":
             return self._of_layer(rest)
         if top == "containerd":  # its own, where Docker starts it: lists, but no layers and images
@@ -81,12 +87,16 @@ class _Storage:
         if top == "overlay":
             return self._of_layer(rest)
         if top == "vfs":
-            identity = rest.partition("/")[2].partition("/")[0]
-            return rest in ("", "dir") or identity in self.layers
+            return self._of_copy(rest)
         first = rest.partition("/")[0]
         if top.endswith("-images"):
             return not rest or first.startswith("images.") or first in self.images
         return top != "secrets"
+
+    def _of_copy(self, rest: str) -> bool:
+        """Tell whether a part of vfs comes back, which has a whole file system for each layer and each container."""
+        identity = rest.partition("/")[2].partition("/")[0]
+        return rest in ("", "dir") or identity.endswith("-init") or identity in self.layers
 
     def _of_layer(self, rest: str) -> bool:
         """Tell whether a part of overlay2 or overlay comes back: layers, but for diff, have only links and marks."""
@@ -128,14 +138,15 @@ def read(node: Node, ask: Ask | None = None) -> Engines:
     """
     places = Places(node)
     found = [*_docker(node, ask or _ask, places), *_podman(node, places)]
-    return Engines({"engines": [record for record, _storage in found]}, [one for _record, one in found if one])
+    records = [record for record, _storage in found if record]
+    return Engines({"engines": records}, [storage for _record, storage in found if storage])
 
 
 def _ask(question: str) -> Any:
     return docker_engine.ask(question, seconds=SECONDS)
 
 
-def _docker(node: Node, ask: Ask, places: Places) -> Iterator[tuple[dict[str, Any], _Storage | None]]:
+def _docker(node: Node, ask: Ask, places: Places) -> Iterator[tuple[dict[str, Any] | None, _Storage | None]]:
     process = node.number(DOCKER_PID)
     if process is None or not node.exists(f"/proc/{process}"):
         root = _setting_of_docker(node)
@@ -153,12 +164,8 @@ def _docker(node: Node, ask: Ask, places: Places) -> Iterator[tuple[dict[str, An
         return
     root, of_containerd = info.get("DockerRootDir") or DOCKER_ROOT, "containerd.snapshotter" in json.dumps(info)
     listed = [_image_of_docker(one, of_containerd=of_containerd) for one in images if one]
-    layers = [
-        layer
-        for one, record in zip(filter(None, images), listed)
-        if record["comes_back"]
-        for layer in _LAYER.findall(json.dumps((one.get("GraphDriver") or {}).get("Data") or {}))
-    ]
+    able = [one for one, record in zip(filter(None, images), listed) if record["comes_back"]]
+    layers = [layer for one in able for layer in _layers(node, root, one)]
     engine = _engine(DOCKER, root)
     engine.update(
         version=info.get("ServerVersion") or "",
@@ -169,6 +176,25 @@ def _docker(node: Node, ask: Ask, places: Places) -> Iterator[tuple[dict[str, An
         containers=[_container_of_docker(one) for one in containers if one],
     )
     yield engine, _Storage(DOCKER, root.rstrip("/"), frozenset(layers))
+    yield None, _Storage(CONTAINERD, MANIFESTS, images=frozenset(_manifests(node, able)))
+
+
+def _layers(node: Node, root: str, image: dict[str, Any]) -> Iterator[str]:
+    """Yield the directories of an image's layers; those of vfs are not in its answer, but in Docker's notes."""
+    graph = image.get("GraphDriver") or {}
+    yield from _LAYER.findall(json.dumps(graph.get("Data") or {}))
+    above = ""
+    for layer in (image.get("RootFS") or {}).get("Layers") or () if graph.get("Name") == "vfs" else ():
+        above = f"sha256:{hashlib.sha256(f'{above} {layer}'.encode()).hexdigest()}" if above else str(layer)
+        identity = node.text(f"{root}/image/vfs/layerdb/{above.replace(':', '/')}/cache-id").strip()
+        yield from [identity] if identity else []
+
+
+def _manifests(node: Node, images: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield the digests of images' manifests; one for many platforms has that of each in it."""
+    for digest in (text.rpartition("@sha256:")[2] for one in images for text in one.get("RepoDigests") or ()):
+        yield digest
+        yield from _DIGEST.findall(node.text(f"{MANIFESTS}/{digest}"))
 
 
 def _setting_of_docker(node: Node) -> str:

@@ -3,6 +3,7 @@
 The answers of Docker are those of 20.10, and the files of Podman those of 4.3, as they were recorded, cut down.
 """
 
+import hashlib
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import contain
 from ansible_collections.gpulab.node.plugins.module_utils.containers.docker_engine import NoAnswerError
 
 ROOT = "/var/lib/docker"
+BLOBS = "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
 BASE, TOP, BUILT, WRITABLE = "24" * 32, "25" * 32, "26" * 32, "03" * 32
 MOUNTS = "22 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\n23 22 259:9 / /data rw - ext4 /dev/nvme1n1 rw\n"
 
@@ -127,6 +129,39 @@ def test_layers_come_back_by_the_images_that_registries_have(node):
         "overlay2": True,
     }
     assert {path: engines.covers(f"{ROOT}/{path}") for path in covered} == covered
+
+
+def test_layers_of_the_driver_vfs_come_back_by_the_names_that_docker_notes(tree):
+    """Its images do not tell where their layers are; a layer is named by all that are below it."""
+    tree.file("/proc/self/mountinfo", MOUNTS).file("/run/docker.pid", "77").directory("/proc/77")
+    lower, upper = f"sha256:{'31' * 32}", f"sha256:{'32' * 32}"
+    both = hashlib.sha256(f"{lower} {upper}".encode()).hexdigest()
+    notes = f"{ROOT}/image/vfs/layerdb/sha256"
+    tree.file(f"{notes}/{lower[7:]}/cache-id", BASE).file(f"{notes}/{both}/cache-id", TOP)
+    of_vfs = {"GraphDriver": {"Name": "vfs", "Data": None}}
+    pulled = {**PULLED, **of_vfs, "RootFS": {"Type": "layers", "Layers": [lower, upper]}}
+    own = {**OWN, **of_vfs, "RootFS": {"Type": "layers", "Layers": [lower, f"sha256:{'33' * 32}"]}}
+    engines, _record = docker(tree.node(), pulled, own)
+    covered = {
+        f"vfs/dir/{TOP}/usr/x": True,
+        f"vfs/dir/{BASE}/x": True,
+        f"vfs/dir/{BUILT}/x": False,
+        f"vfs/dir/{WRITABLE}/x": False,
+        f"vfs/dir/{WRITABLE}-init/x": True,
+        "vfs/dir": True,
+    }
+    assert {path: engines.covers(f"{ROOT}/{path}") for path in covered} == covered
+
+
+def test_manifests_that_docker_keeps_with_containerd_come_back_with_their_images(tree):
+    """Docker writes those of what it pulls there; that of many platforms names those of each."""
+    tree.file("/proc/self/mountinfo", MOUNTS).file("/run/docker.pid", "77").directory("/proc/77")
+    many, one, own = "41" * 32, "42" * 32, "43" * 32
+    tree.file(f"{BLOBS}/{many}", json.dumps({"manifests": [{"digest": f"sha256:{one}"}, {"digest": "../x"}]}))
+    tree.file(f"{BLOBS}/{one}", json.dumps({"layers": [{"digest": f"sha256:{BASE}"}]})).file(f"{BLOBS}/{own}", "{}")
+    engines, _record = docker(tree.node(), {**PULLED, "RepoDigests": [f"docker.io/pytorch/pytorch@sha256:{many}"]}, OWN)
+    covered = {many: True, one: True, own: False, BASE: False, "x": False}
+    assert {name: engines.covers(f"{BLOBS}/{name}") for name in covered} == covered
 
 
 def test_volumes_and_what_is_not_known_do_not_come_back_and_dockers_own_records_do(node):
