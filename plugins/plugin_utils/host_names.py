@@ -25,7 +25,8 @@ UNKNOWN = "the inventory does not give it that name, so its peers do not know it
 
 def listed(host: str, variables: Mapping[str, Any]) -> list[HostName]:
     """Return the names that the inventory lists for a host: its own there, and those of the option."""
-    given = [host, *(variables.get(OPTION) or [])]
+    more = variables.get(OPTION) or []
+    given = [host, more] if isinstance(more, str) else [host, *more]
     return [HostName(name) for name in dict.fromkeys(map(str, given)) if is_host_name(name) and not is_local(name)]
 
 

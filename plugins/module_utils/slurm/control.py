@@ -72,10 +72,13 @@ def _node(line: str) -> SlurmNode:
 
 
 def own(found: list[SlurmNode], hostname: str) -> SlurmNode | None:
-    """Return the node that a machine of this name is; None where Slurm does not know it."""
-    short = hostname.partition(".")[0]
-    names = {hostname, short}
-    return next((node for node in found if names & {node.name, node.host}), None)
+    """Return the node that a machine of this name is; None where Slurm does not know it.
+
+    A node of this name comes before one that only says that it runs on a host of this name.
+    """
+    names = {hostname, hostname.partition(".")[0]}
+    named = (node for node in found if node.name in names)
+    return next(named, None) or next((node for node in found if node.host in names), None)
 
 
 def gpus(gres: str) -> int:

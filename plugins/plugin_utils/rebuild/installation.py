@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, first, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
@@ -130,6 +131,7 @@ def plan(captured: Captured, found: dict[str, Any], wishes: Wishes, installers: 
         *base.blockers,
         *_other_machine(manifest, found),
         *_clones(manifest),
+        *_no_name(manifest),
         *_system_elsewhere(manifest),
         *no_system,
         *_too_small(manifest, found, system),
@@ -230,6 +232,13 @@ def _clones(manifest: dict[str, Any]) -> Iterator[Refusal]:
         if same and not one["root"] and one["path"] not in grouped:  # of a group R005 tells
             detail = f"{one['path']} has the same UUIDs as the root disk ({first(same, 1)}), like a copy of it"
             yield refuse("R004", host=manifest["host"], detail=detail)
+
+
+def _no_name(manifest: dict[str, Any]) -> Iterator[Refusal]:
+    """Yield H226 where the captured hostname is none: it becomes lines of the installer's files."""
+    hostname = _hostname(manifest["sections"]["identity"])
+    if not is_host_name(hostname):
+        yield refuse("H226", host=manifest["host"], what=f'its captured hostname is "{one_line(hostname)}"')
 
 
 def _system_elsewhere(manifest: dict[str, Any]) -> Iterator[Refusal]:

@@ -56,6 +56,15 @@ def test_the_id_is_that_of_the_content(machine):
     assert json.loads(json.dumps(plan)) == plan
 
 
+@pytest.mark.parametrize("hostname", ["node07\n%post\nreboot", "node07 x", "10.0.0.7", "-n"])
+def test_a_captured_hostname_that_is_none_is_refused(machine, hostname):
+    """It becomes a line of the installer's files."""
+    machine.sections["identity"]["static_hostname"] = hostname
+    found = machine.plan()
+    assert codes(found) == ["H226"]
+    assert cause(found).isprintable()
+
+
 def test_a_kept_disk_without_a_name_is_known_by_what_is_on_it(tmp_path):
     disks = hardware.plain()
     disks.data(serial=None, number="259:11", holds=hardware.EXT4_DATASETS)

@@ -61,6 +61,8 @@ def test_a_machine_finds_itself_by_its_host_name_whatever_slurm_calls_it():
     assert control.own(others, "fleet") is None
     named = [control.SlurmNode("gpu-7", "node07", ("IDLE",))]
     assert control.own(named, "node07") == named[0]
+    others = [control.SlurmNode("node08", "node07", ("IDLE",)), control.SlurmNode("node07", "node07", ("IDLE",))]
+    assert control.own(others, "node07") == others[1]
 
 
 def test_what_is_no_node_is_none():

@@ -293,6 +293,7 @@ def test_a_node_does_not_choose_its_names_on_its_peers(hostname):
     [
         ("node1", None, ["node1"]),
         ("node1", ["node1.lab", "gpu7"], ["node1", "node1.lab", "gpu7"]),
+        ("node1", "gpu7", ["node1", "gpu7"]),
         ("node1.lab", [], ["node1.lab", "node1"]),
         ("localhost", ["gpu7"], ["gpu7"]),
         ("localhost.localdomain", [], []),
