@@ -24,8 +24,8 @@ SEVERITIES = ("skipped", "ok", "info", "unknown", "warn", "fail")
 REMEDIES = {
     "none": "Nothing to do.",
     "restart_app": "Restart the program that used the GPU. If the error returns, look for its cause in that program.",
-    "stop_app": "Wait for the programs that use the GPU, or stop them.",
-    "reset_gpu": "Stop the programs on this GPU and reset it (nvidia-smi --gpu-reset -i <bus id>), or reboot.",
+    "stop_app": "Wait for the programs that use the GPU, or ask their users to end them.",
+    "reset_gpu": "Once nobody uses this GPU, reset it (nvidia-smi --gpu-reset -i <bus id>), or reboot the idle node.",
     "reboot": "Reboot the node when its GPUs are idle.",
     "power_cycle": "Power the node off, wait a minute, and power it on again.",
     "install_driver": "Install the NVIDIA driver: ansible-playbook gpulab.node.provision.",
@@ -62,7 +62,8 @@ REMEDIES = {
     "check_power": "Check the power supplies and the GPU's power cables.",
     "check_network": "Check the network between the nodes: NCCL's interface (nccl_interface), addresses,"
     " firewall, cables, switches.",
-    "check_storage": "Check the mount, the file server and the network between. umount -l releases a dead mount.",
+    "check_storage": "Check the mount, the file server and the network between. umount -l releases one that"
+    " never comes back; what was not yet written there is lost.",
     "check_exports": "Check systemctl status nfs-server and exportfs -s. Then run the role storage again.",
     "lift_fence": "Mend the node and go on with the change: ansible-playbook gpulab.node.rollout. Or bring it back as"
     " it is: ansible-playbook gpulab.node.fence -e fence_state=absent.",

@@ -1282,7 +1282,7 @@ CODES = {
     ),
     "S003": (
         "the long step {name} is still running another command: {command}",
-        "Wait until it ends (its log on the node: {log}), or stop it there: systemctl stop gpulab-{name}.",
+        "Wait until it ends (its log on the node: {log}); only where it hangs: systemctl stop gpulab-{name}.",
     ),
     "S004": ("the long step {name} could not be started: {detail}", "Check that the task runs as root (become: true)."),
     "S005": (

@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked as pasted
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
+    keepers,
     libraries,
     machine,
     processes,
@@ -274,12 +275,18 @@ def _resident(node: Node, pid: int) -> int:
 def _busy(
     node: Node, before: dict[int, processes.Stat], after: dict[int, processes.Stat], seconds: float, own: int
 ) -> list[dict[str, Any]]:
-    """Name the processes that kept most processors busy, but for this one and what it started."""
-    mine = set(processes.tree(own, after))
+    """Name the processes that kept most processors busy, but for the system's first, gpulab's and this one's."""
+    mine = {1, *processes.tree(own, after), *keepers.of_gpulab(node, own, after)}
     loads = {pid: _cores(before.get(pid), stat, seconds) for pid, stat in after.items() if pid not in mine}
     most = sorted(loads, key=lambda pid: -loads[pid])[:_BUSY]
     return [
-        {"pid": pid, "user": processes.owner(node, pid), "command": after[pid].command, "cores": loads[pid]}
+        {
+            "pid": pid,
+            "user": processes.owner(node, pid),
+            "command": after[pid].command,
+            "cores": loads[pid],
+            "keeper": keepers.keeper(node, pid, after[pid].parent, {}),
+        }
         for pid in most
         if loads[pid]
     ]

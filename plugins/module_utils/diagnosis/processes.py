@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands, mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import keepers
 from ansible_collections.gpulab.node.plugins.module_utils.facts import limits as facts_limits
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import (
     boot_time,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.child import Emit
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
+UNKNOWN = "somebody who could not be found out"
 MIB = 1 << 20
 MOST = 64  # processes that are looked into
 MOST_FILES = 4096  # open files of one process that are looked at
@@ -122,17 +124,18 @@ def read(node: Node, asked: dict[str, Any], holders: list[int], own: int, emit: 
     mounted = mount_table.mounts(node.text("/proc/self/mountinfo"))
     remote = [entry["mount"] for entry in mounted if entry["type"] in NETWORK or entry["type"].startswith("fuse.")]
     emit({"reading": asked.get("pid")})
-    mine = set(tree(own, processes))
+    mine = set(tree(own, processes)) | keepers.of_gpulab(node, own, processes) - {asked.get("pid")}
     pids = [pid for pid in chosen(node, processes, asked, holders) if pid not in mine]
     emit({"waiting": [pair for pair in waiting(node.text("/proc/locks")) if set(pair) & set(pids)]})
     for pid in pids:
+        stat = processes[pid]
         emit({"reading": pid})
         record = outside(node, pid, processes)
         if record:
             emit({"process": record})
-            emit({"process": {**record, **inside(node, pid, remote)}})
+            emit({"process": {**record, **inside(node, pid, stat.parent, remote)}})
     emit({"reading": None})
-    emit({"locks": extension_locks(node, pids)})
+    emit({"locks": extension_locks(node, pids, remote)})
 
 
 def outside(node: Node, pid: int, processes: dict[int, Stat]) -> dict[str, Any] | None:
@@ -167,6 +170,8 @@ def outside(node: Node, pid: int, processes: dict[int, Stat]) -> dict[str, Any] 
         "shared_memory": shared_memory(node, pid),
         "arguments": "",
         "environment": {},
+        "keeper": UNKNOWN,
+        "connected": True,
         "executable": node.link(f"/proc/{pid}/exe"),
         "libraries": [],
         "sites": [],
@@ -175,20 +180,24 @@ def outside(node: Node, pid: int, processes: dict[int, Stat]) -> dict[str, Any] 
     }
 
 
-def inside(node: Node, pid: int, remote: list[str]) -> dict[str, Any]:
-    """Return what may hang with the process: arguments, environment, loaded libraries, open files."""
-    links = (node.link(f"/proc/{pid}/fd/{name}") or "" for name in node.names(f"/proc/{pid}/fd")[:MOST_FILES])
-    opened = list(links)
+def inside(node: Node, pid: int, parent: int, remote: list[str]) -> dict[str, Any]:
+    """Return what may hang with the process: arguments, environment, loaded libraries, open files, and its owner."""
+    names = node.names(f"/proc/{pid}/fd")
+    opened = [node.link(f"/proc/{pid}/fd/{name}") or "" for name in names[:MOST_FILES]]
+    sockets = [int(match[1]) for match in map(_SOCKET.match, opened) if match]
+    told = environment(node, pid)
     arguments = node.text(f"/proc/{pid}/cmdline").rstrip("\0").replace("\0", " ")
     paths = set(re.findall(r"(/\S.*)$", node.text(f"/proc/{pid}/maps"), re.MULTILINE))
     sites = {match[0] for match in (re.match(r".*?/(?:site|dist)-packages(?=/)", path) for path in paths) if match}
     return {
         "arguments": commands.shown(arguments),
-        "environment": environment(node, pid),
+        "environment": told,
+        "keeper": keepers.keeper(node, pid, parent, told),
+        "connected": len(names) > MOST_FILES or keepers.is_connected(node, pid, sockets),
         "libraries": sorted(path for path in paths if _LIBRARY.search(path)),
         "sites": sorted(sites),
         "remote": sorted({place for place in remote for path in opened if path.startswith(f"{place}/")}),
-        "sockets": [int(match[1]) for match in map(_SOCKET.match, opened) if match],
+        "sockets": sockets,
         "terminal": next((path for path in opened[:3] if path.startswith(("/dev/pts/", "/dev/tty"))), None),
     }
 
@@ -249,8 +258,12 @@ def waiting(locks: str) -> list[tuple[int, int]]:
     return found
 
 
-def extension_locks(node: Node, pids: list[int]) -> list[dict[str, Any]]:
-    """Find the locks of extensions that PyTorch compiles, in the homes of these processes, and who has each open."""
+def extension_locks(node: Node, pids: list[int], remote: list[str]) -> list[dict[str, Any]]:
+    """Find the locks of extensions that PyTorch compiles, in the homes of these processes, and who has each open.
+
+    Who compiles need not be one of these processes, and may be on another node where a mount of remote has the lock.
+    """
+    running = [int(name) for name in node.names("/proc") if name.isdigit()]
     homes = {environment(node, pid).get("HOME", "") for pid in pids} - {""}
     found = []
     for home in sorted(homes):
@@ -259,9 +272,10 @@ def extension_locks(node: Node, pids: list[int]) -> list[dict[str, Any]]:
             for name in node.names(f"{top}/{version}"):
                 path = f"{top}/{version}/{name}/lock"
                 if node.exists(path):
-                    opened = [pid for pid in pids if path in _links(node, pid)]
+                    opened = [pid for pid in running if path in _links(node, pid)]
                     age = time.time() - node.path(path).stat().st_mtime
-                    found.append({"path": path, "held_by": opened, "age_seconds": round(age)})
+                    shared = any(path.startswith(f"{place}/") for place in remote)
+                    found.append({"path": path, "held_by": opened, "age_seconds": round(age), "shared": shared})
     return found
 
 

@@ -39,7 +39,7 @@ SETTERS = {
 }
 WAYS = {
     "NO_PERMISSION": "Run it as root on the host itself: a container or virtual machine cannot change this",
-    "IN_USE": "Stop the programs that have the GPU open (fuser -v /dev/nvidia*). Then run again",
+    "IN_USE": "Ask the users of the programs that have the GPU open (fuser -v /dev/nvidia*). Then run again",
     "NOT_SUPPORTED": "Remove the setting for this GPU from the inventory: the board or driver does not support it",
     "INVALID_ARGUMENT": "Choose another value: nvidia-smi -q shows what this GPU supports",
     "INSUFFICIENT_RESOURCES": "Choose instances that fit together: nvidia-smi mig -lgipp shows their placements",

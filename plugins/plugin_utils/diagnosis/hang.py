@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.ending import ask
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
     HALF,
     HANG,
@@ -118,11 +120,11 @@ def dead_rank(case: Case) -> Iterator[Finding]:
         size = max((int(text) for text in sizes if text.isdigit()), default=len(job))
         dead = [rank for rank in range(size) if rank not in alive]
         if alive and dead:
-            pids = " ".join(str(record["pid"]) for record in alive.values())
             yield Finding(
                 f"rank {', '.join(map(str, dead))} of {size} on this node has died; the other ranks of the job at "
                 f"{address}:{port} wait for it",
-                f"kill {pids}; then read the first error in the log of rank {dead[0]} (torchrun --log-dir logs -r 3)",
+                f"End the job where it was started; then read the first error in the log of rank {dead[0]} "
+                f"(torchrun --log-dir logs -r 3). {ask(case, [next(iter(alive.values()))['pid']])}",
                 STOPS,
                 tuple(f"rank {rank}: {named(record)}, {_waits(record)}" for rank, record in alive.items()),
             )
@@ -161,7 +163,8 @@ def storage(case: Case) -> Iterator[Finding]:
         yield Finding(
             f"{mount['mount']} ({mount['type']} from {mount['source']}) does not answer"
             + (f", and {who} waits for it" if who else ""),
-            f"Bring its server back; else release it: umount -f -l {mount['mount']}",
+            "Bring its server back: all that waits goes on then. If it never comes back, and "
+            f"{who or 'everybody'} can lose what is not yet written there: umount -l {mount['mount']}",
             STOPS,
             ("statvfs had no answer in time",),
         )
@@ -182,7 +185,7 @@ def driver(case: Case) -> Iterator[Finding]:
         if record["state"] == "D" and _GPU_WAITS.search(record["waits"] or ""):
             yield Finding(
                 f"{named(record)} waits in NVIDIA's driver, where no signal reaches it",
-                "journalctl -k -b | grep -i xid; then reboot the node: ansible NODE -b -m reboot",
+                "journalctl -k -b | grep -i xid; then, once all others have ended their work there, reboot the node",
                 STOPS,
                 (_waits(record),),
             )
@@ -190,7 +193,8 @@ def driver(case: Case) -> Iterator[Finding]:
     if stuck:
         yield Finding(
             f"process {stuck} is stuck in the kernel: even its arguments cannot be read",
-            f"cat /proc/{stuck}/stack tells where; if it is in nv or nfs, reboot the node or release the mount",
+            f"cat /proc/{stuck}/stack tells where; if it is in nfs, bring the server back; if it is in nv, reboot the "
+            "node once all others have ended their work there",
             STOPS,
             ("reading /proc had no answer in time",),
         )
@@ -207,9 +211,7 @@ def lock(case: Case) -> Iterator[Finding]:
         who = named(keeper) if keeper else f"process {holder}" if holder else "a process in another PID namespace"
         yield Finding(
             f"{named(record)} waits for a file's lock that {who} holds",
-            f"ps -fp {holder}; end it where it is done with: kill {holder}"
-            if holder
-            else "lslocks names it on the host",
+            ask(case, [holder]) if holder else "lslocks names it on the host",
             MOST,
             (_waits(record),),
         )
@@ -222,7 +224,7 @@ def extension_lock(case: Case) -> Iterator[Finding]:
         if not found["held_by"]:
             yield Finding(
                 f"{found['path']} was left by a compilation that was killed; later imports of this extension wait",
-                f"rm -f {found['path']}",
+                ("Once no other node compiles it: " if found["shared"] else "") + f"rm -f {shlex.quote(found['path'])}",
                 STOPS,
                 (f"no process has it open; {found['age_seconds']} s old",),
             )

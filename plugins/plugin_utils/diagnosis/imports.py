@@ -107,10 +107,14 @@ def shared_memory(case: Case) -> Iterator[Finding]:
         yield _full(own, "the node")
 
 
+# fuser(1) sees the files that are mapped, too; only on the host does it see those of all containers
+REMOVE_UNUSED = 'for file in /dev/shm/nccl-* /dev/shm/torch_*; do fuser -s "$file" || rm -f "$file"; done'
+
+
 def _full(shared: dict[str, int], who: str) -> Finding:
     return Finding(
         f"{SHARED_MEMORY} of {who} is full: {shared['free_mib']} of {shared['size_mib']} MiB free",
-        "ls -lS /dev/shm; remove what no program has open (fuser -v FILE): rm /dev/shm/nccl-* /dev/shm/torch_*",
+        f"ls -lS /dev/shm; as root on the host, remove what no program has open: {REMOVE_UNUSED}",
         STOPS,
         (f"{shared['free_mib']} MiB free",),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.ending import ask, is_left
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import estimate
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
     HALF,
@@ -99,7 +100,7 @@ def held(case: Case) -> Iterator[Finding]:
         yield Finding(
             f"{_gib(share * total)} of the {_gib(total)} of GPU {gpu['index']} are held by "
             + ", ".join(named(record) for _entry, record in others),
-            _elsewhere(case, gpu["index"]) or _ask(others),
+            _elsewhere(case, gpu["index"]) or ask(case, [record["pid"] for _entry, record in others]),
             min(share, MOST),
             tuple(
                 f"GPU {gpu['index']}: PID {record['pid']} holds {entry['memory_mib']} MiB, since {record['since']}"
@@ -118,16 +119,10 @@ def _elsewhere(case: Case, index: int) -> str | None:
     return f"export CUDA_VISIBLE_DEVICES={','.join(free)}" if free else None
 
 
-def _ask(others: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
-    users = ", ".join(sorted({str(record["user"]) for _entry, record in others}))
-    pids = " ".join(str(record["pid"]) for _entry, record in others)
-    return f"Ask {users} to end it, or to say when it ends: kill {pids}"
-
-
 def _left_over(record: dict[str, Any]) -> bool:
-    """Tell whether a process is what a dead program left: its parent is gone, and it does nothing."""
+    """Tell whether a process is what a dead program left: nobody has it any more, and it does nothing."""
     worker = "multiprocessing" in record["arguments"] or "LOCAL_RANK" in record["environment"]
-    return record["parent"] == 1 and worker and not record["cores"] and record["state"] in ("S", "T")
+    return is_left(record) and worker and not record["cores"] and record["state"] in ("S", "T")
 
 
 @rule("memory-left-over", MEMORY, PROC)
@@ -142,7 +137,10 @@ def left_over(case: Case) -> Iterator[Finding]:
                     f"{entry['memory_mib']} MiB of GPU {gpu['index']}",
                     f"kill {record['pid']}",
                     MOST,
-                    (f"its parent is gone (PPID 1), and it used no processor in {case.evidence['seconds']} s",),
+                    (
+                        "its parent is gone; no unit, session, container or job has it; nothing is connected to it",
+                        f"it used no processor in {case.evidence['seconds']} s",
+                    ),
                 )
 
 
@@ -156,7 +154,7 @@ def zombie(case: Case) -> Iterator[Finding]:
                 yield Finding(
                     f"{named(record)} has ended, but its parent, PID {record['parent']}, does not take note of it; "
                     f"{entry['memory_mib']} MiB of GPU {gpu['index']} may stay held",
-                    f"kill {record['parent']}",
+                    ask(case, [record["parent"]]),
                     MOST,
                     ("state Z (zombie)",),
                 )
@@ -238,7 +236,7 @@ def other_process(case: Case) -> Iterator[Finding]:
         who = named(record) if record else f"process {pid}, which is no longer there or in another PID namespace,"
         yield Finding(
             f"{who} held {_gib(mib)} of the {_gib(total)} when the memory was exhausted",
-            f"ps -o pid,user,lstart,args -p {pid}; ask its user to end it: kill {pid}",
+            ask(case, [int(pid)]),
             STOPS if mib > total / 2 else MOST,
             (f"Process {pid} has {amount} {unit} memory in use",),
         )

@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.reach import
     SILENT,
     UNREACHABLE,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.ending import ask
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.hang import ranks
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
     MOST,
@@ -59,7 +60,7 @@ def port_taken(case: Case) -> Iterator[Finding]:
         )
         yield Finding(
             f"port {one['port']} is taken by {who}",
-            f"torchrun --master-port {FREE_PORT} ...; or end it: kill {one['pid']}"
+            f"torchrun --master-port {FREE_PORT} ... Or: {ask(case, [one['pid']])}"
             if one["pid"]
             else f"docker ps --filter publish={one['port']} names its container",
             STOPS,

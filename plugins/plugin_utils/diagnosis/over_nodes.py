@@ -50,7 +50,8 @@ def findings(documents: Mapping[str, Diagnosis]) -> Iterator[Finding]:
             yield Finding(
                 f"rank {spans(missing)} of the job at {name}, which has {size}, is not on {hosts}: it has died, was "
                 "not started, or runs on a node that was not asked",
-                "Ask all its nodes: -l NODE,...; if it has died, end the others and read the first error in its log",
+                "Ask all its nodes: -l NODE,...; if it has died, end the job where it was started and read the first "
+                "error in its log",
                 STOPS,
                 _told(job),
                 "hang-missing-rank",

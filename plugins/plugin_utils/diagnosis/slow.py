@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.ending import show
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
     HALF,
     LITTLE,
@@ -103,9 +104,10 @@ def other_load(case: Case) -> Iterator[Finding]:
     for user, load in loads.items():
         if cores and load > BUSY_SHARE * cores:
             programs = [one for one in case.evidence["busy"] if one["user"] == user]
+            shown = {show(one["pid"], one["keeper"]) for one in programs}
             yield Finding(
                 f"{user} keeps {load:.0f} of {cores} processors busy",
-                f"Ask {user}, or let it give way: renice -n 19 -p {' '.join(str(one['pid']) for one in programs)}",
+                f"Ask {user} to let it give way; {' and '.join(sorted(shown))} shows it",
                 min(load / cores, MOST),
                 tuple(f"{one['command']} (PID {one['pid']}): {one['cores']:.1f} processors" for one in programs),
             )

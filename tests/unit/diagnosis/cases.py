@@ -75,6 +75,8 @@ def process(pid: int, **changes: Any) -> dict[str, Any]:
         "sites": [SITE],
         "remote": [],
         "sockets": [],
+        "keeper": "session 3",
+        "connected": False,
         "terminal": None,
         "cores": 1.0,
         "stack": [],

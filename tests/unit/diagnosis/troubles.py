@@ -191,7 +191,9 @@ BOB_LISTENS = also({"listeners": [{"port": 29500, "pid": 2001, "user": "bob", "c
 NOTHING = also({})
 
 TROUBLES = {
-    "another user holds the GPU": Trouble("memory-held", "memory", other_holds(0.9), "kill 2001", {"user": "anna"}),
+    "another user holds the GPU": Trouble(
+        "memory-held", "memory", other_holds(0.9), "Ask bob about PID 2001", {"user": "anna"}
+    ),
     "another GPU is free": Trouble(
         "memory-held",
         "memory",
@@ -202,11 +204,13 @@ TROUBLES = {
     "a worker outlived its program": Trouble(
         "memory-left-over",
         "memory",
-        other_holds(0.5, cores=0.0, state="S", arguments="python -c from multiprocessing.spawn import spawn_main"),
+        other_holds(
+            0.5, keeper=None, cores=0.0, state="S", arguments="python -c from multiprocessing.spawn import spawn_main"
+        ),
         "kill 2001",
     ),
     "a zombie holds memory": Trouble(
-        "memory-zombie", "memory", other_holds(0.05, state="Z", parent=1999, cores=0.0), "kill 1999"
+        "memory-zombie", "memory", other_holds(0.05, state="Z", parent=1999, cores=0.0), "whose process 1999 is"
     ),
     "nobody holds the memory": Trouble("memory-unexplained", "memory", unexplained, "fuser -v /dev/nvidia*"),
     "a leak on the GPU": Trouble("memory-grows", "memory", grows, "loss.item()", {"pid": 1001}),
@@ -224,7 +228,7 @@ TROUBLES = {
         "memory-other-process",
         "memory",
         NOTHING,
-        "kill 4711",
+        "whose process 4711 is: ps -o pid,ppid,user,lstart,args -p 4711",
         {
             "error": OOM.format(
                 tried="2.00 GiB",
@@ -269,8 +273,8 @@ TROUBLES = {
     "a model that does not fit": Trouble(
         "memory-model", "memory", NOTHING, "QLoRA", {"parameters": 8e9, "pid": 1001}, model="rtx3060"
     ),
-    "a rank died": Trouble("hang-dead-rank", "hang", no_rank, "kill 1001 1002 1003 1005", {"pid": 1001}),
-    "a rank is a zombie": Trouble("hang-dead-rank", "hang", of_job({"state": "Z"}, 1004), "kill", {"pid": 1001}),
+    "a rank died": Trouble("hang-dead-rank", "hang", no_rank, "End the job where it was started", {"pid": 1001}),
+    "a rank is a zombie": Trouble("hang-dead-rank", "hang", of_job({"state": "Z"}, 1004), "End the job", {"pid": 1001}),
     "a rank did not come to a collective operation": Trouble(
         "hang-collective", "hang", also({"dumps": DUMPS}), "what rank 1 does after operation 6", {"pid": 1001}
     ),
@@ -295,7 +299,7 @@ TROUBLES = {
             also({"mounts": [{"mount": "/data", "type": "nfs4", "source": "server:/data", "milliseconds": None}]}),
             of_job({"state": "D", "waits": "rpc_wait_bit_killable", "remote": ["/data"]}),
         ),
-        "umount -f -l /data",
+        "umount -l /data",
         {"pid": 1001},
     ),
     "a slow file server": Trouble(
@@ -312,7 +316,7 @@ TROUBLES = {
         "hang-driver", "hang", also({"stuck": 1001, "late": ["processes"]}), "/proc/1001/stack"
     ),
     "a lock that another has": Trouble(
-        "hang-lock", "hang", also({"waiting": [[1001, 1002]]}), "kill 1002", {"pid": 1001}
+        "hang-lock", "hang", also({"waiting": [[1001, 1002]]}), "Ask anna about PID 1002", {"pid": 1001}
     ),
     "a lock of a killed compilation": Trouble(
         "hang-extension-lock",
@@ -320,7 +324,12 @@ TROUBLES = {
         also(
             {
                 "locks": [
-                    {"path": "/home/anna/.cache/torch_extensions/py311/own/lock", "held_by": [], "age_seconds": 900}
+                    {
+                        "path": "/home/anna/.cache/torch_extensions/py311/own/lock",
+                        "held_by": [],
+                        "age_seconds": 900,
+                        "shared": False,
+                    }
                 ]
             }
         ),
@@ -555,8 +564,8 @@ TROUBLES = {
     "another user's load": Trouble(
         "slow-other-load",
         "slow",
-        also({"busy": [{"pid": 2001, "user": "bob", "command": "make", "cores": 40.0}]}),
-        "renice -n 19 -p 2001",
+        also({"busy": [{"pid": 2001, "user": "bob", "command": "make", "cores": 40.0, "keeper": "make.service"}]}),
+        "Ask bob to let it give way; systemctl status make.service",
         {"pid": 1001},
     ),
     "one processor": Trouble(
@@ -611,7 +620,7 @@ TROUBLES = {
         "import-shared-memory",
         "import",
         machine(shared_memory={"size_mib": 32768, "free_mib": 20}),
-        "rm /dev/shm/nccl-*",
+        'fuser -s "$file" || rm',
     ),
     "little locked memory": Trouble(
         "import-memlock",
@@ -642,7 +651,7 @@ TROUBLES = {
         machine(devices={"/dev/nvidia0": False, "/dev/nvidiactl": True, "/dev/nvidia-uvm": True}),
         "chmod 0666 /dev/nvidia0",
     ),
-    "a taken port": Trouble("network-port-taken", "network", BOB_LISTENS, "kill 2001", {"error": TAKEN}),
+    "a taken port": Trouble("network-port-taken", "network", BOB_LISTENS, "whose process 2001 is", {"error": TAKEN}),
     "a taken port of the job": Trouble("network-port-taken", "network", BOB_LISTENS, "--master-port", {"pid": 1001}),
     "an unknown name": Trouble(
         "network-name",
