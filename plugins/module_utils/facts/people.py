@@ -56,9 +56,9 @@ _KNOWN_GROUPS = re.compile(
 # Processes that a session has and that do nobody's work
 _QUIET = frozenset(
     {
-        "sshd", "sshd-session", "sshd-auth", "login", "agetty", "cron", "crond", "atd", "systemd", "(sd-pam)",
-        "dbus-daemon", "dbus-broker", "dbus-broker-lau", "ssh-agent", "gpg-agent", "keyboxd", "dirmngr", "scdaemon",
-        "pipewire", "pipewire-pulse", "pulseaudio", "wireplumber", "gnome-keyring-d", "snapd-desktop-i",
+        "sshd", "sshd-session", "sshd-auth", "login", "agetty", "cron", "crond", "anacron", "atd", "systemd",
+        "(sd-pam)", "dbus-daemon", "dbus-broker", "dbus-broker-lau", "ssh-agent", "gpg-agent", "keyboxd", "dirmngr",
+        "scdaemon", "pipewire", "pipewire-pulse", "pulseaudio", "wireplumber", "gnome-keyring-d", "snapd-desktop-i",
     }
 )  # fmt: skip
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "sudo", "su"})

@@ -166,6 +166,7 @@ def test_a_node_with_twelve_kinds_of_work_names_each(node):
             "/user.slice/user-60321.slice/user@60321.service/user.slice/podman-pause-1.scope", "catatonit", 60321, "",
             {}, id="what-podman-leaves-behind",
         ),
+        pytest.param("/system.slice/crond.service", "anacron", 0, "", {}, id="anacron-that-waits-for-its-hour"),
         pytest.param("/docker", "sh", 0, "", {}, id="a-command-inside-a-node-that-is-a-container"),
         pytest.param(
             "/system.slice/unattended-upgrades.service", "unattended-upgr", 0, shown("unattended-upgrades.service"), {},
@@ -334,7 +335,7 @@ def test_a_transaction_of_dnf_is_named(node):
 
 
 def run_of_gpulab(tree, place):
-    """Let nobody be logged in, and the run be one of ansible-pull, with a worker beside that of this process."""
+    """Let nobody be logged in, and the run be one of ansible-pull, with a worker beside this one's and a pipe."""
     for name in ("proc/700", "proc/800", "run/systemd/sessions"):
         shutil.rmtree(tree.root / name)
     for pid, parent, command in (
@@ -342,6 +343,7 @@ def run_of_gpulab(tree, place):
         (850, 840, "ansible-playboo"),
         (851, 840, "ansible-playboo"),
         (840, 830, "ansible-playboo"),
+        (852, 830, "tee"),
         (830, 102, "sh"),
         (102, 1, "cron"),
     ):
