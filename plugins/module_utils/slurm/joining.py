@@ -27,8 +27,8 @@ JOINED, JOINED_GRES = "/etc/slurm/gpulab.conf", "/etc/slurm/gpulab-gres.conf"
 PARTITION = "gpulab"
 OWNER = "slurm"  # the role that keeps the block by which they are included
 # As slurm.conf(5) writes what gpulab's lines hold.
-_WRITTEN = ("NodeName", "NodeAddr", "Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore", "CPUs")
-_WRITTEN += ("RealMemory", "TmpDisk", "Gres", "Feature", "State")
+_WRITTEN: tuple[str, ...] = ("NodeName", "NodeAddr", "Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket")
+_WRITTEN += ("ThreadsPerCore", "CPUs", "RealMemory", "TmpDisk", "Gres", "Feature", "State")
 _TOPOLOGY = ("boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "cpus", "procs")
 # What gpulab's lines always say, or say where DEFAULT does. A reason without a state says nothing.
 _OF_NODES = {*map(str.lower, _WRITTEN), "procs", "reason", "features"}
