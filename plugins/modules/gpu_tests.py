@@ -19,7 +19,8 @@ description:
   - Loads only GPUs that nobody uses, and looks again before each test that takes several of them; for the others it
     says who does.
   - Never hangs. Each test runs in a child process with a deadline, and a driver that does not answer is a result.
-  - Changes nothing, and judges nothing; M(gpulab.node.verify) does that. Reads the node again when it is done.
+  - Changes nothing, and judges nothing; M(gpulab.node.verify) does that. Let M(gpulab.node.gpu_facts) read the node again
+    before that, for a load may bring errors.
 options:
   level:
     description: What to run. V(burn-in) first does what V(standard) does, then loads all GPUs together for
@@ -97,8 +98,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ansible_facts:
-  description: What was measured, below the key C(gpulab_measurements), and the facts of M(gpulab.node.gpu_facts), read
-    after it.
+  description: What was measured, below the key C(gpulab_measurements).
   returned: always
   type: dict
   contains:
@@ -128,10 +128,6 @@ ansible_facts:
         level: standard
         simulated: null
         gpus: [{index: 0, bus_id: "0000:19:00.0", tests: {smoke: {state: done, elements: 1048576, wrong: 0}}}]
-    gpulab:
-      description: As M(gpulab.node.gpu_facts) returns them.
-      returned: always
-      type: dict
 """
 
 import os
@@ -139,17 +135,15 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.active import loading
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
-from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts import data_loading
-from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
-
-ANSWER_SECONDS = 5  # as gpu_facts
 
 
 def main() -> None:
-    """Test, read the node again, and return both."""
+    """Test, and return what was measured."""
     module = AnsibleModule(
         argument_spec={
             "level": {"type": "str", "choices": [STANDARD, BURN_IN], "default": STANDARD},
@@ -182,12 +176,14 @@ def main() -> None:
         program_seconds=wanted["program_timeout"],
     )
     measurements = measure(node, wishes)
-    if os.geteuid() == 0:
-        former = data_loading.read(node)
-        workers = loading.kept(measurements["data_loading"], former["workers"] if former else None)
-        records.keep(data_loading.RECORD, {"workers": workers} if workers else {})
-    facts = {"gpulab": judged(collect(node, ANSWER_SECONDS)), "gpulab_measurements": measurements}
-    module.exit_json(changed=False, ansible_facts=facts)
+    try:
+        if os.geteuid() == 0:
+            former = data_loading.read(node)
+            workers = loading.kept(measurements["data_loading"], former["workers"] if former else None)
+            records.keep(data_loading.RECORD, {"workers": workers} if workers else {})
+    except Refusal as refusal:  # a record of gpulab on the node is damaged, or its disk is full
+        fail(module, refusal)
+    module.exit_json(changed=False, ansible_facts={"gpulab_measurements": measurements})
 
 
 if __name__ == "__main__":

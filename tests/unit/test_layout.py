@@ -55,3 +55,13 @@ def test_the_controllers_code_imports_no_plugin():
         if not name.startswith(allowed)
     ]
     assert foreign == []
+
+
+def test_one_module_reads_the_facts():
+    """Another one leaves something out, such as the receipts, and passes by the forms that facts must have."""
+    collecting = [
+        str(path.relative_to(ROOT / "plugins"))
+        for path in sorted((ROOT / "plugins").rglob("*.py"))
+        if "module_utils.facts.collect.collect" in imported(path)
+    ]
+    assert collecting == ["modules/gpu_facts.py"]

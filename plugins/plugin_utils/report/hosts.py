@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # What the tasks before the judgement register, the latest first.
 BEFORE_THE_PROOF = (
     "__verify_started",
+    "__verify_read_again",
     "__verify_tested",
     "__verify_compiled",
     "__verify_environments",
@@ -87,7 +88,8 @@ def gather(
     plain: dict[str, dict[str, Any]] = plain_values(json.loads(json.dumps(hosts, default=str)))
     for host in plain.values():
         judged = "declared" in host["verify"]
-        host["results"] = judge(host["facts"], host["plan"], host["verify"]["declared"]) if judged else []
+        found = judge(host["facts"], host["plan"], host["verify"]["declared"]) if judged else ([], [])
+        host["results"], host["not_for_this_machine"] = found
     return plain
 
 
