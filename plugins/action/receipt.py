@@ -25,6 +25,7 @@ class ActionModule(NormalAction):
             plan = known["gpulab_plan"]
             values = host_types.values(plan, variables, self._templar.template)
             args["inputs"] = due.inputs(args["role"], plan, known["gpulab"], values, variables)
+            args["plan"] = due.compared(args["role"], plan)
         else:
             return {"changed": False, "skipped": True, "skip_reason": "the node has no plan"}
         self._task.args = args

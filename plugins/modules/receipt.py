@@ -13,8 +13,8 @@ version_added: 0.3.0
 author: The gpulab founders (@gpulab)
 description:
   - The last task of each role. It records what the role worked from (its settings, the plan, the hardware, this
-    version of gpulab) and what it answers for on the node. gpulab's modules note that while they work; the options
-    add the rest.
+    version of gpulab), what of the plan a proof compares the node with, and what the role answers for on the node.
+    gpulab's modules note that while they work; the options add the rest.
   - The receipt counts once the run has read the facts of the node at its end
     (O(gpulab.node.gpu_facts#module:work=end)). The next run reads what the receipt names, and leaves the role out where
     nothing differs.
@@ -48,6 +48,10 @@ options:
   inputs:
     description: Digests of what the role worked from. The action plugin sets it. Leave it out.
     type: dict
+  plan:
+    description: What the plan decided of it, with which a proof compares. The action plugin sets it. Leave it out.
+    type: dict
+    default: {}
   state:
     description: The action plugin sets it. Leave it out.
     type: str
@@ -97,7 +101,7 @@ def record(module: AnsibleModule) -> dict[str, Any]:
         return {}
     kinds = {"file": "files", "unit": "units", "running": "running", "fact": "facts"}
     items = sorted({*noted, *(f"{kind}:{name}" for kind, option in kinds.items() for name in params[option])})
-    store.write(params["role"], params["inputs"], items)
+    store.write(params["role"], params["inputs"], params["plan"], items)
     return {"items": items}
 
 
@@ -112,6 +116,7 @@ def main() -> None:
             "running": names,
             "facts": names,
             "inputs": {"type": "dict"},
+            "plan": {"type": "dict", "default": {}},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
         supports_check_mode=True,

@@ -44,6 +44,19 @@ PARTS: dict[str, tuple[str, ...]] = {
     "container_toolkit": ("container_toolkit",),
     "monitoring": ("monitoring", "driver", "tuning"),
 }
+# What a proof compares the node with: by the one role that carries it out, the part of the plan and names in it. The
+# receipt of the role keeps that, no more: a plan may hold addresses with a password in them.
+COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
+    "tuning": {"tuning": ("values", "limits", "services", "swap")},
+    "nvidia_driver": {"driver": ("branch", "version", "kernel_modules", "display", "persistence")},
+    "cuda": {
+        "cuda": ("toolkits", "default", "home", "compute_capabilities"),
+        "libraries": ("cudnn", "nccl", "tensorrt"),
+    },
+    "environments": {"environments": ("name",)},
+    "gpu_settings": {"gpu_settings": ("settings",)},
+    "container_toolkit": {"container_toolkit": ("engines", "packages")},
+}
 # Settings of other roles that a role reads.
 OTHERS: dict[str, tuple[str, ...]] = {
     "network": ("nccl_address",),
@@ -93,6 +106,17 @@ def inputs(
         "nodes": digest(_nodes(role, plan, values, variables)),
         "files": digest([_content(path, host) for name in sorted(own) for path in _paths(name, own[name])]),
     }
+
+
+def compared(role: str, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the role's receipt keeps of the plan."""
+    return {part: _only(plan[part], names) for part, names in COMPARED.get(role, {}).items()}
+
+
+def _only(part: Any, names: tuple[str, ...]) -> Any:
+    if isinstance(part, list):
+        return [_only(one, names) for one in part]
+    return {name: part[name] for name in names}
 
 
 def roles(

@@ -62,10 +62,12 @@ class Facts(_Receipts):
 class Receipt(TypedDict):
     """What a role left at its last run: digests of what it worked from, and how the node differs from it now.
 
-    problem says why the receipt does not count. drift is what somebody else changed of that which the role keeps.
+    plan is what it carried out, with which a proof compares; none from an earlier gpulab. problem says why the receipt
+    does not count. drift is what somebody else changed of that which the role keeps.
     """
 
     inputs: dict[str, str]
+    plan: dict[str, Any]
     problem: str
     differs: list[str]
     drift: list[str]

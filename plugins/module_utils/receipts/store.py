@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The receipts of the roles on a node: /var/lib/gpulab/receipts/ROLE.json.
 
-A role that has done its work leaves one, with what it worked from (inputs: digests by name) and with the items that it
-answers for. The end of the run seals it with what the items are then. A receipt only names what to read: whoever reads
-it reads the items again.
+A role that has done its work leaves one, with what it worked from (inputs: digests by name), what of the plan it has
+carried out and a proof compares with (plan), and the items that it answers for. The end of the run seals it with what
+the items are then. A receipt only names what to read: whoever reads it reads the items again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 DIRECTORY = "/var/lib/gpulab/receipts"
-_SHAPE = {"schema": int, "inputs": {str: str}, "sealed": bool, "items": {str: object}}
+_SHAPE = {"schema": int, "inputs": {str: str}, "plan?": {str: object}, "sealed": bool, "items": {str: object}}
 
 
-def write(role: str, inputs: dict[str, str], items: list[str]) -> None:
+def write(role: str, inputs: dict[str, str], plan: dict[str, Any], items: list[str]) -> None:
     """Write the receipt of a role that has done its work; it counts once it is sealed."""
-    receipt = {"schema": SCHEMA, "inputs": inputs, "sealed": False, "items": dict.fromkeys(items)}
+    receipt = {"schema": SCHEMA, "inputs": inputs, "plan": plan, "sealed": False, "items": dict.fromkeys(items)}
     records.write(Path(DIRECTORY, f"{role}.json"), receipt, 0o600)
 
 
@@ -59,14 +59,14 @@ class Receipts:
         for role, receipt in self._found.items():
             if not receipt["problem"] and not receipt["sealed"]:
                 receipt.update(sealed=True, items={item: now[item] for item in receipt["items"]})
-                sealed = {name: receipt[name] for name in ("schema", "inputs", "sealed", "items")}
+                sealed = {name: receipt[name] for name in ("schema", "inputs", "plan", "sealed", "items")}
                 records.write(self._node.path(f"{DIRECTORY}/{role}.json"), sealed, 0o600)
 
     def facts(self, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return the facts ``receipts``, by role: {"inputs", "problem", "differs", "drift"}.
+        """Return the facts ``receipts``, by role: {"inputs", "plan", "problem", "differs", "drift"}.
 
-        problem says why a receipt does not count. differs says how items differ from what the last run left; drift is
-        that part of it which somebody changed on the node, by hand or by another program.
+        problem says why a receipt does not count; then it has no plan. differs says how items differ from what the last
+        run left; drift is that part of it which somebody changed on the node, by hand or by another program.
         """
         now = self._now(facts)
         return {role: _compared(receipt, now) for role, receipt in self._found.items()}
@@ -82,8 +82,13 @@ def _compared(receipt: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     before = {} if problem else receipt["items"]
     changed = [item for item in before if before[item] != now[item]]
     words = {item: how(item, before[item], now[item]) for item in changed}
-    drift = [text for item, text in words.items() if not item.startswith("fact:")]
-    return {"inputs": receipt["inputs"], "problem": problem, "differs": list(words.values()), "drift": drift}
+    return {
+        "inputs": receipt["inputs"],
+        "plan": {} if problem else receipt["plan"],
+        "problem": problem,
+        "differs": list(words.values()),
+        "drift": [text for item, text in words.items() if not item.startswith("fact:")],
+    }
 
 
 def _all(node: Node) -> dict[str, dict[str, Any]]:
@@ -93,7 +98,13 @@ def _all(node: Node) -> dict[str, dict[str, Any]]:
 
 def _read(path: Path) -> dict[str, Any]:
     """Return a receipt with its problem; one that cannot be read names nothing."""
-    nothing: dict[str, Any] = {"inputs": {}, "sealed": False, "items": {}, "problem": "its receipt is damaged"}
+    nothing: dict[str, Any] = {
+        "inputs": {},
+        "plan": {},
+        "sealed": False,
+        "items": {},
+        "problem": "its receipt is damaged",
+    }
     try:
         found = records.read(path, {"schema": int}, nothing)
         if found.get("schema") not in (SCHEMA, None):
@@ -101,4 +112,4 @@ def _read(path: Path) -> dict[str, Any]:
         found = records.read(path, _SHAPE, nothing)
     except Refusal:
         return nothing
-    return {"problem": "", **found}
+    return {"problem": "", "plan": {}, **found}  # one of an earlier gpulab holds no plan

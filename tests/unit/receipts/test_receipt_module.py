@@ -8,6 +8,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 from ansible_collections.gpulab.node.plugins.modules import receipt
 
+PLAN = {"cuda": {"toolkits": []}}
 PARAMS = {"role": "base", "files": ["/etc/x"], "units": ["a.service"], "running": ["b.service"], "facts": ["system"]}
 
 
@@ -20,7 +21,7 @@ def directory(tmp_path, monkeypatch):
 
 
 def record(*, check_mode=False, **params):
-    given = {**PARAMS, "inputs": {"plan": "1"}, "state": "present", **params}
+    given = {**PARAMS, "inputs": {"plan": "1"}, "plan": PLAN, "state": "present", **params}
     return receipt.record(SimpleNamespace(check_mode=check_mode, params=given))
 
 
@@ -28,7 +29,8 @@ def test_it_has_what_was_noted_and_what_the_task_names(directory):
     items = ["fact:system", "file:/etc/x", "package:chrony", "running:b.service", "unit:a.service"]
     assert record() == {"items": items}
     written = json.loads((directory / "base.json").read_text())
-    assert written == {"schema": 1, "inputs": {"plan": "1"}, "sealed": False, "items": dict.fromkeys(items)}
+    inputs = {"plan": "1"}
+    assert written == {"schema": 1, "inputs": inputs, "plan": PLAN, "sealed": False, "items": dict.fromkeys(items)}
     assert (directory / "base.json").stat().st_mode & 0o777 == 0o600
     assert evidence.take() == []
 

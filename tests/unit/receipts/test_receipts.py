@@ -12,6 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.receipts import items,
 from unit import machines
 
 INPUTS = {"gpulab": "1", "settings": "2"}
+PLAN = {"driver": {"branch": "580"}}
 SHOW = "--property=Id,Names,UnitFileState,ActiveState"
 DPKG = "dpkg-query"
 
@@ -52,7 +53,7 @@ def units(enabled, active):
 
 def sealed(node, facts):
     """Leave a receipt as a run does: written by the role, sealed at the end."""
-    receipt = {"schema": store.SCHEMA, "inputs": INPUTS, "sealed": False, "items": dict.fromkeys(NAMES)}
+    receipt = {"schema": store.SCHEMA, "inputs": INPUTS, "plan": PLAN, "sealed": False, "items": dict.fromkeys(NAMES)}
     node.file("/var/lib/gpulab/receipts/base.json", json.dumps(receipt))
     store.Receipts(node.node()).seal(facts)
 
@@ -68,7 +69,7 @@ def read(node, facts):
 
 def test_nothing_differs_where_nothing_changed(node, facts):
     sealed(node, facts)
-    assert read(node, facts) == {"inputs": INPUTS, "problem": "", "differs": [], "drift": []}
+    assert read(node, facts) == {"inputs": INPUTS, "plan": PLAN, "problem": "", "differs": [], "drift": []}
     kept = json.loads(node.node().text("/var/lib/gpulab/receipts/base.json"))["items"]
     assert [name for name in NAMES if kept[name] is None] == ["file:/etc/never"]  # each kind reads something
 
@@ -185,9 +186,26 @@ def test_a_sealed_receipt_is_not_sealed_again(node, facts):
 )
 def test_a_receipt_that_cannot_be_read_does_not_count(node, facts, text, problem):
     node.file("/var/lib/gpulab/receipts/base.json", text)
-    assert read(node, facts) == {"inputs": {}, "problem": problem, "differs": [], "drift": []}
+    assert read(node, facts) == {"inputs": {}, "plan": {}, "problem": problem, "differs": [], "drift": []}
     store.Receipts(node.node()).seal(facts)
     assert node.node().text("/var/lib/gpulab/receipts/base.json") == text
+
+
+def test_a_receipt_of_an_earlier_gpulab_holds_no_plan(node, facts):
+    sealed(node, facts)
+    path = node.node().path("/var/lib/gpulab/receipts/base.json")
+    kept = json.loads(path.read_text())
+    del kept["plan"]
+    path.write_text(json.dumps(kept))
+    assert read(node, facts) == {"inputs": INPUTS, "plan": {}, "problem": "", "differs": [], "drift": []}
+
+
+def test_a_plan_counts_only_when_the_run_that_carried_it_out_has_ended(node, facts):
+    receipt = {"schema": store.SCHEMA, "inputs": INPUTS, "plan": PLAN, "sealed": False, "items": {}}
+    node.file("/var/lib/gpulab/receipts/base.json", json.dumps(receipt))
+    assert read(node, facts)["plan"] == {}
+    store.Receipts(node.node()).seal(facts)
+    assert read(node, facts)["plan"] == PLAN
 
 
 def test_an_item_of_an_unknown_kind_is_nothing(node, facts):
