@@ -13,6 +13,7 @@ cp "$here/settings.py" "$here/hardware.py" "$here/simulate.py" "$libraries/sim/"
 install -D -m 0644 "$here/models/$model.conf" "$root/etc/gpulab-simulation/gpu.conf"
 install -D -m 0755 "$here/gpulab-simulate" "$root/usr/local/sbin/gpulab-simulate"
 install -D -m 0755 "$here/dmesg" "$root/usr/local/bin/dmesg"
+install -D -m 0755 "$here/nvidia_smi.py" "$root/usr/local/bin/nvidia-smi"
 for daemon in persistenced fabricmanager; do
     install -D -m 0644 "$here/$daemon.conf" \
         "$root/etc/systemd/system/nvidia-$daemon.service.d/gpulab-simulation.conf"
