@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.plugin_utils.across_nodes import arrange
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
 
-FACTS = ("gpulab", "gpulab_plan", "gpulab_measurements")
+FACTS = ("gpulab", "gpulab_environments", "gpulab_measurements")
 
 
 class ActionModule(ActionBase):

@@ -16,6 +16,7 @@ NCCL, GLOO = "nccl", "gloo"
 ENOUGH = 2  # nodes
 IN_USE = "none of its GPUs is idle and passed the CUDA smoke test"
 NO_GPU = "it has no GPU of its own, but other nodes do"
+NO_PYTORCH = "it has no environment with PyTorch of gpulab's (gpulab_environments), and verify_python is not set"
 ALONE = "fewer than two nodes can take part"
 
 
@@ -50,13 +51,24 @@ def _share(known: dict[str, Any]) -> list[int]:
     return [len(_able(known)), len(known["gpulab_measurements"]["gpus"])]
 
 
+def _python(known: dict[str, Any], backend: str) -> str | None:
+    """Return the interpreter that the node's tests took; for Gloo, that of any PyTorch of gpulab's own does."""
+    measured: str | None = known["gpulab_measurements"].get("python")
+    own = [
+        environment["python"]
+        for environment in known.get("gpulab_environments") or []
+        if (environment.get("expected") or {}).get("framework") == "pytorch"
+    ]
+    return measured or (next(iter(own), None) if backend == GLOO else None)
+
+
 def _part(known: dict[str, Any], address: str, backend: str) -> dict[str, Any]:
     own = _interface(known)
     return {
         "address": address,
         "interface": own["name"],
         "own_address": own["ipv4"],
-        "python": known["gpulab_measurements"]["python"],
+        "python": _python(known, backend),
         "gpus": _able(known) if backend == NCCL else [],
     }
 
@@ -65,8 +77,8 @@ def _why_not(known: dict[str, Any], backend: str) -> str | None:
     measured = known.get("gpulab_measurements")
     if not known.get("gpulab") or not measured:
         return "it was not tested in this run"
-    if not measured.get("python"):
-        return "no interpreter with PyTorch is set (verify_python)"
+    if not _python(known, backend):
+        return NO_PYTORCH
     if backend == NCCL and not _able(known):
         return IN_USE if _real(known) else NO_GPU
     interface = _interface(known)
@@ -91,11 +103,10 @@ def _able(known: dict[str, Any]) -> list[str]:
 
 
 def _interface(known: dict[str, Any]) -> dict[str, Any]:
-    """Return the interface that NCCL meets over: the user's setting, else the plan's, else the default route's."""
+    """Return the interface that NCCL meets over: the one that a setting on the node names, else the default route's."""
     network = known["gpulab"].get("network") or []
-    settings = (known.get("gpulab_plan") or {}).get("nccl", {}).get("settings", [])
-    planned = {setting["name"]: setting["value"] for setting in settings}
-    named = {**planned, **(known["gpulab"].get("nccl_own") or {})}.get("NCCL_SOCKET_IFNAME", "")
+    there = {setting["name"]: setting["value"] for setting in known["gpulab"].get("nccl") or []}
+    named = {**there, **(known["gpulab"].get("nccl_own") or {})}.get("NCCL_SOCKET_IFNAME", "")
     exact, wanted = named.startswith("="), named.lstrip("=").split(",")[0]
     if wanted and not wanted.startswith("^"):
         fits = (lambda name: name == wanted) if exact else (lambda name: name.startswith(wanted))

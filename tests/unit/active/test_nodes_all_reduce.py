@@ -183,8 +183,10 @@ def known(number=1, *, gpus=1, simulated=None, **changes):
 
 
 def test_nodes_meet_at_the_first_ones_address_of_nccls_interface():
-    plan = {"nccl": {"settings": [{"name": "NCCL_SOCKET_IFNAME", "value": "=ib0"}]}}
-    meeting = across_nodes.arrange({"one": known(1, gpulab_plan=plan), "two": known(2, gpulab_plan=plan, gpus=2)})
+    hosts = {"one": known(1), "two": known(2, gpus=2)}
+    for facts in hosts.values():
+        facts["gpulab"]["nccl"] = [{"name": "NCCL_SOCKET_IFNAME", "value": "=ib0", "file": "/etc/nccl.conf"}]
+    meeting = across_nodes.arrange(hosts)
     assert (meeting.backend, meeting.nodes, meeting.reasons) == ("nccl", ("one", "two"), {})
     assert meeting.parts["two"] == {
         "address": "198.51.100.1",
@@ -259,7 +261,7 @@ def test_who_does_not_take_part_hears_why():
         "wrong": across_nodes.IN_USE,
         "away": "it was not tested in this run",
         "cpu": across_nodes.NO_GPU,
-        "python": "no interpreter with PyTorch is set (verify_python)",
+        "python": across_nodes.NO_PYTORCH,
         "address": "its interface eth0 has no IPv4 address",
         "odd": "its interface eth0 has no IPv4 address",
     }
