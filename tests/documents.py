@@ -112,6 +112,9 @@ node. It has the id of its check, a severity and a remedy. Words in *italics* st
 {families}## Checks of the proof
 
 Each answers with a severity: {severities}. The run fails on `fail`, or from the severity in `verify_fail_on` on.
+`skipped` is what ought to be looked at and could not be now, and why. A check that is not for the machine, for one of
+its GPUs or for the level gives no answer and counts nowhere; `report.json` names it with the reason
+(`not_for_this_machine`).
 
 {checks}## Remedies of findings
 

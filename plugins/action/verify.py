@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
             "across_nodes": arguments["across_nodes"],
             "group_names": arguments["group_names"],
         }
-        results = judge(facts, known.get("gpulab_plan"), declared, arguments["subjects"])
+        results, _not_for_this_machine = judge(facts, known.get("gpulab_plan"), declared, arguments["subjects"])
         return {**outcome(host, results, arguments["fail_on"], arguments["known"]), "declared": declared}
 
 

@@ -19,8 +19,8 @@ description:
   - Loads only GPUs that nobody uses, and looks again before each test that takes several of them; for the others it
     says who does.
   - Never hangs. Each test runs in a child process with a deadline, and a driver that does not answer is a result.
-  - Changes nothing, and judges nothing; M(gpulab.node.verify) does that. Let M(gpulab.node.gpu_facts) read the node again
-    before that, for a load may bring errors.
+  - Changes nothing, and judges nothing; M(gpulab.node.verify) does that. Let M(gpulab.node.gpu_facts) read the node
+    again before that, for a load may bring errors.
 options:
   level:
     description: What to run. V(burn-in) first does what V(standard) does, then loads all GPUs together for

@@ -1,14 +1,14 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge a node: its facts, its plan and what the operator declared, compared with the catalogue."""
+"""Judge a node: its facts, what was planned and what the operator declared, compared with the catalogue."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import INAPPLICABLE, Facts, Node
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     facts = {
         **known["gpulab"],
         "environments": known.get("gpulab_environments", []),
-        "cuda_compiled": known.get("gpulab_cuda_compiled"),
+        "cuda_compiled": known.get("gpulab_cuda_compiled") if known["gpulab"].get("cuda", {}).get("toolkits") else None,
     }
     measured = level != "quick" and "gpulab_measurements" in known
     if not measured:
@@ -34,15 +34,33 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     return {**facts, "measurements": {**measurements, "nodes_all_reduce": across}}
 
 
+def applied(facts: dict[str, Any], plan: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what the roles have carried out on the node, as their receipts tell, and what this run has put right.
+
+    plan is this run's. What it would change is due, and no fault of the node: a proof compares with what was applied,
+    so it finds the same with a plan, without one, and on a node on which nothing was due.
+    """
+    parts: dict[str, Any] = {"drift": (plan or {}).get("drift", [])}
+    for receipt in facts.get("receipts", {}).values():
+        parts.update(receipt.get("plan", {}))
+    return parts
+
+
 def judge(
     facts: dict[str, Any], plan: dict[str, Any] | None, declared: dict[str, Any], subjects: Collection[str] = ()
-) -> list[dict[str, Any]]:
-    """Return the results of all checks, or of those about the subjects, as plain data.
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the results of all checks, or of those about the subjects, and what is not for this machine.
 
-    declared is what Node takes, and "profile": values that replace those of every board's profile.
+    The latter has {"id", "reason", "gpu"}. declared is what Node takes, and "profile": values that replace those of
+    every board's profile.
     """
-    node = Node(Facts(facts), Facts(plan) if plan else None, catalog(declared.get("profile")), declared)
-    return [result.as_dict() for result in runner.verify(node, subjects)]
+    node = Node(Facts(facts), Facts(applied(facts, plan)), catalog(declared.get("profile")), declared)
+    found = [result.as_dict() for result in runner.verify(node, subjects)]
+    not_for = [result for result in found if result["severity"] == INAPPLICABLE]
+    return (
+        [result for result in found if result["severity"] != INAPPLICABLE],
+        [{part: result[part] for part in ("id", "reason", "gpu")} for result in not_for],
+    )
 
 
 def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:

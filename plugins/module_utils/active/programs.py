@@ -111,7 +111,7 @@ def all_reduce(python: str | None, gpus: list[dict[str, Any]], seconds: float) -
         return {"gpus": len(gpus), **record, **values}
     if not python:
         reason = f"there is neither {NCCL_TEST} in the PATH nor an interpreter with PyTorch"
-        return {"state": "skipped", "reason": reason}
+        return {"state": "skipped", "reason": reason, "lacks_pytorch": True}
     with tempfile.TemporaryDirectory() as directory:
         ranks = [
             Program(

@@ -38,6 +38,12 @@ STANDARD, BURN_IN = "standard", "burn-in"
 NVML_SECONDS = 10.0
 SAMPLE_SECONDS = 10.0
 WITHOUT_SMOKE = "the CUDA smoke test did not pass"
+WITHOUT_PYTORCH = {
+    "state": "skipped",
+    "reason": "no interpreter with PyTorch is set (verify_python)",
+    "lacks_pytorch": True,
+}
+ONE_GPU = {"state": "skipped", "reason": "needs two GPUs", "applies": False}
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     {"schema", "level", "python" (that has PyTorch), "simulated" (the simulator's line or None), "rates_declared",
     "gpus": one record for each GPU that NVML lists, "peer_copies", "all_reduce", "container", "mounts",
     "data_loading"}. A GPU's record has its identity, "tests" by name and "errors" (before and after). Each test's
-    record has "state": done, failed, late, died or skipped (with "reason").
+    record has "state": done, failed, late, died or skipped (with "reason"; "applies" is False where the test is not for
+    this node, "lacks_pytorch" where it is not if the node shall have no PyTorch).
     """
     before = _errors(node, wishes)
     gpus = [_gpu(node, wishes, index) for index in range(len(_look(node, wishes)[0]))]
@@ -125,7 +132,7 @@ def works(gpu: dict[str, Any]) -> bool:
 
 def _matmul(wishes: Wishes, gpu: dict[str, Any]) -> dict[str, Any]:
     if not wishes.python:
-        return _skipped("no interpreter with PyTorch is set (verify_python)")
+        return WITHOUT_PYTORCH
     try:
         return programs.TorchTest(wishes.python, gpu, wishes.program_seconds).finish()
     except OSError as error:
@@ -140,7 +147,7 @@ def _taken(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, 
 def _peer_copies(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     """Copy between all GPUs that work; the others are left alone."""
     if len(gpus) < 2:  # noqa: PLR2004 - a copy has two ends
-        return _skipped("needs two GPUs")
+        return ONE_GPU
     taken = _taken(node, wishes, gpus)
     able = [gpu for gpu in gpus if works(gpu) and gpu["uuid"] not in taken]
     if len(able) < 2:  # noqa: PLR2004 - the same two
@@ -151,7 +158,7 @@ def _peer_copies(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict
 
 def _all_reduce(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     if len(gpus) < 2:  # noqa: PLR2004 - a collective needs two
-        return _skipped("needs two GPUs")
+        return ONE_GPU
     taken = _taken(node, wishes, gpus)
     if taken or not all(works(gpu) for gpu in gpus):
         return _skipped(_with_users("not every GPU of the node is idle and passed the CUDA smoke test", taken))
@@ -167,15 +174,14 @@ def _with_users(reason: str, taken: dict[str, str]) -> str:
 
 def _container(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     if not wishes.container_image:
-        return _skipped("no image is set (verify_container_image)")
+        return {**_skipped("no image is set (verify_container_image)"), "applies": False}
     return programs.container(wishes.container_image, len(gpus), wishes.program_seconds)
 
 
 def _loading(node: Node, wishes: Wishes, gpus: list[dict[str, Any]], busy: str | None) -> list[dict[str, Any]]:
     """Load data from each directory, for a GPU that is idle; while somebody works on the node, from none."""
     if not wishes.python or busy:
-        reason = busy or "no interpreter with PyTorch is set (verify_python)"
-        return [{"path": path, **_skipped(reason)} for path in wishes.mounts]
+        return [{"path": path, **(_skipped(busy) if busy else WITHOUT_PYTORCH)} for path in wishes.mounts]
     taken = _taken(node, wishes, gpus)
     free = next((gpu["uuid"] for gpu in gpus if works(gpu) and gpu["uuid"] not in taken), "")
     numbers = loading.candidates(len(os.sched_getaffinity(0)), len(gpus))

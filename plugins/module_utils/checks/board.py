@@ -10,7 +10,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Unread,
+    check,
+    fail,
+    inapplicable,
+    info,
+    ok,
+    warn,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import POWER
 
@@ -99,7 +107,7 @@ def inforom(_node: Node, gpu: Facts) -> Iterator[Result]:
 def gsp_firmware(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare versions where the processor is in use."""
     if not gpu["gsp.mode.enabled"]:
-        yield skipped("the GPU does not use its system processor (GSP)")
+        yield inapplicable("the GPU does not use its system processor (GSP)")
         return
     firmware, driver = gpu["gsp.version"], node.facts["nvml.driver_version"]
     if firmware == driver:
@@ -117,7 +125,13 @@ def gsp_firmware(node: Node, gpu: Facts) -> Iterator[Result]:
 def mig(node: Node, gpu: Facts) -> Iterator[Result]:
     """Expect MIG off unless declared."""
     declared = bool(gpu_settings.planned(node, gpu).get("mig", node.declared.get("mig")))
-    enabled, pending = gpu["mig.enabled"], gpu["mig.pending"]
+    try:
+        enabled, pending = gpu["mig.enabled"], gpu["mig.pending"]
+    except Unread as unread:
+        if not declared or not unread.unsupported:
+            raise
+        yield fail("MIG is declared, but the board does not support it", "configure", observed=False, expected=True)
+        return
     if enabled != pending:
         yield warn(
             f"MIG turns {'on' if pending else 'off'} at the next GPU reset",
@@ -166,7 +180,7 @@ def siblings_alike(node: Node) -> Iterator[Result]:
         models.setdefault((gpu.get("device"), gpu.get("subsystem")), []).append(gpu)
     found = [result for siblings in models.values() for result in _unlike(node, siblings)]
     if len(node.gpus) == 1:
-        yield skipped("the node has only one GPU")
+        yield inapplicable("the node has only one GPU")
     elif found:
         yield from found
     else:

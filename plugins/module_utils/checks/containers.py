@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    check,
+    fail,
+    inapplicable,
+    ok,
+    skipped,
+    warn,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.containers import cdi
 
 if TYPE_CHECKING:
@@ -27,7 +34,8 @@ def container_runtime(node: Node) -> Iterator[Result]:
     """Expect Docker to know NVIDIA's runtime or CDI, once the toolkit is there."""
     docker = node.facts.optional("containers.docker")
     if not node.facts.optional("engines.docker"):
-        yield skipped("Docker is not installed")
+        planned = node.plan.get("container_toolkit.engines", []) if node.plan else []
+        yield skipped("Docker is not installed") if "docker" in planned else inapplicable("Docker is not installed")
     elif docker and docker.get("invalid"):
         yield fail(
             "/etc/docker/daemon.json is not valid, so Docker cannot restart",
@@ -45,7 +53,7 @@ def container_runtime(node: Node) -> Iterator[Result]:
     elif node.facts.get("services.docker.active") == "failed":
         yield fail("docker.service has failed", "start_service", observed="failed", expected="active")
     elif not node.facts.optional("engines.nvidia_container_toolkit"):
-        yield skipped("no NVIDIA Container Toolkit is installed (see container-toolkit)")
+        yield _without_toolkit(node)
     elif docker and ("nvidia" in docker["runtimes"] or docker.get("cdi")):
         yield ok("Docker is set up for GPUs", docker["runtimes"])
     else:
@@ -55,6 +63,12 @@ def container_runtime(node: Node) -> Iterator[Result]:
             expected="the runtime nvidia, or the feature cdi",
             reason="nvidia-ctk runtime configure --runtime=docker",
         )
+
+
+def _without_toolkit(node: Node) -> Result:
+    if node.planned("container_toolkit")["packages"]:
+        return skipped("no NVIDIA Container Toolkit is installed (see container-toolkit)")
+    return inapplicable("no NVIDIA Container Toolkit is planned")
 
 
 @check(
@@ -102,7 +116,7 @@ def cdi_specification(node: Node) -> Iterator[Result]:
             reason="run nvidia-ctk cdi generate to write it",
         )
     elif not specifications:
-        yield skipped("NVIDIA GPUs have no CDI specification")
+        yield inapplicable("nothing on the node uses CDI for NVIDIA GPUs")
     elif not stale and not others and not rivals:
         yield ok(f"{len(specifications)} CDI specifications describe driver {driver}")
 
@@ -140,7 +154,7 @@ def toolkit_ldconfig(node: Node) -> Iterator[Result]:
     """Expect the path to be marked as the host's with @."""
     ldconfig = node.facts.optional("containers.toolkit_ldconfig")
     if not ldconfig:
-        yield skipped("the toolkit's config.toml sets no ldconfig")
+        yield inapplicable("the toolkit's config.toml sets no ldconfig")
     elif ldconfig.startswith("@"):
         yield ok("the host's ldconfig is used", ldconfig)
     else:

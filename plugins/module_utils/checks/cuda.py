@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, ok, skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +26,16 @@ COMPAT = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibilit
 )
 def cuda_plan(node: Node) -> Iterator[Result]:
     """Look for the prefix of each planned toolkit, and compare where /usr/local/cuda leads."""
-    if node.plan is None or not node.plan["cuda.toolkits"]:
-        yield skipped("no CUDA toolkit is planned")
+    planned = node.planned("cuda")
+    if not planned["toolkits"]:
+        yield inapplicable("no CUDA toolkit is planned")
         return
     found = {toolkit["prefix"]: toolkit.get("version") for toolkit in node.facts["cuda.toolkits"]}
-    missing = [toolkit for toolkit in node.plan["cuda.toolkits"] if toolkit["prefix"] not in found]
+    missing = [toolkit for toolkit in planned["toolkits"] if toolkit["prefix"] not in found]
     for toolkit in missing:
         yield fail(f"CUDA {toolkit['version']} is not installed", "install_software", expected=toolkit["prefix"])
-    home, default = node.plan["cuda.home"], node.facts.optional("cuda.default")
-    (wanted,) = [tool for tool in node.plan["cuda.toolkits"] if tool["version"] == node.plan["cuda.default"]]
+    home, default = planned["home"], node.facts.optional("cuda.default")
+    (wanted,) = [tool for tool in planned["toolkits"] if tool["version"] == planned["default"]]
     if home != wanted["prefix"] and default != wanted["prefix"] and wanted not in missing:
         yield fail(f"{home} points to another toolkit", "configure", observed=default, expected=wanted["prefix"])
     elif not missing:
@@ -48,9 +49,9 @@ def cuda_plan(node: Node) -> Iterator[Result]:
 )
 def cuda_compat(node: Node) -> Iterator[Result]:
     """Look for the directory of each planned package."""
-    planned = [tool for tool in (node.plan["cuda.toolkits"] if node.plan else ()) if tool.get("compat")]
+    planned = [tool for tool in node.planned("cuda")["toolkits"] if tool.get("compat")]
     if not planned:
-        yield skipped("no cuda-compat package is planned")
+        yield inapplicable("no cuda-compat package is planned")
         return
     missing = [toolkit for toolkit in planned if toolkit["compat"] not in node.facts["cuda.compat"]]
     for toolkit in missing:
@@ -65,7 +66,8 @@ def cuda_compiler(node: Node) -> Iterator[Result]:
     """Judge what nvcc made of a small program; it ran when the role cuda, or this proof, asked it to."""
     compiled = node.facts.optional("cuda_compiled")
     if not compiled:
-        yield skipped("no CUDA toolkit was tested")
+        there = node.facts.get("cuda.toolkits")
+        yield skipped("no CUDA toolkit was tested") if there else inapplicable("no CUDA toolkit is installed")
         return
     for toolkit in compiled:
         targets = ", ".join(toolkit["compute_capabilities"]) or "nvcc's default"

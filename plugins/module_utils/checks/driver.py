@@ -15,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Result,
     check,
     fail,
+    inapplicable,
     info,
     ok,
     skipped,
@@ -39,7 +40,7 @@ NVML_API = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
 def gpu_count(node: Node) -> Iterator[Result]:
     """Compare PCI, NVML and the operator's number; name the GPU that is lost."""
     if node.foreign_kernel:
-        yield skipped("a container sees its host's whole PCI bus, not only its own GPUs")
+        yield inapplicable("a container sees its host's whole PCI bus, not only its own GPUs")
         return
     present = {gpu["address"] for gpu in node.pci_gpus}
     declared, lent = node.declared.get("gpus"), node.facts.get("pci.lent", [])
@@ -132,7 +133,7 @@ def _forbidden(node: Node, when: str, how: tuple[str, ...]) -> str | None:
 def nouveau_absent(node: Node) -> Iterator[Result]:
     """Look at what nouveau does now, then at what it will do after a reboot."""
     if not node.pci_gpus:
-        yield skipped(node.without_gpu)
+        yield node.without(f"{node.without_gpu} (see gpu-count)")
         return
     blacklisted = node.facts["nouveau.blacklisted"]
     bound = [gpu["address"] for gpu in node.pci_gpus if gpu.get("driver") == "nouveau"]
@@ -274,8 +275,10 @@ def display_match(node: Node) -> Iterator[Result]:
     loaded = node.facts.get("modules.nvidia.version") or library
     other = {name: version for name, version in display.items() if version and version != library}
     unread = [name for name, version in display.items() if not version]
-    if not library or (not display and not planned):
-        yield skipped("the driver has no part for a display")
+    if not library:
+        yield skipped("no driver is installed (see driver-responsive)")
+    elif not display and not planned:
+        yield inapplicable("the driver has no part for a display")
     elif not display:
         yield fail(
             "the driver's part for a display is not installed", "reinstall_driver", observed=[], expected=library
@@ -432,7 +435,7 @@ def driver_responsive(node: Node) -> Iterator[Result]:
     if lent:
         yield info(node.without_gpu, "take_back_gpu")
     elif told and not node.facts.get("pci.gpus", True):
-        yield skipped(node.without_gpu)
+        yield node.without(f"{node.without_gpu} (see gpu-count)")
     elif state in ("ok", "no_devices"):
         yield ok("NVML answers", state)
     elif state == "mismatch":
@@ -500,9 +503,9 @@ def persistence(node: Node, gpu: Facts) -> Iterator[Result]:
     """Expect persistence mode on, unless the plan says otherwise."""
     enabled = gpu["persistence"]
     if node.plan and node.plan.get("driver.persistence") is False:
-        yield skipped("the plan leaves persistence off")
+        yield inapplicable("the plan leaves persistence off")
     elif gpu_settings.planned(node, gpu).get("persistence") is False:
-        yield skipped("the inventory turns persistence off")
+        yield inapplicable("the inventory turns persistence off")
     elif enabled:
         yield ok("persistence mode is on", enabled)
     else:

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    check,
+    fail,
+    inapplicable,
+    ok,
+    skipped,
+    warn,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 
 if TYPE_CHECKING:
@@ -23,6 +30,15 @@ def tried(node: Node) -> list[Facts]:
     """Return the environments of the node."""
     found: list[Facts] = node.facts.get("environments", [])
     return found
+
+
+def _silent(node: Node, *, cuda: bool = False) -> Result:
+    """Answer where no environment did: one that should have answered is a finding of the check environments."""
+    kind = "environment with a CUDA build" if cuda else "environment with a framework"
+    due = [one for one in tried(node) if one.get("expected") is None or one.get("expected.framework")]
+    if any(one.get("expected") is None or not cuda or one.get("expected.cuda") for one in due):
+        return skipped(f"no {kind} answered (see environments)")
+    return inapplicable(f"gpulab created no {kind} here")
 
 
 def answering(node: Node) -> Iterator[tuple[str, Facts, Facts]]:
@@ -42,9 +58,8 @@ def environments(node: Node) -> Iterator[Result]:
     """Compare what each interpreter answered with what the environment was made for."""
     found = tried(node)
     there = {environment["name"] for environment in found}
-    missing = [
-        one["name"] for one in (node.plan.get("environments", []) if node.plan else []) if one["name"] not in there
-    ]
+    planned = node.plan.get("environments", []) if node.plan else []
+    missing = [one["name"] for one in planned if one["name"] not in there]
     for name in missing:
         yield fail(f"the planned environment {name} does not exist", "rebuild_environment", expected=name)
     for environment in found:
@@ -62,7 +77,8 @@ def environments(node: Node) -> Iterator[Result]:
             if not faults:
                 yield ok(f"{name} works: {expected['framework']} {answer['version']}", answer["version"])
     if not found and not missing:
-        yield skipped("gpulab created no Python environment here")
+        node.planned("environments")
+        yield inapplicable("no Python environment is planned")
 
 
 @check(
@@ -80,7 +96,7 @@ def environment_memory(node: Node) -> Iterator[Result]:
         else:
             yield ok(f"{name} sets all expected variables")
     if not answers:
-        yield skipped("no environment answered (see environments)")
+        yield _silent(node)
 
 
 @check(
@@ -110,7 +126,7 @@ def environment_kernels(node: Node) -> Iterator[Result]:
         elif not foreign:
             yield ok(f"{name}, built for CUDA {cuda}, has kernels for {', '.join(capabilities)}", kernels)
     if not answers:
-        yield skipped("no environment with a CUDA build answered (see environments)")
+        yield _silent(node, cuda=True)
 
 
 @check(
@@ -123,14 +139,14 @@ def environment_gpus(node: Node) -> Iterator[Result]:
     answers = [(name, answer) for name, expected, answer in answering(node) if expected.get("cuda")]
     tried_on_gpus = all(environment["gpus_tried"] for environment in tried(node))
     if not answers:
-        yield skipped("no environment with a CUDA build answered (see environments)")
+        yield _silent(node, cuda=True)
     elif not node.gpus:
         reasons = sorted({answer["gpu_failure"] for _name, answer in answers if answer.get("gpu_failure")})
-        yield skipped(": ".join(["no GPU", *reasons]))
+        yield node.without(": ".join(["no GPU", *reasons]))
     elif node.facts.get("simulated"):
         yield skipped("the GPUs are simulated")
     elif any(gpu.get("mig.enabled", False) for gpu in node.gpus):
-        yield skipped("MIG is on: a framework sees at most one instance")
+        yield inapplicable("MIG is on: a framework sees at most one instance")
     elif not tried_on_gpus:
         yield skipped("the GPUs are in use, or their use is unknown, so no framework was tested on them")
     else:

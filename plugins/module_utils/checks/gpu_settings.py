@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    check,
+    fail,
+    inapplicable,
+    info,
+    ok,
+    skipped,
+    warn,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import CLOCKS, ECC, INSTANCES, MIG
@@ -23,9 +31,10 @@ NVML_COMMANDS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceComman
 
 
 def declared(node: Node) -> dict[str, Any]:
-    """Return the settings of the plan; without a plan, those that gpulab left on the node."""
-    planned = node.plan.get("gpu_settings.settings") if node.plan else node.facts.get("gpu_settings")
-    return planned.data if planned else {}
+    """Return the settings that were applied; where no receipt holds them, those that gpulab keeps in its file."""
+    planned = node.plan.get("gpu_settings.settings") if node.plan else None
+    applied = node.facts.get("gpu_settings") if planned is None else planned
+    return applied.data if applied else {}
 
 
 def planned(node: Node, gpu: Facts) -> dict[str, Any]:
@@ -49,7 +58,7 @@ def settings(node: Node, gpu: Facts) -> Iterator[Result]:
         return
     compared = [name for name in aim if name != INSTANCES]  # that has a check of its own
     if not compared:
-        yield skipped("no settings are declared")
+        yield inapplicable("no settings are declared")
         return
     differing = [step for step in steps if step.name not in (CLOCKS, INSTANCES)]
     for step in differing:
@@ -75,7 +84,7 @@ def instances(node: Node, gpu: Facts) -> Iterator[Result]:
     """Compare layouts: which instances there are, not where they lie."""
     aim = planned(node, gpu).get(INSTANCES)
     if not gpu["mig.enabled"]:
-        yield skipped("MIG is off (see mig)")
+        yield inapplicable("MIG is off") if aim is None else skipped("MIG is off (see mig)")
         return
     has = mig_profiles.in_order(one["name"] for one in gpu[INSTANCES])
     told = ", ".join(has) or "none"

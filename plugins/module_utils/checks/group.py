@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def group_names(node: Node) -> Iterator[Result]:
         )
         return
     if not hosts:
-        yield skipped("gpulab does not manage the group's names here (network_state)")
+        yield inapplicable("gpulab does not manage the group's names here (network_state)")
         return
     wrong = {
         name: (found, host["address"])
@@ -65,7 +65,7 @@ def group_firewall(node: Node) -> Iterator[Result]:
     """Look for the table in the kernel: its unit stays active when somebody empties all tables."""
     own = node.facts["group.own_firewall"]
     if not own["wanted"]:
-        yield skipped("gpulab manages no firewall here (network_firewall)")
+        yield inapplicable("gpulab manages no firewall here (network_firewall)")
     elif own["loaded"]:
         yield ok("gpulab's firewall table is loaded")
     else:

@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Unread,
     check,
     fail,
+    inapplicable,
     info,
     ok,
     skipped,
@@ -35,7 +36,7 @@ def cpu_cores(node: Node) -> Iterator[Result]:
     """Tell of a node with few cores: it works, but its GPUs wait for data."""
     cores, wanted = node.facts["system.cpu_cores"], CORES_PER_GPU * len(node.gpus) + CORES_FOR_SYSTEM
     if not node.gpus:
-        yield skipped("the node has no GPU")
+        yield node.without("NVML lists no GPU (see driver-responsive)")
     elif cores < wanted:
         yield info(
             f"{cores} cores for {len(node.gpus)} GPUs, {wanted} recommended",
@@ -54,10 +55,10 @@ def host_memory(node: Node) -> Iterator[Result]:
     try:
         wanted = sum(gpu["memory_mib.total"] for gpu in node.gpus)
     except Unread as unread:
-        yield skipped(f"{unread.path} is not available")
+        yield (inapplicable if unread.unsupported else skipped)(f"{unread.path} is not available")
         return
     if not wanted:
-        yield skipped("the node has no GPU to compare with")
+        yield node.without("NVML lists no GPU (see driver-responsive)")
     elif memory < wanted:
         yield info(f"{memory} MiB of memory, {wanted} MiB on the GPUs", observed=memory, expected=wanted, unit="MiB")
     else:
@@ -74,7 +75,10 @@ def memory_errors(node: Node) -> Iterator[Result]:
     """Warn of a module with errors that stayed; tell of what was repaired, for one reading of a counter is no rate."""
     modules = node.facts["hardware.memory"].optional("errors")
     if modules is None:
-        yield skipped("the kernel does not count the memory's errors (no EDAC driver, or no ECC)")
+        if node.facts.get("hardware.memory.ecc") is False:
+            yield inapplicable("the memory has no ECC")
+        else:
+            yield skipped("the kernel does not count the memory's errors (no EDAC driver)")
         return
     wrong = [one for one in modules if one["uncorrected"] or one["corrected"]]
     for one in wrong:
@@ -147,7 +151,7 @@ def disks(node: Node) -> Iterator[Result]:
 def clock(node: Node) -> Iterator[Result]:
     """Ask the kernel."""
     if node.facts.get("system.container"):
-        yield skipped("a container has its host's clock")
+        yield inapplicable("a container has its host's clock")
     elif node.facts["system.clock_synchronized"]:
         yield ok("the clock is synchronised", observed=True)
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, inapplicable, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def infiniband(node: Node) -> Iterator[Result]:
     ports = _ports(node)
     active = [port for port in ports if port.get("state") == "active"]
     if not active and not any(port.get("physical_state") == "linkup" for port in ports):
-        yield skipped(NO_FABRIC)
+        yield inapplicable(NO_FABRIC)
         return
     best = max((port.get("rate_gbps", 0) for port in active), default=0)
     found = False
@@ -64,8 +64,11 @@ def infiniband(node: Node) -> Iterator[Result]:
 @check("gpudirect", proves="the network adapters can reach GPU memory", source=GPUDIRECT_GUIDE, on_host=True)
 def gpudirect(node: Node) -> Iterator[Result]:
     """Expect nvidia_peermem, or the open kernel modules, which offer dma-buf instead."""
-    if not active_ports(node) or not node.gpus:
-        yield skipped(NO_FABRIC)
+    if not active_ports(node):
+        yield inapplicable(NO_FABRIC)
+        return
+    if not node.gpus:
+        yield node.without("NVML lists no GPU (see driver-responsive)")
         return
     flavour = next((k.get("nvidia_module_flavour") for k in node.kernels() if k.get("running")), None)
     if node.facts["modules.nvidia_peermem.loaded"]:

@@ -11,9 +11,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Result,
     check,
     fail,
+    inapplicable,
     info,
     ok,
-    skipped,
     unknown,
     warn,
 )
@@ -46,7 +46,7 @@ def xids(node: Node) -> Iterator[Result]:
     """Judge each XID by NVIDIA's immediate action; what a user's program causes is only told."""
     readable = node.facts["kernel_log.readable"]
     if not readable and node.facts.get("system.container"):
-        yield skipped("a container has its host's kernel log")
+        yield inapplicable("a container has its host's kernel log")
         return
     if not readable:
         yield unknown("the kernel log could not be read; reading it needs root")

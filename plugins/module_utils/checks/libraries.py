@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, check, fail, ok, skipped
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, check, fail, inapplicable, ok
 from ansible_collections.gpulab.node.plugins.module_utils.checks.software import release
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def cuda_libraries(node: Node) -> Iterator[Result]:
     if listed and not found:
         yield ok(", ".join(listed), len(listed))
     elif not found:
-        yield skipped("no such library is planned or installed")
+        node.planned("libraries")
+        yield inapplicable("no such library is planned or installed")
 
 
 def _same(planned: str, installed: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import NO_FABRIC, active_ports
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, info, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, inapplicable, info, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ LEAST_FILES = 65536
 def memlock(node: Node) -> Iterator[Result]:
     """Look at users' sessions and at services, where there is a fabric."""
     if not active_ports(node):
-        yield skipped(NO_FABRIC)
+        yield inapplicable(NO_FABRIC)
         return
     found = False
     for place in ("sessions", "services"):
@@ -64,7 +64,7 @@ def open_files(node: Node) -> Iterator[Result]:
     """Tell of a low hard limit."""
     granted = node.facts["limits.sessions.nofile"]
     if not node.gpus:
-        yield skipped("the node has no GPU")
+        yield node.without("NVML lists no GPU (see driver-responsive)")
     elif granted != UNLIMITED and granted < LEAST_FILES:
         yield info(
             f"sessions can open {granted} files, {LEAST_FILES} recommended",
@@ -81,8 +81,10 @@ def open_files(node: Node) -> Iterator[Result]:
 def shared_memory(node: Node) -> Iterator[Result]:
     """Find a /dev/shm of a container's default size, which NCCL and data loaders overrun."""
     size = node.facts["limits.shared_memory_mib"]
-    if len(node.gpus) < 2:  # noqa: PLR2004 - several
-        yield skipped("the node has fewer than two GPUs")
+    if not node.gpus:
+        yield node.without("NVML lists no GPU (see driver-responsive)")
+    elif len(node.gpus) == 1:
+        yield inapplicable("the node has only one GPU")
     elif size < LEAST_SHARED_MEMORY_MIB:
         yield warn(
             f"only {size} MiB of shared memory (/dev/shm) for {len(node.gpus)} GPUs",

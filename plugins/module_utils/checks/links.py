@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Unread,
     check,
     fail,
+    inapplicable,
     info,
     ok,
     skipped,
@@ -43,9 +44,9 @@ def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
     """Count active links against the profile; against the siblings on boards for which a bridge is an option."""
     active, wanted = _active(gpu), node.profile(gpu).get("nvlink_links")
     if len(node.gpus) == 1:
-        yield skipped("the node has only one GPU")
+        yield inapplicable("the node has only one GPU")
     elif _cut(gpu):
-        yield skipped(CUT)
+        yield inapplicable(CUT)
     elif wanted:
         down = [link["link"] for link in gpu["nvlink.links"] if link.get("active") is not True]
         if active < wanted:
@@ -86,7 +87,7 @@ def _active(gpu: Facts) -> int:
 
 
 @check("nvlink-errors", proves="NVLinks carry data without errors", source=NVLINK_API, per_gpu=True)
-def nvlink_errors(_node: Node, gpu: Facts) -> Iterator[Result]:
+def nvlink_errors(node: Node, gpu: Facts) -> Iterator[Result]:
     """Name the links that replayed, recovered, or repaired many bits."""
     noisy = [str(link["link"]) for link in gpu["nvlink.links"] if _noisy(link.get("errors") or {})]
     if noisy:
@@ -95,8 +96,10 @@ def nvlink_errors(_node: Node, gpu: Facts) -> Iterator[Result]:
         )
     elif gpu["nvlink.links"]:
         yield ok("no NVLink errors")
+    elif node.profile(gpu).get("nvlink_links"):
+        yield skipped("the driver lists no NVLink (see nvlink)")
     else:
-        yield skipped("the board has no NVLink")
+        yield inapplicable("the board has no NVLink")
 
 
 def _noisy(errors: Any) -> bool:
@@ -122,9 +125,9 @@ def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
         state, status = "not_supported", unread.error
     unwell = _unwell(gpu.get("fabric.health_mask", 0), gpu.get("fabric.health_summary", 0))
     if state == "not_supported" and not expected:
-        yield skipped("the GPU is not on an NVSwitch fabric")
+        yield inapplicable("the GPU is not on an NVSwitch fabric")
     elif _cut(gpu) and state != "completed":
-        yield skipped(CUT)
+        yield inapplicable(CUT)
     elif state != "completed" or status != "SUCCESS":
         yield fail(
             f"the NVSwitch fabric is not ready: {state}, {status}",
@@ -158,7 +161,7 @@ def peer_access(node: Node) -> Iterator[Result]:
     cut = {gpu.get("index") for gpu in node.gpus if _cut(gpu)}
     pairs = [pair for pair in node.facts["nvml.peers"] if not cut.intersection(pair["gpus"])]
     if not pairs:
-        yield skipped(CUT if cut else "the node has fewer than two GPUs")
+        yield _no_pairs(node, bool(cut))
         return
     linked = {n for p in pairs if p.get("nvlink") == "ok" for n in p["gpus"]}
     apart = [p for p in pairs if all("nvlink" in boards.get(n, {}).get("capabilities", ()) for n in p["gpus"])]
@@ -182,6 +185,14 @@ def peer_access(node: Node) -> Iterator[Result]:
         yield info(f"{len(apart)} of {len(pairs)} pairs of GPUs have no NVLink between them; copies go over PCIe")
     else:
         yield ok(f"all {len(pairs)} pairs of GPUs have peer access")
+
+
+def _no_pairs(node: Node, cut: bool) -> Result:  # noqa: FBT001 - whether MIG is on
+    if cut or len(node.gpus) == 1:
+        return inapplicable(CUT if cut else "the node has only one GPU")
+    if not node.gpus:
+        return node.without("NVML lists no GPU (see driver-responsive)")
+    return skipped("NVML tells of no pair of GPUs")
 
 
 def _switched(node: Node, boards: dict[Any, dict[str, Any]], pair: Facts) -> bool:

@@ -21,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Result,
     check,
     fail,
+    inapplicable,
     info,
     ok,
     skipped,
@@ -139,9 +140,9 @@ def measured(find: Find) -> Find:
         if node.facts.get("measurements.gpus"):
             yield from find(node)
         elif node.facts.get("measurements.gpus") is not None:
-            yield skipped("NVML lists no GPU (see driver-responsive)")
+            yield node.without("NVML lists no GPU (see driver-responsive)")
         elif node.declared.get("level", "quick") == "quick":
-            yield skipped("level quick does not load the GPUs; level standard does (verify_level)")
+            yield inapplicable("level quick does not load the GPUs; level standard does (verify_level)")
         else:
             yield unknown("no measurements were made")
 
@@ -203,14 +204,14 @@ def peer_copies(node: Node) -> Iterator[Result]:
     """Judge the data of every pair of GPUs, and the rate of those that reach each other without the host's help."""
     record = node.facts["measurements.peer_copies"]
     if record["state"] != "done":
-        yield skipped(record["reason"])
+        yield _left_out(node, record)
         return
     taken = record.data.get("taken", {})
     for gpu in node.facts["measurements.gpus"]:
         if gpu.get("uuid") in taken:
             yield replace(skipped(taken[gpu["uuid"]]), gpu=gpu.identity())
     copies = [_Copy(pair, _way(node, pair)) for pair in record["pairs"]]
-    yield from _grouped(copies, _kept_or_wrong)
+    yield from _grouped(copies, lambda copy: _kept_or_wrong(node, copy))
     if rates_mean_something(node.facts):
         yield from _grouped(copies, lambda copy: _slow(node, copy, copies))
     arrived = [copy for copy in copies if copy.arrived]
@@ -245,7 +246,7 @@ def _way(node: Node, pair: Facts) -> tuple[str, str]:
     return PCIE, str(known.get("ancestor")) if known else ""
 
 
-def _kept_or_wrong(copy: _Copy) -> Result | None:
+def _kept_or_wrong(node: Node, copy: _Copy) -> Result | None:
     """Return what kept a copy from its end, or that other data arrived; the summary has the pairs put before it."""
     way, record = copy.way[0], copy.record
     if record["state"] == "late":
@@ -259,7 +260,7 @@ def _kept_or_wrong(copy: _Copy) -> Result | None:
     if record["state"] == "skipped":
         return unknown(record["reason"])
     if record["state"] != "done":
-        return _kept(record, "a copy")
+        return _kept(node, record, "a copy")
     if not record["wrong_mib"]:
         return None
     summary = f"{way} corrupts data"
@@ -324,7 +325,7 @@ def _all_that_arrived(arrived: list[_Copy], count: int) -> Result:
 def all_reduce(node: Node) -> Iterator[Result]:
     """Judge bus bandwidth against the boards' floor, where their fabric has one."""
     record = node.facts["measurements.all_reduce"]
-    kept = _kept(record, "the all_reduce")
+    kept = _kept(node, record, "the all_reduce")
     if kept:
         yield kept
     elif record.optional("wrong"):
@@ -340,7 +341,7 @@ def all_reduce(node: Node) -> Iterator[Result]:
 def all_reduce_nodes(node: Node) -> Iterator[Result]:
     """Name the node that did not come, or what kept this one; then judge result and bus bandwidth."""
     if not node.declared.get("across_nodes") or node.declared.get("level", "quick") == "quick":
-        yield skipped("not requested (verify_across_nodes, at level standard)")
+        yield inapplicable("not requested (verify_across_nodes, at level standard)")
         return
     record = node.facts.get("measurements.nodes_all_reduce")
     if node.facts.get("measurements.gpus") is None:
@@ -353,10 +354,10 @@ def all_reduce_nodes(node: Node) -> Iterator[Result]:
             reason="it died, or it hangs",
         )
         return
-    yield _kept_from_the_others(record) or _across(node, record)
+    yield _kept_from_the_others(node, record) or _across(node, record)
 
 
-def _kept_from_the_others(record: Facts) -> Result | None:
+def _kept_from_the_others(node: Node, record: Facts) -> Result | None:
     """Return what kept the nodes from running together; None where they ran."""
     state = record["state"]
     if state == "unreachable":
@@ -375,9 +376,8 @@ def _kept_from_the_others(record: Facts) -> Result | None:
             "check_network",
             reason=_behind(record.get("stands")),
         )
-    return _kept(
-        record, f"the all_reduce over {len(record['nodes'])} nodes" if state == "failed" else "", "check_network"
-    )
+    what = f"the all_reduce over {len(record['nodes'])} nodes" if state == "failed" else ""
+    return _kept(node, record, what, "check_network")
 
 
 def _behind(stands: Facts | None) -> str:
@@ -423,7 +423,7 @@ def _across(node: Node, record: Facts) -> Result:
 def container_gpu(node: Node) -> Iterator[Result]:
     """Compare what nvidia-smi lists in a container with what NVML lists outside."""
     record = node.facts["measurements.container"]
-    kept = _kept(record, "docker run", otherwise="configure")
+    kept = _kept(node, record, "docker run", otherwise="configure")
     if kept:
         yield kept
     elif record["seen"] != record["expected"]:
@@ -438,7 +438,7 @@ def container_gpu(node: Node) -> Iterator[Result]:
 def dataset_mounts(node: Node) -> Iterator[Result]:
     """Compare each directory's latency and throughput with what is declared of it."""
     if not node.facts["measurements.mounts"]:
-        yield skipped("no directory of data is named (storage_tiers, verify_mounts)")
+        yield inapplicable("no directory of data is named (storage_tiers, verify_mounts)")
     declared = {mount["path"]: mount for mount in node.declared.get("mounts") or ()}
     for record in node.facts["measurements.mounts"]:
         yield _mount(node, record, declared.get(record["path"], {}))
@@ -518,15 +518,15 @@ def data_loading(node: Node) -> Iterator[Result]:
     """Tell what limits the loading of each directory's data: a node out of balance has no fault."""
     records = node.facts["measurements"].get("data_loading", [])
     if not records:
-        yield skipped("no directory of data is named (storage_tiers, verify_mounts)")
+        yield inapplicable("no directory of data is named (storage_tiers, verify_mounts)")
     for record in records:
-        yield _loading(record)
+        yield _loading(node, record)
 
 
-def _loading(record: Facts) -> Result:
+def _loading(node: Node, record: Facts) -> Result:
     path, state = record["path"], record["state"]
     if state == "skipped":
-        return skipped(record["reason"])
+        return _left_out(node, record)
     if state != "done":
         late = state == "late"
         why = f"it did not end within {record['seconds']:g} s" if late else record["error.name"]
@@ -551,7 +551,7 @@ def _loading(record: Facts) -> Result:
 def burn_in(node: Node) -> Iterator[Result]:
     """Judge what was seen while all GPUs were loaded."""
     if node.facts["measurements.level"] != "burn-in":
-        yield skipped("only level burn-in runs this test")
+        yield inapplicable("only level burn-in runs this test")
         return
     yield from _of_each(node, "burn_in", _burnt)
 
@@ -629,20 +629,31 @@ def _of_each(node: Node, test: str, judge: Callable[[Facts, Facts], Iterable[Res
     """Yield what judge(gpu, record) says of each GPU on which the test came to its end, else what kept it."""
     for gpu in node.facts["measurements.gpus"]:
         record = gpu[f"tests.{test}"]
-        kept = _kept(record, f"the test {test}")
+        kept = _kept(node, record, f"the test {test}")
         if kept and kept.remediation == "start_fabricmanager" and node.fabric_manager(gpu) == "rack":
             kept = replace(kept, remediation="check_rack")
         for result in [kept] if kept else judge(gpu, record):
             yield replace(result, gpu=gpu.identity())
 
 
-def _kept(record: Facts, what: str, otherwise: str = "restart_app") -> Result | None:
+def _left_out(node: Node, record: Facts) -> Result:
+    """Answer a test that was left out: it is not for a machine that needs none, or where no PyTorch shall be."""
+    environments = node.facts.get("environments", [])
+    pytorch = any(
+        one.get("expected") is None or (one.get("expected.framework") == "pytorch" and one.get("expected.cuda"))
+        for one in environments
+    )
+    applies = pytorch if record.get("lacks_pytorch") else record.get("applies", True)
+    return skipped(record["reason"]) if applies else inapplicable(record["reason"])
+
+
+def _kept(node: Node, record: Facts, what: str, otherwise: str = "restart_app") -> Result | None:
     """Return what kept a test from its end; None where it came to it."""
     state = record["state"]
     if state == "done":
         return None
     if state == "skipped":
-        return skipped(record["reason"])
+        return _left_out(node, record)
     if state == "late":
         return fail(
             f"{what} did not end within {record['seconds']:g} s",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, info, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, info, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ RETIREMENT_GUIDE = "https://docs.nvidia.com/deploy/dynamic-page-retirement/"
 SRAM_ERRORS = 4
 # Azure's health checks call a GPU faulty at this many corrected errors since the driver was loaded.
 CORRECTED_ERRORS = 20_000_000
+UNWANTED = "the inventory turns ECC off"
 # As many as DCGM accepts (DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE).
 REMAPPED_ROWS = 512
 # DCGM: DCGM_LIMIT_MAX_RETIRED_PAGES less the margin in which NVIDIA replaces a board; and its soft limit.
@@ -42,12 +43,17 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
         yield warn(
             f"ECC turns {'on' if pending else 'off'} at the next reboot", "reboot", observed=enabled, expected=pending
         )
-    elif not enabled and gpu_settings.planned(node, gpu).get("ecc") is False:
-        yield skipped("the inventory turns ECC off")
+    elif not enabled and _unwanted(node, gpu):
+        yield inapplicable(UNWANTED)
     elif enabled or "ecc" not in node.profile(gpu).get("capabilities", ()):
         yield ok(f"ECC is {'on' if enabled else 'off, which this model allows'}", enabled)
     else:
         yield fail("ECC is off", "configure", observed=False, expected=True, reason="nvidia-smi -e 1, then reboot")
+
+
+def _unwanted(node: Node, gpu: Facts) -> bool:
+    """Tell whether ECC is off because the inventory says so; then NVML has no counters of its errors."""
+    return gpu_settings.planned(node, gpu).get("ecc") is False and gpu.get("ecc.mode.enabled") is False
 
 
 @check(
@@ -55,12 +61,16 @@ def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
     proves="no uncorrected memory error has occurred since the driver was loaded",
     source=ERROR_GUIDE,
     per_gpu=True,
+    also_requires=("ecc", "ecc-enabled"),
 )
-def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
+def ecc_uncorrected(node: Node, gpu: Facts) -> Iterator[Result]:
     """Look at the volatile counter, then at those over the board's life: of SRAM alone they wear the board out.
 
     With MIG on, NVML reports volatile counters only of instances (nvmlDeviceGetTotalEccErrors).
     """
+    if _unwanted(node, gpu):
+        yield inapplicable(UNWANTED)
+        return
     cut = bool(gpu.get("mig.enabled")) and gpu.get("ecc.aggregate.uncorrected") is not None
     errors = gpu.get("ecc.volatile.uncorrected", 0) if cut else gpu["ecc.volatile.uncorrected"]
     ever = gpu.get("ecc.aggregate.uncorrected", 0)
@@ -92,9 +102,13 @@ def ecc_uncorrected(_node: Node, gpu: Facts) -> Iterator[Result]:
     proves="corrected memory errors are few",
     source="https://github.com/Azure/azurehpc-health-checks",
     per_gpu=True,
+    also_requires=("ecc", "ecc-enabled"),
 )
-def ecc_corrected(_node: Node, gpu: Facts) -> Iterator[Result]:
+def ecc_corrected(node: Node, gpu: Facts) -> Iterator[Result]:
     """Warn of a board that corrects all the time."""
+    if _unwanted(node, gpu):
+        yield inapplicable(UNWANTED)
+        return
     errors = gpu["ecc.volatile.corrected"]
     if errors > CORRECTED_ERRORS:
         yield warn(

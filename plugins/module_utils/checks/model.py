@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Rising: a run's verdict is its worst severity.
 SEVERITIES = ("skipped", "ok", "info", "unknown", "warn", "fail")
+# What a check answers that is not for this machine: no severity, and no report counts it.
+INAPPLICABLE = "inapplicable"
 
 # The fixed vocabulary of remedies, and the sentence a user reads.
 REMEDIES = {
@@ -96,6 +98,14 @@ class Unread(Exception):  # noqa: N818 - a fact that cannot be had is no error o
         self.unsupported = unsupported
 
 
+class Unplanned(Exception):  # noqa: N818 - likewise
+    """A part of the plan with which nobody can compare: no receipt on the node holds what was carried out of it."""
+
+    def __str__(self) -> str:
+        """Say so."""
+        return "no valid receipt on the node tells what was planned (ansible-playbook gpulab.node.provision)"
+
+
 class Facts:
     """Nested facts, read by dotted path: ``facts["system.kernel"]``.
 
@@ -154,8 +164,8 @@ def _raise_refused(at: Any, path: str) -> None:
 class Result:
     """One answer of one check, about the node or one of its GPUs.
 
-    severity is one of SEVERITIES, remediation one of REMEDIES. gpu is {"uuid", "bus_id", "index"} or None.
-    reason says why: the named cause of a finding, or what kept a check from being made.
+    severity is one of SEVERITIES, or INAPPLICABLE; remediation one of REMEDIES. gpu is {"uuid", "bus_id", "index"} or
+    None. reason says why: the named cause of a finding, or what kept a check from being made.
     """
 
     severity: str
@@ -184,13 +194,18 @@ def info(summary: str, remediation: str = "none", **more: Any) -> Result:
     return Result("info", summary, remediation=remediation, **more)
 
 
+def inapplicable(reason: str) -> Result:
+    """Answer that the check is not for this machine, as it is and as its operator wants it, and why."""
+    return Result(INAPPLICABLE, "not for this machine", reason=reason)
+
+
 def skipped(reason: str) -> Result:
-    """Answer that the check does not apply to this node, and why."""
-    return Result("skipped", "not applicable", reason=reason)
+    """Answer that this ought to be looked at and cannot be now, and why: another finding, or work on the GPUs."""
+    return Result("skipped", "not looked at", reason=reason)
 
 
 def unknown(reason: str) -> Result:
-    """Answer that the check applies but could not be made, and why."""
+    """Answer that what was looked at gave no answer, and why."""
     return Result("unknown", "could not be checked", reason=reason)
 
 
@@ -208,7 +223,8 @@ def fail(summary: str, remediation: str, **more: Any) -> Result:
 class Node:
     """All that a check may look at.
 
-    plan is None where no plan was made. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
+    plan has the parts of the plan that the roles have carried out, as their receipts tell, and "drift", what this run
+    has put right; None where there is neither. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
     expected of that board), "gpus" (PCI device id -> its record), "xids" (number -> its record), "branches" (driver
     branch -> its record) and "container_toolkit" (its record).
     declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts",
@@ -220,6 +236,17 @@ class Node:
     plan: Facts | None = None
     catalog: dict[str, dict[Any, Any]] = field(default_factory=dict)
     declared: dict[str, Any] = field(default_factory=dict)
+
+    def planned(self, part: str) -> Any:
+        """Return a part of the plan that a role has carried out; raise Unplanned where no receipt holds it."""
+        found = self.plan.get(part) if self.plan else None
+        if found is None:
+            raise Unplanned(part)
+        return found
+
+    def without(self, what: str) -> Result:
+        """Answer a check of GPUs where there are none to look at: it is not for a node that shall have none."""
+        return inapplicable("no GPU is declared") if self.declared.get("gpus") == 0 else skipped(what)
 
     @property
     def foreign_kernel(self) -> bool:
@@ -278,8 +305,9 @@ class Node:
 class Check:
     """A check in the registry. per_gpu checks are called once per NVML GPU, with (node, gpu).
 
-    requires names the capability that the check needs of a board: a board whose profile lists it must answer, on
-    another board the check is skipped when the driver says it is not supported. on_host marks what a container
+    requires names the capability that the check needs of a board: a board whose profile lists it must answer; another
+    board for which the driver says that it is not supported is not one for the check. also_requires names one for which
+    another check, of that name, has the finding. on_host marks what a container
     cannot tell, its kernel being the host's.
     """
 
@@ -289,6 +317,7 @@ class Check:
     find: Finder
     per_gpu: bool = False
     requires: str | None = None
+    also_requires: tuple[str, str] | None = None
     on_host: bool = False
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, inapplicable, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def node_exporter(node: Node) -> Iterator[Result]:
     """Expect the answer that the node itself got."""
     listen = node.facts.optional("monitoring.exporter.listen")
     if listen is None:
-        yield skipped(NOT_WATCHED)
+        yield inapplicable(NOT_WATCHED)
     elif not node.facts["monitoring.exporter.answers"]:
         yield warn(
             f"node exporter does not answer on {listen}",
@@ -48,7 +48,7 @@ def dcgm_exporter(node: Node) -> Iterator[Result]:
     """Expect the answer that the node itself got, where gpulab told it where to listen."""
     listen = node.facts.optional("monitoring.dcgm_exporter.listen")
     if listen is None:
-        yield skipped("gpulab set up no DCGM exporter here (monitoring_gpus)")
+        yield inapplicable("gpulab set up no DCGM exporter here (monitoring_gpus)")
     elif not node.facts.optional("monitoring.dcgm_exporter.serves_gpus"):
         observed = "no GPU" if node.facts["monitoring.dcgm_exporter.answers"] else "no answer"
         yield warn(
@@ -67,7 +67,7 @@ def gpu_metrics(node: Node) -> Iterator[Result]:
     """Hold the age of the collector's file against its timer's interval."""
     collector = node.facts.optional("monitoring.collector")
     if collector is None:
-        yield skipped(NOT_WATCHED)
+        yield inapplicable(NOT_WATCHED)
         return
     age, interval = collector.optional("age_seconds"), collector["interval_seconds"]
     seen = {"observed": age, "expected": interval, "unit": "s"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import active_ports
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, ok, warn
 from ansible_collections.gpulab.node.plugins.module_utils.facts import nccl
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
             found = True
             yield warn(f"{name} names adapters that do not exist: {', '.join(vain)}", "configure", **seen)
     if not chosen:
-        yield skipped("no setting names an interface")
+        yield inapplicable("no setting names an interface")
     elif not found:
         yield ok("all interfaces and adapters in the settings exist", len(chosen))
 

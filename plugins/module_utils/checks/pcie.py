@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Facts,
     check,
     fail,
+    inapplicable,
     info,
     ok,
     skipped,
@@ -40,7 +41,7 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
     A board that the catalog does not know may have fewer lanes than its connector: then the difference is only info.
     """
     if _beside_c2c(node, gpu):
-        yield skipped(BESIDE_C2C)
+        yield inapplicable(BESIDE_C2C)
         return
     width, board = gpu["pcie.width"], gpu["pcie.max_width"]
     slot = _device(node, gpu).get("bridge_link.max_width") or board
@@ -79,7 +80,7 @@ def _device(node: Node, gpu: Facts) -> Facts:
 def pcie_generation(node: Node, gpu: Facts) -> Iterator[Result]:
     """Judge a GPU at work only: an idle one saves power at generation 1. Tell of a slot below the board."""
     if _beside_c2c(node, gpu):
-        yield skipped(BESIDE_C2C)
+        yield inapplicable(BESIDE_C2C)
         return
     generation, highest = gpu["pcie.generation"], gpu["pcie.max_generation"]
     if generation >= highest:
@@ -123,11 +124,11 @@ def pcie_errors(node: Node, gpu: Facts) -> Iterator[Result]:
 def pcie_acs(node: Node) -> Iterator[Result]:
     """Find bridges that send peer traffic up to the processor, where peer traffic takes PCI Express."""
     if not node.bare_metal:
-        yield skipped(IN_MACHINE)
+        yield inapplicable(IN_MACHINE)
         return
     gpus = _peers_over_pcie(node, BELOW_SWITCHES)
     if not gpus:
-        yield skipped("no two GPUs share a PCIe switch")
+        yield _no_peers(node, "no two GPUs share a PCIe switch")
         return
     bridges = [gpu.optional("redirecting_bridges") for gpu in gpus]
     redirecting = sorted({bridge for above in bridges for bridge in above or ()})
@@ -150,12 +151,12 @@ def pcie_acs(node: Node) -> Iterator[Result]:
 def iommu(node: Node) -> Iterator[Result]:
     """Find an IOMMU that translates, where CUDA uses PCI Express between GPUs: NVIDIA does not support that."""
     if not node.bare_metal:
-        yield skipped(IN_MACHINE)
+        yield inapplicable(IN_MACHINE)
         return
     gpus = _peers_over_pcie(node)
     translated = [gpu["address"] for gpu in gpus if str(gpu.get("iommu", "")).startswith("DMA")]
     if not gpus:
-        yield skipped("no two GPUs reach each other over PCI Express")
+        yield _no_peers(node, "no two GPUs reach each other over PCI Express")
     elif translated:
         yield warn(
             "an IOMMU translates copies between GPUs over PCI Express, which can silently corrupt data",
@@ -166,6 +167,10 @@ def iommu(node: Node) -> Iterator[Result]:
         )
     else:
         yield ok("no IOMMU translates copies between the GPUs")
+
+
+def _no_peers(node: Node, why: str) -> Result:
+    return inapplicable(why) if node.gpus else node.without("NVML lists no GPU (see driver-responsive)")
 
 
 def _peers_over_pcie(node: Node, ancestors: tuple[str, ...] | None = None) -> list[Facts]:

@@ -40,8 +40,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Facts,
     Node,
     Result,
+    Unplanned,
     Unread,
     fail,
+    inapplicable,
     skipped,
     unknown,
 )
@@ -76,7 +78,7 @@ SUBJECTS = (
     slurm,
     measurements,
 )
-# NVML does not report these for a GPU with MIG instances (documented at nvmlDeviceGetRemappedRows).
+# NVML does not report these for a GPU with MIG instances (documented at nvmlDeviceGetRemappedRows); nor errors.
 HIDDEN_BY_MIG = ("remapped_rows",)
 SUBJECT_NAMES = [module.__name__.rpartition(".")[2] for module in SUBJECTS]
 
@@ -103,11 +105,11 @@ def verify(node: Node, subjects: Collection[str] = ()) -> list[Result]:
 def run(check: Check, node: Node) -> list[Result]:
     """Return the results of one check; at least one, whatever the facts hold."""
     if check.on_host and node.foreign_kernel:
-        return [_sign(check, skipped("a container uses its host's kernel and modules"))]
+        return [_sign(check, inapplicable("a container uses its host's kernel and modules"))]
     if not check.per_gpu:
         return [_sign(check, result) for result in _answers(check, node)]
     if not node.gpus:
-        return [_sign(check, skipped("NVML lists no GPU (see driver-responsive)"))]
+        return [_sign(check, node.without("NVML lists no GPU (see driver-responsive)"))]
     return [_sign(check, result, gpu) for gpu in node.gpus for result in _gpu_answers(check, node, gpu)]
 
 
@@ -125,6 +127,8 @@ def _answers(check: Check, node: Node, *gpu: Facts) -> list[Result]:
             results.append(result)  # noqa: PERF402 - what was found before a fact was missing counts
     except Unread as unread:
         results.append(_unread(check, unread, node, *gpu))
+    except Unplanned as unplanned:
+        results.append(skipped(str(unplanned)))
     return results or [unknown("the check gave no answer; please report this as a bug in gpulab")]
 
 
@@ -142,10 +146,13 @@ def _unread(check: Check, unread: Unread, node: Node, gpu: Facts | None = None) 
 def _unsupported(check: Check, error: str, node: Node, gpu: Facts | None) -> Result:
     """Judge what a board does not support: a fault if its model has it, unknown if a virtual machine may hide it."""
     profile = node.profile(gpu) if gpu else {}
-    if gpu and gpu.get("mig.enabled") and check.requires in HIDDEN_BY_MIG:
-        return skipped(f"NVML does not report it while MIG is on ({error})")
-    if not check.requires or check.requires not in profile.get("capabilities", ()):
-        return skipped(f"the board or its driver does not support it ({error})")
+    capabilities = profile.get("capabilities", ())
+    if gpu and gpu.get("mig.enabled") and (check.requires in HIDDEN_BY_MIG or check.also_requires):
+        return inapplicable(f"NVML does not report it while MIG is on ({error})")
+    if check.also_requires and check.also_requires[0] in capabilities:
+        return skipped(f"the board does not report it ({error}; see {check.also_requires[1]})")
+    if not check.requires or check.requires not in capabilities:
+        return inapplicable(f"the board or its driver does not support it ({error})")
     text = f"a {profile.get('name', 'board of this model')} has {check.requires}, but this one does not report it"
     if node.facts.get("system.virtualization", "none") != "none" and not node.facts.get("simulated"):
         return unknown(f"{text} in this virtual machine ({error})")

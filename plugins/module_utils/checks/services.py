@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def fabric_manager(node: Node) -> Iterator[Result]:
     """
     if not node.runs_fabric_manager:
         rack = any(node.fabric_manager(gpu) == "rack" for gpu in node.pci_gpus)
-        yield skipped("the rack's NVLink switches run it" if rack else "the PCI bus has no NVSwitch")
+        yield inapplicable("the rack's NVLink switches run it" if rack else "the PCI bus has no NVSwitch")
         return
     versions = _versions(node, "fabricmanager")
     state = node.facts["services"].get("nvidia-fabricmanager.active", "absent")
@@ -58,7 +58,7 @@ def fabric_manager(node: Node) -> Iterator[Result]:
 def imex(node: Node) -> Iterator[Result]:
     """Ask the daemon; without it and its channel 0, NCCL finds no memory of other nodes over NVLink."""
     if not node.facts["imex.nodes"]:
-        yield skipped("IMEX has no node list (nvidia_driver_imex_nodes)")
+        yield inapplicable("IMEX has no node list (nvidia_driver_imex_nodes)")
         return
     state = node.facts.optional("imex.state") or "no answer"
     misfit = _misfit(node, "IMEX", _versions(node, "nvidia-imex"), "start_imex")

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    check,
+    fail,
+    inapplicable,
+    ok,
+    skipped,
+    warn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +35,7 @@ def slurm_munge(node: Node) -> Iterator[Result]:
     """Take one that the node made itself; the controller's answer proves that the keys are the same."""
     found = node.facts.optional("slurm")
     if found is None:
-        yield skipped(NO_DAEMON)
+        yield inapplicable(NO_DAEMON)
     elif not found["munge"]:
         yield fail("MUNGE makes no credential", "start_service", observed=False, expected=True, reason="munge.service")
     else:
@@ -40,7 +47,7 @@ def slurm_node(node: Node) -> Iterator[Result]:
     """Tell a node that is gone from one that somebody drained, with the reason."""
     found = node.facts.optional("slurm")
     if found is None:
-        yield skipped(NO_DAEMON)
+        yield inapplicable(NO_DAEMON)
     elif not found["answers"]:
         reason = "scontrol ping; where the key or the clock differs: journalctl -u munge"
         yield fail("Slurm's controller does not answer", "set_up_slurm", observed="no answer", reason=reason)
@@ -64,7 +71,7 @@ def slurm_gpus(node: Node) -> Iterator[Result]:
     """Compare what the controller gives to jobs with the PCI bus."""
     found = node.facts.optional("slurm")
     if found is None:
-        yield skipped(NO_DAEMON)
+        yield inapplicable(NO_DAEMON)
     elif found.optional("node") is None:
         yield skipped(UNKNOWN_NODE)
     else:
@@ -81,9 +88,9 @@ def slurm_accounting(node: Node) -> Iterator[Result]:
     """Warn only: jobs go on, and the controller keeps what is to be written until the database is back."""
     found = node.facts.optional("slurm")
     if found is None:
-        yield skipped(NO_DAEMON)
+        yield inapplicable(NO_DAEMON)
     elif found.optional("accounting") is None:
-        yield skipped("the cluster keeps no accounting")
+        yield inapplicable("the cluster keeps no accounting")
     elif not found["accounting"]:
         yield warn(
             "the database of Slurm's accounting does not answer; jobs go on",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     check,
     fail,
+    inapplicable,
     info,
     ok,
     skipped,
@@ -44,28 +45,26 @@ def drift(node: Node) -> Iterator[Result]:
         yield skipped("no run of gpulab has left a receipt on the node")
         return
     now = drifted(receipts.data)
+    unread = {role: one["problem"] for role, one in receipts.data.items() if one["problem"]}
     before = node.plan.get("drift", []) if node.plan else []
     if now:
         yield warn(f"not by gpulab: {'; '.join(now)}", "configure", observed=now)
     elif before:
         yield info(f"put right by this run: {'; '.join(before)}")
-    else:
+    for role, problem in sorted(unread.items()):
+        yield unknown(f"{role}: {problem}")
+    if not now and not before and not unread:
         yield ok("nothing differs from what the last run left")
 
 
 @check("driver-plan", proves="the installed driver is the planned one", source="the plan", on_host=True)
 def driver_plan(node: Node) -> Iterator[Result]:
     """Compare version or branch, and the kind of kernel module."""
-    if node.plan is None:
-        yield skipped("this run has no plan")
-        return
-    library, version, branch = (
-        node.facts.optional("driver.library"),
-        node.plan.get("driver.version"),
-        node.plan["driver.branch"],
-    )
-    if not node.plan.get("driver.kernel_modules"):
-        yield skipped("no driver is planned: nvidia_driver_state is absent")
+    planned = node.planned("driver")
+    library, version, branch = node.facts.optional("driver.library"), planned.get("version"), planned["branch"]
+    kind = planned.get("kernel_modules")
+    if not kind:
+        yield inapplicable("no driver is planned: nvidia_driver_state is absent")
     elif not library:
         yield fail("the planned driver is not installed", "install_driver", expected=version or branch)
     elif (version and library != version) or library.partition(".")[0] != str(branch):
@@ -77,7 +76,6 @@ def driver_plan(node: Node) -> Iterator[Result]:
         )
     else:
         yield ok(f"driver {library}", library)
-    kind = node.plan.get("driver.kernel_modules")
     for kernel in node.kernels():
         built = kernel.get("nvidia_module_flavour")
         if kind and built and built != kind:
@@ -141,4 +139,5 @@ def container_toolkit(node: Node) -> Iterator[Result]:
     elif node.plan and node.plan.get("container_toolkit.packages"):
         yield fail("the planned NVIDIA Container Toolkit is not installed", "install_software", expected="installed")
     else:
-        yield skipped("no NVIDIA Container Toolkit is installed or planned")
+        node.planned("container_toolkit")
+        yield inapplicable("no NVIDIA Container Toolkit is installed or planned")

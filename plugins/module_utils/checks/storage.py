@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     check,
     fail,
+    inapplicable,
     info,
     ok,
     skipped,
@@ -31,7 +32,7 @@ def storage_mounts(node: Node) -> Iterator[Result]:
     """Compare the device in each place with the one that is declared."""
     tiers = node.facts["storage"]
     if not tiers:
-        yield skipped("no storage tier is declared")
+        yield inapplicable("no storage tier is declared")
     for tier in tiers:
         place, mounted, declared = tier["mount"], tier.get("mounted"), tier.get("declared")
         if tier.get("waits"):
@@ -57,7 +58,12 @@ def storage_options(node: Node) -> Iterator[Result]:
     """Compare; a file system that met an error turns read-only."""
     tiers = [tier for tier in node.facts["storage"] if tier.get("mounted")]
     if not tiers:
-        yield skipped("no storage tier is mounted")
+        declared = node.facts["storage"]
+        yield (
+            skipped("no storage tier is mounted (see storage-mounts)")
+            if declared
+            else inapplicable("no storage tier is declared")
+        )
     for tier in tiers:
         place, differing = tier["mount"], tier["options"]
         if "rw" in differing:
@@ -73,7 +79,7 @@ def storage_exports(node: Node) -> Iterator[Result]:
     """Look whether the server runs and has each export in its table; where nothing is mounted, it offers nothing."""
     found = [(tier, export) for tier in node.facts["storage"] for export in tier.get("exports", [])]
     if not found:
-        yield skipped("no storage tier is exported")
+        yield inapplicable("no storage tier is exported")
     for tier, export in found:
         told = f"{tier['mount']} is exported to {export['client']}"
         if not export["live"] or (tier.get("mounted") is None and not tier.get("waits")):

@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Unread, check, fail, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Unread,
+    check,
+    fail,
+    inapplicable,
+    ok,
+    skipped,
+    warn,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import POWER
 
 if TYPE_CHECKING:
@@ -102,7 +110,7 @@ def power_budget(node: Node) -> Iterator[Result]:
     """Add the limits up, where a budget is declared: to the proof, or with the GPUs' settings."""
     budget = node.declared.get("power_budget_watts") or gpu_settings.declared(node).get("power_budget_watts")
     if not budget:
-        yield skipped("no power budget is declared")
+        yield inapplicable("no power budget is declared")
         return
     try:
         total = sum(gpu["power_mw.enforced_limit"] for gpu in node.gpus) // 1000

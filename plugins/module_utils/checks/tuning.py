@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, ok, skipped, warn
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, inapplicable, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,7 @@ CATALOG = "catalog/tuning.yml"
 
 
 def _planned(node: Node, part: str) -> dict[str, Any]:
-    tuning = node.plan.get("tuning") if node.plan else None
-    return dict(tuning[part].data) if tuning else {}
+    return dict(node.planned("tuning")[part].data)
 
 
 @check("tuning-values", proves="the kernel has the planned values, now and after the next boot", source=CATALOG)
@@ -30,10 +29,10 @@ def tuning_values(node: Node) -> Iterator[Result]:
     """
     planned = _planned(node, "values")
     if not planned:
-        yield skipped("no kernel values are planned")
+        yield inapplicable("no kernel values are planned")
         return
     if node.facts.get("system.container"):
-        yield skipped("a container has its host's kernel")
+        yield inapplicable("a container has its host's kernel")
         return
     live = node.facts["tuning.values"].data
     who, remedy = "the kernel", "reboot"
@@ -68,11 +67,11 @@ def tuning_limits(node: Node) -> Iterator[Result]:
     """Compare what PAM and systemd give to what starts from now on."""
     planned = _planned(node, "limits")
     if not planned:
-        yield skipped("no limits are planned")
+        yield inapplicable("no limits are planned")
         return
     for who, remedy in (("pam", "configure"), ("systemd", "reboot")):
         found = node.facts[f"tuning.limits.{who}"].data
-        yield from _differences(planned, {name: found[name] for name in planned}, who, remedy)
+        yield from _differences(planned, {name: found.get(name) for name in planned}, who, remedy)
 
 
 @check("tuning-services", proves="the tuning services run", source=CATALOG)
@@ -80,10 +79,10 @@ def tuning_services(node: Node) -> Iterator[Result]:
     """Look at each; in a container none of them has anything to tune."""
     planned = [name for name, wanted in _planned(node, "services").items() if wanted]
     if not planned:
-        yield skipped("no services are planned")
+        yield inapplicable("no services are planned")
         return
     if node.facts.get("system.container"):
-        yield skipped("a container has its host's kernel")
+        yield inapplicable("a container has its host's kernel")
         return
     for name in planned:
         state = node.facts["services"].get(f"{name}.active", "absent")
@@ -96,9 +95,9 @@ def tuning_services(node: Node) -> Iterator[Result]:
 @check("tuning-swap", proves="the swap that is declared is in use", source=CATALOG)
 def tuning_swap(node: Node) -> Iterator[Result]:
     """Look for the declared place among the active ones, by all their names."""
-    place = node.plan.get("tuning.swap.place") if node.plan else None
+    place = node.planned("tuning").get("swap.place")
     if not place:
-        yield skipped("no swap is planned")
+        yield inapplicable("no swap is planned")
         return
     if any(place in names for names in node.facts["tuning.swaps"].data.values()):
         yield ok(f"{place} is in use", place)

@@ -50,10 +50,10 @@ FINDINGS = ("fail", "warn", "unknown", "info")
 def build(hosts: dict[str, dict[str, Any]], created: str, seconds: float | None = None) -> dict[str, Any]:
     """Return the document of a run.
 
-    hosts maps each host's name to {"groups", "facts", "plan", "results", "verify", "reading", "run"}: its facts and
-    plan (None where it has none), the results of its checks (empty where it was not judged), how the tasks verify and
-    gpu_facts ended, and what the run did there (see noted.py). created is the time of the run, ISO 8601 in UTC, seconds
-    how long the run took until then, None where nobody looked.
+    hosts maps each host's name to {"groups", "facts", "plan", "results", "not_for_this_machine", "verify", "reading",
+    "run"}: its facts and plan (None where it has none), the results of its checks (empty where it was not judged), what
+    is not for it, how the tasks verify and gpu_facts ended, and what the run did there (see noted.py). created
+    is the time of the run, ISO 8601 in UTC, seconds how long the run took until then, None where nobody looked.
     """
     compared = fleet.compare({name: Facts(host["facts"]) for name, host in hosts.items() if host["facts"]})
     entries = [_host(name, host, compared.get(name, [])) for name, host in sorted(hosts.items())]
@@ -112,12 +112,13 @@ def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any
         "rates": _rates_of_all(facts),
         "gpus": inventory(facts),
         "results": results,
+        "not_for_this_machine": host["not_for_this_machine"],
     }
 
 
 def _state(host: dict[str, Any]) -> tuple[str, str | None]:
     """Return (state, detail): verified, unreachable, or failed before it could be judged."""
-    if host["results"]:
+    if host["results"] or host["not_for_this_machine"]:
         return "verified", None
     for task in (host["reading"], host["verify"]):
         if task.get("unreachable"):

@@ -133,6 +133,6 @@ def test_refused_peer_access_is_a_failure(measure):
 
 
 def test_copies_take_two_gpus_that_work(measure):
-    assert measure("t4")["peer_copies"] == {"state": "skipped", "reason": "needs two GPUs"}
+    assert measure("t4")["peer_copies"] == {"state": "skipped", "reason": "needs two GPUs", "applies": False}
     broken = measure("a100-pcie-2", "gpu.1.cuda_wrong_results = 1")
     assert broken["peer_copies"]["state"] == "skipped"

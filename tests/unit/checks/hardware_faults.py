@@ -664,6 +664,7 @@ SETTINGS = [
         lambda _: None,
         "gpu-settings",
         "configure",
+        also=("mig",),
         plan=settings(mig=True),
         says="does not support mig",
     ),

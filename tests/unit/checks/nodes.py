@@ -499,7 +499,7 @@ def measured(model: str) -> dict[str, Any]:
 def _between(peers: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what copies between GPUs measured; made-up rates."""
     if not peers:
-        return {"state": "skipped", "reason": "needs two GPUs"}
+        return {"state": "skipped", "reason": "needs two GPUs", "applies": False}
     done = {"state": "done", "mib": 64, "wrong_mib": 0}
     pairs = [
         {

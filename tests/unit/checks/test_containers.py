@@ -222,4 +222,5 @@ def test_docker_without_the_toolkit_needs_no_settings(engines):
     facts = nodes.healthy("t4")
     facts["engines"].update(engines)
     facts["containers"]["docker"] = None
-    assert [r.severity for r in verify(nodes.node(facts)) if r.id == "container-runtime"] == ["skipped"]
+    plan = {"container_toolkit": {"engines": [], "packages": []}}
+    assert [r.severity for r in verify(nodes.node(facts, plan)) if r.id == "container-runtime"] == ["inapplicable"]

@@ -60,7 +60,7 @@ def test_simulated_gpus_compute_nothing(facts):
 def test_a_build_without_cuda_that_is_planned_is_right(facts):
     facts["environments"] = [{**environment(cuda=None, gpus=[]), "expected": {**EXPECTED, "cuda": None}}]
     assert found(facts)["environments"][0] == "ok"
-    assert found(facts)["environment-gpus"][0] == "skipped"
+    assert found(facts)["environment-gpus"][0] == "inapplicable"
 
 
 def test_an_environment_of_the_plan_that_is_not_there_is_a_fault(facts):

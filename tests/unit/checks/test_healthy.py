@@ -1,7 +1,7 @@
 """A healthy node has no finding, and no set of missing facts makes a check fall over."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import INAPPLICABLE, REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, subject, verify
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 from hypothesis import HealthCheck, given, settings
@@ -29,7 +29,7 @@ def test_healthy_node_has_no_finding_under_load_either(model):
     assert {r.severity for r in results if r.id in ("cuda-smoke", "memory-bandwidth", "load-errors")} == {"ok"}
 
 
-@pytest.mark.parametrize(("level", "severity"), [("quick", "skipped"), ("standard", "unknown")])
+@pytest.mark.parametrize(("level", "severity"), [("quick", "inapplicable"), ("standard", "unknown")])
 def test_without_measurements_nothing_is_claimed(level, severity):
     results = verify(nodes.node(nodes.healthy("t4"), level=level))
     assert {r.severity for r in results if r.id in ("cuda-smoke", "copy-rate", "all-reduce")} == {severity}
@@ -84,7 +84,7 @@ def test_rate_over_processors_is_not_judged():
 
 @pytest.mark.parametrize("declared", [{"across_nodes": False}, {"level": "quick"}])
 def test_nodes_are_judged_together_only_where_that_was_requested(declared):
-    assert across({"state": "unreachable", "reason": "timed out"}, **declared).severity == "skipped"
+    assert across({"state": "unreachable", "reason": "timed out"}, **declared).severity == "inapplicable"
 
 
 def slow_simulated(**declared):
@@ -137,7 +137,7 @@ def test_missing_facts_give_results_and_no_traceback(removed, null):
             del at[key]
     results = verify(nodes.node(facts))
     assert {r.id for r in results} == {c.id for c in checks()}
-    assert all(r.severity in SEVERITIES and r.remediation in REMEDIES and r.source for r in results)
+    assert all(r.severity in (*SEVERITIES, INAPPLICABLE) and r.remediation in REMEDIES and r.source for r in results)
 
 
 @pytest.mark.parametrize("facts", [{}, {"pci": {"gpus": []}}, {"nvml": {"state": "absent", "gpus": []}}])
@@ -156,7 +156,7 @@ def test_toolkits_as_planned_are_no_finding():
 def test_cuda_compat_as_planned_is_no_finding_beside_the_older_driver():
     facts = nodes.healthy("h100x8")
     facts["cuda"] = {"toolkits": [OLD, NEW], "default": OLD["prefix"], "compat": [FORWARD["compat"]]}
-    bare = {r.id: r.severity for r in verify(nodes.node(facts)) if r.severity != "skipped"}
+    bare = {r.id: r.severity for r in verify(nodes.node(facts)) if r.severity not in ("skipped", "inapplicable")}
     planned = {r.id: r.severity for r in verify(nodes.node(facts, COMPAT_PLAN))}
     assert planned["cuda-compat"] == "ok"
     assert {name: planned[name] for name in bare if not name.startswith("driver-")} == {
@@ -164,11 +164,10 @@ def test_cuda_compat_as_planned_is_no_finding_beside_the_older_driver():
     }
 
 
-def test_no_cuda_compat_is_looked_for_where_none_is_planned():
-    found = [
-        next(r for r in verify(nodes.node(nodes.healthy("t4"), plan)) if r.id == "cuda-compat") for plan in (None, PLAN)
-    ]
-    assert {r.severity for r in found} == {"skipped"}
+@pytest.mark.parametrize(("plan", "severity"), [(None, "skipped"), (PLAN, "inapplicable")])
+def test_no_cuda_compat_is_looked_for_where_none_is_planned(plan, severity):
+    (found,) = [r for r in verify(nodes.node(nodes.healthy("t4"), plan)) if r.id == "cuda-compat"]
+    assert found.severity == severity
 
 
 def test_the_distributions_toolkit_has_no_link():
@@ -185,7 +184,7 @@ def test_container_is_not_blamed_for_its_hosts_kernel():
     facts["kernels"] = []
     facts["nouveau"]["blacklisted"] = False
     results = {r.id: r for r in verify(nodes.node(facts))}
-    assert results["nouveau-absent"].severity == "skipped"
+    assert results["nouveau-absent"].severity == "inapplicable"
     assert "host" in results["driver-next-boot"].reason
 
 
@@ -219,7 +218,7 @@ def test_container_has_neither_a_clock_nor_a_kernel_log_of_its_own():
     facts["system"].update(container=True, clock_synchronized=False)
     facts["kernel_log"] = {"readable": False, "events": []}
     found = {r.id: r for r in verify(nodes.node(facts))}
-    assert (found["clock"].severity, found["xids"].severity) == ("skipped", "skipped")
+    assert (found["clock"].severity, found["xids"].severity) == ("inapplicable", "inapplicable")
 
 
 def test_checks_say_what_they_prove_and_where_the_rule_comes_from():
@@ -228,7 +227,7 @@ def test_checks_say_what_they_prove_and_where_the_rule_comes_from():
         assert check.source
 
 
-@pytest.mark.parametrize(("declared", "severity"), [({"gpus": 0}, "skipped"), ({}, "fail")])
+@pytest.mark.parametrize(("declared", "severity"), [({"gpus": 0}, "inapplicable"), ({}, "fail")])
 def test_container_without_gpu_is_fit_only_where_none_is_declared(declared, severity):
     facts = machines.unshared(nodes.healthy("t4"))
     facts["system"]["container"] = True

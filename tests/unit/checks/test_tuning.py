@@ -63,7 +63,7 @@ def test_tuned_is_named_where_it_is_at_work():
         ({"irqbalance": True}, "active", ["ok"]),
         ({"irqbalance": True}, "inactive", ["warn"]),
         ({"irqbalance": True}, None, ["warn"]),
-        ({"irqbalance": False}, None, ["skipped"]),
+        ({"irqbalance": False}, None, ["inapplicable"]),
     ],
 )
 def test_a_service_of_the_plan_runs(services, state, severities):
@@ -88,14 +88,19 @@ def test_a_container_is_not_blamed_for_its_hosts_kernel():
     facts["tuning"]["values"]["vm.swappiness"] = "60"
     plan = {"tuning": {**PLAN["tuning"], "services": {"irqbalance": True}}}
     found = {result.id: result.severity for result in verify(nodes.node(facts, plan))}
-    assert found["tuning-values"] == "skipped"
-    assert found["tuning-services"] == "skipped"
+    assert found["tuning-values"] == "inapplicable"
+    assert found["tuning-services"] == "inapplicable"
 
 
-@pytest.mark.parametrize("plan", [None, {"tuning": {"values": {}, "limits": {}}}])
-def test_nothing_planned_is_nothing_to_compare(plan):
-    for check in ("tuning-values", "tuning-limits"):
-        assert [result.severity for result in results(check, plan)] == ["skipped"]
+NOTHING = {"tuning": {"values": {}, "limits": {}, "services": {}, "swap": {"place": None, "mib": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("plan", "severity"), [(None, "skipped"), ({"drift": []}, "skipped"), (NOTHING, "inapplicable")]
+)
+def test_nothing_planned_is_not_for_the_machine_and_an_unknown_plan_ought_to_be_looked_at(plan, severity):
+    for check in ("tuning-values", "tuning-limits", "tuning-services", "tuning-swap"):
+        assert [result.severity for result in results(check, plan)] == [severity]
 
 
 @pytest.mark.parametrize("place", ["/dev/sda3", "UUID=5d"])

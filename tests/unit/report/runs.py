@@ -19,6 +19,7 @@ NOTHING = {
     "facts": None,
     "plan": None,
     "results": [],
+    "not_for_this_machine": [],
     "verify": {},
     "reading": {},
     "run": NOBODY_LOOKED,
@@ -28,7 +29,8 @@ UNREACHABLE = {**NOTHING, "reading": {"unreachable": True, "msg": "Connection re
 
 def judged(facts: dict[str, Any]) -> dict[str, Any]:
     """Return a host whose facts were read and judged."""
-    return {**NOTHING, "facts": facts, "results": judge(facts, None, {})}
+    results, not_for_this_machine = judge(facts, None, {})
+    return {**NOTHING, "facts": facts, "results": results, "not_for_this_machine": not_for_this_machine}
 
 
 def faulty(*names: str) -> dict[str, Any]:
