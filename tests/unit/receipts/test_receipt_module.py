@@ -1,13 +1,16 @@
 """The last task of a role writes its receipt: what it worked from, what was noted, and what the task names."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 from ansible_collections.gpulab.node.plugins.modules import receipt
 
+ROOT = Path(__file__).parents[3]
 PLAN = {"cuda": {"toolkits": []}}
 PARAMS = {"role": "base", "files": ["/etc/x"], "units": ["a.service"], "running": ["b.service"], "facts": ["system"]}
 
@@ -48,3 +51,14 @@ def test_a_role_that_is_removed_has_none_and_the_last_takes_the_directory_along(
     assert [path.name for path in directory.iterdir()] == ["cuda.json"]
     record(role="cuda", state="absent")
     assert not directory.exists()
+
+
+def test_a_driver_that_gave_way_to_the_former_one_has_no_receipt():
+    """Else the next proof seals it, and no run would have the driver to do any more."""
+    tasks = yaml.safe_load((ROOT / "roles/nvidia_driver/tasks/finish.yml").read_text(encoding="utf-8"))
+    (rescue,) = [task["rescue"] for task in tasks if "rescue" in task]
+    names = [task.get("ansible.builtin.include_tasks") or ("gpulab.node.receipt" in task) for task in rescue]
+    removing = rescue[names.index(True)]
+    assert names.index("rollback.yml") < names.index(True)
+    assert removing["gpulab.node.receipt"] == {"role": "nvidia_driver"}
+    assert removing["vars"] == {"__removing": True}

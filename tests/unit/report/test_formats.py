@@ -242,3 +242,21 @@ def test_terminal_has_a_line_for_each_host_and_the_remedies():
     assert any("gpu-count" in line and line.endswith("-> reboot") for line in lines)
     assert any(line.startswith("lab") and line.endswith("SIMULATED") for line in lines)
     assert any(line.startswith("away") and "Connection refused" in line for line in lines)
+
+
+def test_no_format_has_what_is_not_for_the_machine_and_all_count_alike():
+    report = runs.mixed()
+    suites = list(ET.fromstring(formats.junit(report)))  # noqa: S314 - our own text
+    for host in report["hosts"]:
+        left_out = {one["id"] for one in host["not_for_this_machine"]} - {result["id"] for result in host["results"]}
+        assert bool(left_out) is (host["state"] == "verified")
+        suite = next(suite for suite in suites if suite.get("name") == host["name"])
+        text = formats.prometheus(host, 0)
+        named = {case.get("name", "").partition(" [")[0] for case in suite} | set(re.findall(r'check="([^"]*)"', text))
+        assert left_out.isdisjoint(named)
+        counted = [int(number) for number in re.findall(r"^gpulab_results\{.*\} (\d+)$", text, re.MULTILINE)]
+        cases = [case for case in suite.iter("testcase") if case.get("name") != host["state"]]
+        assert sum(counted) == sum(host["counts"].values()) == len(host["results"]) == len(cases)
+        line = next(line for line in formats.terminal(report) if line.startswith(host["name"]))
+        told = {name: int(number) for number, name in re.findall(r"(\d+) (\w+)", line)} if left_out else {}
+        assert told == {name: number for name, number in host["counts"].items() if number}
