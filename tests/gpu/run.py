@@ -131,7 +131,9 @@ def judge_and_show(facts: dict[str, Any], measurements: dict[str, Any]) -> int |
 
     for gpu, what, value, unit, share in recording.figures(measurements, limit):
         print(f"{gpu:<7}{what:<18}{value:>9.1f} {unit:<7}{'' if share is None else f'{share:>5.0%} of the limit'}")
-    results = proof.judge({**facts, "measurements": measurements}, None, {"level": measurements["level"]})
+    results, _not_for_this_machine = proof.judge(
+        {**facts, "measurements": measurements}, None, {"level": measurements["level"]}
+    )
     grave = [result for result in results if result["severity"] in ("warn", "fail")]
     for result in grave:
         print(f"{result['severity']} {result['id']}: {result['summary']} -> {result['remediation']}")

@@ -223,6 +223,20 @@ def test_without_a_real_gpu_it_is_gloo_on_processors(gpus, simulated):
     assert {part["gpus"] == [] for part in meeting.parts.values()} == {True}
 
 
+@pytest.mark.parametrize(("simulated", "takes_part"), [("simulated GPU", True), (None, False)])
+def test_gloo_takes_any_pytorch_of_gpulabs_and_nccl_one_with_cuda(simulated, takes_part):
+    own = {"name": "train", "python": "/opt/venvs/train/bin/python", "expected": {"framework": "pytorch", "cuda": None}}
+    hosts = {name: known(n, simulated=simulated) for n, name in enumerate(("one", "two", "three"))}
+    for facts in hosts.values():
+        facts["gpulab_environments"] = [{"name": "altered", "python": "/x", "expected": None}, own]
+    hosts["two"]["gpulab_measurements"]["python"] = None
+    meeting = across_nodes.arrange(hosts)
+    assert ("two" in meeting.parts) is takes_part
+    assert takes_part is (meeting.parts.get("two", {}).get("python") == own["python"])
+    assert meeting.reasons == ({} if takes_part else {"two": across_nodes.NO_PYTORCH})
+    assert meeting.parts["one"]["python"] == "/opt/venvs/a/bin/python"
+
+
 def test_gpu_that_somebody_took_after_its_tests_takes_no_part():
     hosts = {"one": known(1, gpus=2), "two": known(2, gpus=2)}
     facts = hosts["two"]["gpulab"]

@@ -16,12 +16,12 @@ from . import nodes
 
 MODELS = ("rtx4090x2", "a100-pcie-x2", "h100x8")
 LEVELS = ("quick", "standard", "burn-in")
-WISHES = {"environments_pytorch_index_url": "https://ann:hunter2@pypi.example.org/simple"}
+TRAIN = {"name": "train", "pytorch": "2.13"}
 
 
 def plan_of(facts: Any) -> dict[str, Any]:
     """Return what gpulab plans for a node."""
-    wishes = options.complete({**WISHES, "gpulab_environments": [{"name": "train", "pytorch": "2.13"}]})
+    wishes = options.complete({"gpulab_environments": [TRAIN]})
     return resolve(facts, wishes, catalog.load(), date(2026, 11, 1), alone=True)
 
 
@@ -66,6 +66,9 @@ def test_each_part_is_kept_by_the_one_role_that_carries_it_out():
 
 def test_a_receipt_holds_no_password_of_the_plan(provisioned):
     _facts, plan = provisioned
+    plan["environments"][0]["index_url"] = "https://ann:hunter2@pypi.example.org/simple"
+    plan["container_toolkit"]["docker"] = {"settings": {"proxies": {"http-proxy": "http://ann:hunter2@proxy:3128"}}}
+    plan["tuning"]["files"] = {"/etc/x": "hunter2"}
     assert "hunter2" not in str(left(plan))
 
 

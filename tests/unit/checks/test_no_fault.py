@@ -7,7 +7,7 @@ from unit import machines
 
 from . import nodes
 from .driver_faults import forbid
-from .environment_faults import environment
+from .environment_faults import EXPECTED, environment
 from .faults import all_of, every_gpu, put
 from .hardware_faults import cdi_for, cut_into, tier
 from .software_faults import SLURM, below_switch, left, nccl, planned
@@ -221,6 +221,50 @@ def test_simulated_node_stands_for_a_machine_though_it_is_a_container():
     facts["simulated"] = "simulated A100"
     found = {r.id: r.severity for r in verify(nodes.node(facts))}
     assert (found["pcie-acs"], found["iommu"]) == ("warn", "warn")
+
+
+NO_PYTORCH = {"state": "skipped", "reason": "no interpreter with PyTorch is set", "lacks_pytorch": True}
+ALTERED = {"name": "vision", "expected": None, "answer": None, "gpus_tried": False}
+CPU_ONLY = {**environment(cuda=None), "expected": {**EXPECTED, "cuda": None}}
+
+
+@pytest.mark.parametrize(
+    ("check", "record", "environments", "severity"),
+    [
+        ("all-reduce", NO_PYTORCH, [], "inapplicable"),
+        ("all-reduce", NO_PYTORCH, [CPU_ONLY], "inapplicable"),
+        ("all-reduce", NO_PYTORCH, [environment()], "skipped"),
+        ("all-reduce", NO_PYTORCH, [ALTERED], "skipped"),
+        ("all-reduce", {"state": "skipped", "reason": "in use by anna"}, [], "skipped"),
+        ("all-reduce", {"state": "skipped", "reason": "needs two GPUs", "applies": False}, [], "inapplicable"),
+        ("peer-copies", {"state": "skipped", "reason": "in use by anna"}, [], "skipped"),
+        ("container-gpu", {"state": "skipped", "reason": "no image is set", "applies": False}, [], "inapplicable"),
+    ],
+)
+def test_a_test_that_was_left_out_is_not_for_a_machine_that_needs_none(check, record, environments, severity):
+    facts = nodes.measured("a100-pcie-x2")
+    facts["environments"] = environments
+    name = {"container-gpu": "container"}.get(check, check.replace("-", "_"))
+    facts["measurements"][name] = record
+    results = verify(nodes.node(facts, level="standard"))
+    assert {r.severity for r in results if r.id == check} == {severity}
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "severity"),
+    [
+        ("l40s", None, "skipped"),
+        ("rtx4090x2", None, "inapplicable"),
+        ("l40s", gpu_plan({"ecc": False}), "inapplicable"),
+    ],
+)
+def test_counters_that_a_board_hides_are_looked_for_where_its_model_has_them(model, plan, severity):
+    facts = nodes.healthy(model)
+    for gpu in facts["nvml"]["gpus"]:
+        gpu["ecc"]["volatile"] = dict.fromkeys(gpu["ecc"]["volatile"], nodes.ABSENT)
+        gpu["ecc"]["mode"] = {"enabled": False, "pending": False}
+    found = [r for r in verify(nodes.node(facts, plan)) if r.id in ("ecc-corrected", "ecc-uncorrected")]
+    assert {r.severity for r in found} == {severity}
 
 
 IN_USE = {"state": "skipped", "reason": "in use by python3 (PID 4711, user anna)"}
