@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 DPKG = "/var/lib/dpkg"
+CHOSEN = "/etc/alternatives"
 ALTERNATIVES = (f"{DPKG}/alternatives", "/var/lib/alternatives")
 GHOST = 1 << 6  # a file of rpm's that the package names, but does not bring
 _RPM = "[%{FILENAMES}\\t%{FILEDIGESTS}\\t%{FILESIZES}\\t%{FILEMTIMES}\\t%{FILEFLAGS}\\t%{FILELINKTOS}\\t%{=NAME}\\n]"
@@ -133,12 +134,17 @@ def _conffiles(node: Node) -> dict[str, str]:
 
 
 def _alternatives(node: Node) -> Iterator[str]:
-    """Yield the links that update-alternatives made: a state, the link, then names and links of what goes with it."""
+    """Yield the links that update-alternatives made: a state, the link, then names and links of what goes with it.
+
+    Which program a link leads to is somebody's choice where the state is manual; what goes with it follows.
+    """
     for directory in ALTERNATIVES:
         for name in node.names(directory):
             lines = _lines(node, f"{directory}/{name}")
             end = lines.index("") if "" in lines else len(lines)
             yield from (line for line in lines[1:end] if line.startswith("/"))
+            follow = lines[2:end:2] if lines[0] == "manual" else [name, *lines[2:end:2]]
+            yield from (f"{CHOSEN}/{one}" for one in follow)
 
 
 def _rpm(node: Node) -> Iterator[tuple[str, Owned]]:

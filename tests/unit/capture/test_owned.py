@@ -91,6 +91,15 @@ def test_links_of_alternatives_are_the_packages(debian):
     assert [path in found for path in ("/usr/bin/editor", "/usr/share/man/editor.1", "/x")] == [True, True, False]
 
 
+@pytest.mark.parametrize(("state", "is_a_choice"), [("auto", False), ("manual", True)])
+def test_where_a_link_of_alternatives_leads_is_a_choice_only_where_somebody_made_it(debian, state, is_a_choice):
+    """What goes with a program follows it, whoever chose that."""
+    put(debian, "var/lib/dpkg/alternatives/editor", EDITOR.replace(EDITOR.split("\n", 1)[0], state, 1))
+    found = Packages(Node(debian))
+    assert ("/etc/alternatives/editor" in found) is not is_a_choice
+    assert "/etc/alternatives/editor.1" in found
+
+
 def rpm(answer):
     """Return how a command is started on a node whose rpm answers this."""
     return lambda _argv: SimpleNamespace(output=lambda: answer)
