@@ -55,6 +55,7 @@ GPU_DRIVERS = """for gpu in /sys/bus/pci/devices/*; do
 done"""
 LOOKS = 14  # tasks of a run that finds nothing to do, the proof included
 LEAST_DISTURBED = 5  # items of a node
+MOST_SKIPPED = 25  # answers of a proof about a node: what ought to be looked at and cannot be
 # What a run leaves that no receipt names and no package owns, and why not.
 NOT_IN_RECEIPTS = (
     r"/etc/ssl/certs/",  # update-ca-certificates makes it of the files that are named
@@ -287,6 +288,28 @@ def test_gpus_compute_when_asked_to_and_wrong_results_are_found(lab, report):
     assert "fail cuda-smoke [GPU " in run.said_of("node13")
     assert run.recap["node12"]["verdict"] == "ok"
     node.run("gpulab-simulate heal")
+
+
+@pytest.mark.parametrize("level", ["quick", "standard"])
+def test_a_proof_alone_names_a_file_changed_by_hand_and_compares_with_what_was_planned(lab, report, level):
+    node, file = lab.node("node12"), "/etc/modprobe.d/gpulab-nouveau.conf"
+    node.run(f"cp -p {file} /root/as-it-was && echo '# by hand' >>{file}")
+    run = lab.play("playbooks/verify.yml", "-e", f"verify_level={level}", *report[0])
+    node.run(f"mv /root/as-it-was {file}")
+    assert run.rc == 0, run.output[-3000:]
+    hosts = {host["name"]: host for host in json.loads((report[1] / "report.json").read_text())["hosts"]}
+    found = {result["id"]: result for result in hosts["node12"]["results"]}
+    assert found["drift"]["observed"] == [f"{file}: edited"]
+    assert {found[check]["severity"] for check in ("driver-plan", "tuning-limits")} == {"ok"}
+    assert max(host["counts"]["skipped"] for host in hosts.values()) <= MOST_SKIPPED
+
+
+@pytest.mark.usefixtures("report")
+def test_nvidia_smi_answers_and_says_that_the_gpus_are_simulated(lab):
+    for name in NAMES:
+        node = lab.node(name)
+        assert "SIMULATED" in node.run("nvidia-smi")
+        assert len(node.run("nvidia-smi -L").splitlines()) == 2
 
 
 def make_stale_and_busy(node):
