@@ -24,7 +24,8 @@ GresTypes=gpu
 include nodes.conf
 PartitionName=gpu Nodes=theirs Default=YES MaxTime=INFINITE State=UP
 """,
-    "nodes.conf": "NodeName=theirs CPUs=2\n",
+    # What it gives by DEFAULT would make each node of gpulab's one that is not there yet, with one processor.
+    "nodes.conf": "NodeName=theirs CPUs=2\nNodeName=DEFAULT State=FUTURE CPUs=1\n",
     "cgroup.conf": "CgroupPlugin=disabled\n",
 }
 INSTALL = """
@@ -96,6 +97,7 @@ def test_a_node_joins_and_nothing_of_theirs_changes(lab, theirs):
     }
     assert running(theirs)
     assert "Nodes=theirs " in theirs.run("scontrol --oneliner show partition gpu")
+    assert "CPUTot=1 " not in theirs.run("scontrol --oneliner show node n1")
     job = "srun --immediate=30 --partition=gpulab --gres=gpu:a100-pcie-40gb:1 sh -c 'hostname; echo $SLURM_STEP_GPUS'"
     assert theirs.run(f"cd / && timeout 60 {job}").split() == ["n1", "0"]
 

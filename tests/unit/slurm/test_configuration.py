@@ -1,4 +1,4 @@
-"""A slurm.conf is read as Slurm reads it: 22.05.8 says the same of the text below (scontrol show config)."""
+"""A slurm.conf is read as Slurm reads it: 22.05.8 and 24.11.5 say the same of a text like this one (scontrol show)."""
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.slurm.configuration import read

@@ -97,7 +97,7 @@ def test_nothing_is_included_where_no_node_is_added():
     assert set(joining.joined([node()], "NodeName=node1 State=IDLE\n", "", NOTHING).values()) == {""}
 
 
-# Slurm 22.05.8 says of each line that the node has 64 CPUs (8 of the last two) and State=UNKNOWN, which becomes IDLE.
+# Slurm 22.05.8 and 24.11.5 say of each of these that the node has 64 CPUs, or 8, and no State of DEFAULT's.
 @pytest.mark.parametrize(
     ("line", "default", "gets"),
     [
