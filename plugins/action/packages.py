@@ -18,6 +18,9 @@ WISHES = ("present", "absent", "hold", "unhold", "retire")
 UPDATE_TIMEOUT = 900
 UNDO_TIMEOUT = 3600  # what is put back may build a kernel module
 KEEP_TIMEOUT = 1800
+# Refusals that old package lists explain: a name that is not in them, a file that the mirror has replaced since.
+OF_OLD_LISTS = {"H042", "H043", "H049", "H230"}
+JUST = 120  # seconds after a refresh in which another one brings no new name
 # Refusals after which the transaction goes on, or is another one's: nothing may be undone.
 NOT_OURS_TO_UNDO = {"S003", "S004", "S007"}
 
@@ -33,6 +36,17 @@ class ActionModule(LongStepAction):
         self._name = args.get("transaction", "packages")
         if args.get("predict") and args.get("update_cache", True) and not self._task.check_mode:
             self._refresh()
+        try:
+            result = self._transaction()
+            code = "" if result.get("undone") else result.get("refusal", {}).get("code", "")
+        except Refusal as refusal:
+            if not self._refresh_after(refusal.code):
+                raise
+            return self._transaction()
+        return self._transaction() if self._refresh_after(code) else result
+
+    def _transaction(self) -> dict[str, Any]:
+        """Return the result of one try. Raises Refusal."""
         seen = self._ask_packages("look")
         if "lock_holder" in seen:  # it could not be prepared at once
             self._wait_for_lock(seen["lock_holder"])
@@ -98,12 +112,20 @@ class ActionModule(LongStepAction):
             self.report(self._name, waited, f"waiting: {holder}")
             holder = self._ask_packages("wait")["lock_holder"]
 
-    def _refresh(self) -> None:
-        """Refresh the package lists where they are old. Raises Refusal."""
-        seen = self._ask_packages("lists")
+    def _refresh_after(self, code: str) -> bool:
+        """Refresh the package lists where that may cure a refusal; tell whether it was done. Raises Refusal."""
+        only_said = self._task.check_mode or self._args.get("predict")
+        if code not in OF_OLD_LISTS or only_said or not self._args.get("update_cache", True):
+            return False
+        return self._refresh(cache_valid_time=JUST if code == "H049" else 0)
+
+    def _refresh(self, **changes: object) -> bool:
+        """Refresh the package lists where they are old; tell whether they were. Raises Refusal."""
+        seen = self._ask_packages("lists", **changes)
         if seen["update"]:
             self._wait_for_lock(seen["lock_holder"])
             self._update(seen["update"])
+        return bool(seen["update"])
 
     def _update(self, argv: list[str]) -> None:
         """Refresh the package lists. Raises Refusal."""

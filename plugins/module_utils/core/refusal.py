@@ -97,8 +97,8 @@ CODES = {
     "H042": (
         "a package server does not have a file that its lists name: {line}",
         (
-            "Refresh the lists on the node (apt-get update, dnf makecache --refresh) and run again. If that does"
-            " not help, correct the package source named in the message."
+            "gpulab refreshed the lists and tried once more, unless this was the refresh. If it stays so, correct the"
+            " package source named in the message, or use another mirror."
         ),
     ),
     "H043": (
@@ -114,7 +114,7 @@ CODES = {
     ),
     "H045": (
         "the signature of a package source is not valid at the node's current time: {line}",
-        "Correct the node's clock (timedatectl). If the clock is right, the mirror is out of date.",
+        "{way}.",
     ),
     "H046": ("the node ran out of space: {line}", "Free space on that file system (df -h), then run again."),
     "H047": (
@@ -662,6 +662,29 @@ CODES = {
         (
             "Set it right there (a hostname: hostnamectl set-hostname NAME). If nobody has set it so, find out who has"
             " root on that node. Nothing was changed."
+        ),
+    ),
+    # H228 to H230: package servers, beside H041 to H045
+    "H228": (
+        "a login page answers in place of a package server: {line}",
+        (
+            "Log the node in to its network (curl any http:// page there shows the login), or let the network pass it"
+            " without one. A proxy may answer so, too: base_https_proxy, base_http_proxy. Then run again."
+        ),
+    ),
+    "H229": (
+        "the signature of a package source does not fit what it signs: {line}",
+        (
+            "Its files were changed after they were signed. Run again in a few minutes: a mirror may be in the middle"
+            " of an update. If it stays so, a proxy or mirror is stale, or somebody changes files on the way: use"
+            " another."
+        ),
+    ),
+    "H230": (
+        "a mirror is in the middle of an update, or serves old files beside new ones: {line}",
+        (
+            "Run again in a few minutes; gpulab refreshes the lists then. If it stays so, use another mirror, or look"
+            " at the proxy in between."
         ),
     ),
     # I: the inventory and what is given on the command line; I001 to I014: variables

@@ -36,11 +36,12 @@ CAUSES = [
     ("H211", r"Unable to locate package (?P<package>(?:linux|proxmox|pve)-headers-(?P<kernel>\d\S*))"),
     ("H049", r"Unable to locate package|has no installation candidate|Version '[^']*' for '[^']*' was not found"),
     ("H045", r"Release file for .* (?:is not valid yet|is expired)"),
+    ("H228", r"Clearsigned file isn't valid, got '\w+'"),
     (
         "H214",
         (
             r"^(?:E: Failed to fetch \S+)?  (?:4(?!04)\d\d|5\d\d)  \w|HTTP code \d+ from proxy"
-            r"|Invalid response from proxy|Clearsigned file isn't valid, got '\w+'|Redirection loop"
+            r"|Invalid response from proxy|Redirection loop"
             r"|Redirection from \S+ to \S+ is forbidden|Bad header (?:line|data)|sent an invalid reply header"
         ),
     ),
@@ -60,9 +61,11 @@ CAUSES = [
             r"|At least one invalid signature|Could not execute '(?:apt-key|\S*gpgv?)'|Sub-process gpgv received"
         ),
     ),
+    ("H229", r"BADSIG|Bad GPG signature"),
     ("H044", r"NO_PUBKEY|SIG [0-9A-F]{8,}|Missing key|not considered secure|GPG error|could(?:n't| not) be verified"),
     ("H044", r"is not signed|OpenPGP signature verification failed"),
-    ("H043", r"Hash Sum mismatch|File has unexpected size|Hashes of received file"),
+    ("H230", r"File has unexpected size|Mirror sync in progress"),
+    ("H043", r"Hash Sum mismatch|Hashes of received file"),
     (
         "H043",
         r"not a Debian format archive|compressed data is corrupt|corrupted filesystem tarfile|short read on buffer",
@@ -81,14 +84,18 @@ CAUSES = [
     ),
 ]
 _PATTERNS = [(code, re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)) for code, pattern in CAUSES]
-# What to do about a signature, by what GPG or sqv says of it
+# What to do about a signature, by what APT, GPG or sqv says of it
 SIGNATURES = [
+    (r"is not valid yet", "The node's clock is behind: correct it (timedatectl)"),
+    (
+        r"is expired \(",
+        (
+            "The mirror has not been updated for too long: use another one. Only if the node's clock is ahead, correct"
+            " that (timedatectl)"
+        ),
+    ),
     (r"EXPKEYSIG|EXPSIG|[Ee]xpired on", "That key has expired: install the vendor's new key, or remove the source"),
     (r"REVKEYSIG", "That key is revoked: install the vendor's new key, or remove the source"),
-    (
-        r"BADSIG|Bad GPG signature",
-        "Old and new files are mixed: run again in a few minutes. If that does not help, a proxy or mirror is stale",
-    ),
     (
         r"not considered secure",
         "That key's signature type is no longer trusted: install the vendor's newer key",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources import Source
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes
 
-LISTS = Path("/var/lib/apt/lists/partial")  # there since the first update, gone with the lists
+LISTS = Path("/var/lib/apt/lists")
 UPDATED = Path(apt.UPDATED)
 STATES = Path(apt.EXTENDED_STATES)
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
@@ -51,7 +51,7 @@ def read_sources(module: Any) -> list[Source]:
 
 def _origin(source: Source) -> str:
     """Return who publishes a source, from the lists that APT has of it; empty where it has none yet."""
-    return apt_sources.origin("\n".join(files.read(LISTS.parent / name) for name in source.release_files))
+    return apt_sources.origin("\n".join(files.read(LISTS / name) for name in source.release_files))
 
 
 def read_preferences() -> str:
@@ -89,7 +89,8 @@ class Apt(PackageHost):
 
     def update(self, cache_valid_time: int) -> list[str] | None:
         """Return the command that refreshes the package lists; None while they are fresh and newer than the sources."""
-        updated = UPDATED.stat().st_mtime if UPDATED.exists() and LISTS.exists() else 0.0
+        listed = any(LISTS.glob("*_Packages*"))  # a refresh that failed leaves an empty directory
+        updated = UPDATED.stat().st_mtime if UPDATED.exists() and listed else 0.0
         changed = newest_change(SOURCES)
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)
@@ -272,7 +273,7 @@ class Apt(PackageHost):
     def _last(self) -> str:
         """Return the preferences for what comes last; none where the lists have nothing of it, for they take time."""
         told = f"Origin: {self._last_origin}\n"
-        known = self._last_origin and any(told in files.read(file) for file in LISTS.parent.glob("*Release"))
+        known = self._last_origin and any(told in files.read(file) for file in LISTS.glob("*Release"))
         return apt.last(self._wishes, self._last_origin) if known else ""
 
     def _beside(self) -> str:

@@ -27,6 +27,7 @@ CAUSES = [
     ("H217", r"rpmdb open failed|BDB\d+|cannot open Packages|db5 error"),
     ("H211", rf"Unable to find a match: .*?{_HEADERS}"),
     ("H049", r"Unable to find a match|filtered out by modular filtering"),
+    ("H229", r"Bad (?:GPG|PGP|OpenPGP) signature"),
     ("H214", r"Status code: (?:4(?!04)\d\d|5\d\d)|HTTP code \d+ from proxy"),
     (
         "H044",
@@ -44,7 +45,7 @@ CAUSES = [
             r"|Failed to connect|Connection refused|Timeout was reached"
         ),
     ),
-    ("H214", r"repomd\.xml.*parse|xmlParse|Start tag expected"),
+    ("H228", r"repomd\.xml.*[Pp]arse|xmlParse|[Ss]tart ?[Tt]ag(?: expected|: invalid)|Opening and ending tag mismatch"),
     ("H042", r"Status code: 404|Failed to download metadata|ll mirrors were (?:already )?tried|No more mirrors"),
     ("H048", r"conflicts with file from package"),
     ("H048", r"conflicting requests|nothing provides|but none of the providers can be installed|^ *Problem(?: \d+)?:"),

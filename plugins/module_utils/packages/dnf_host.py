@@ -56,7 +56,7 @@ class Dnf(PackageHost):
 
     def update(self, cache_valid_time: int) -> list[str] | None:
         """Return the command that refreshes the metadata; None while they are fresh and newer than the repositories."""
-        updated = UPDATED.stat().st_mtime if UPDATED.exists() and any(CACHE.glob("*/repodata")) else 0.0
+        updated = UPDATED.stat().st_mtime if UPDATED.exists() and any(CACHE.glob("*/repodata/repomd.xml")) else 0.0
         changed = newest_change(SOURCES)
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else dnf.update_command()

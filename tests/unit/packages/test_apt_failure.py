@@ -13,8 +13,8 @@ ANSWERS = (
     "407  Proxy Authentication Required [IP: 192.0.2.1 80]",
     "429  Too Many Requests [IP: 192.0.2.1 80]",
     "503  Service Unavailable [IP: 192.0.2.1 80]",
-    "Clearsigned file isn't valid, got 'NOSPLIT' (does the network require authentication?)",
 )
+PORTAL = "Clearsigned file isn't valid, got 'NOSPLIT' (does the network require authentication?)"
 CONNECT = "Invalid response from proxy: HTTP/1.0 403 Forbidden  Server: squid     [IP: 192.0.2.1 3128]"
 SETTINGS = (
     "E: Type '<!doctype' is not known on line 1 in source list /etc/apt/sources.list.d/nvidia.list",
@@ -157,6 +157,8 @@ CASES = [
     ),
     # apt 2.6.1 against a local server, 2026-11-25
     *(("H214", answered("http://m.example/u jammy InRelease", words), " ".join(words.split())) for words in ANSWERS),
+    ("H228", answered("http://m.example/u jammy InRelease", PORTAL), "http://m.example/u/dists/jammy/InRelease"),
+    ("H228", answered("http://m.example/u jammy InRelease", PORTAL, "is no longer signed"), "NOSPLIT"),
     ("H214", answered("https://m.example/u jammy InRelease", CONNECT, ""), "Invalid response from proxy: HTTP/1.0 403"),
     (
         "H214",
@@ -263,7 +265,6 @@ SIGNATURES = {
     ),
     "expired": ("were invalid: EXPKEYSIG 5749CAD8646D9185 Somebody <a@example.com>", "EXPKEYSIG", "expired"),
     "revoked": ("were invalid: REVKEYSIG 5749CAD8646D9185 Somebody <a@example.com>", "REVKEYSIG", "revoked"),
-    "stale": ("were invalid: BADSIG F60F4B3D7FA2AF80 cudatools <cudatools@nvidia.com>", "BADSIG", "run again in a few"),
 }
 
 
@@ -276,6 +277,31 @@ def test_gpgs_own_line_is_shown_and_its_remedy_is_about_it(said, named, advised)
     assert advised in refusal.remedy
 
 
+def test_a_signature_that_does_not_fit_is_no_missing_key():
+    said = "The following signatures were invalid: BADSIG F60F4B3D7FA2AF80 cudatools <cudatools@nvidia.com>"
+    report = f"W: GPG error: http://m.example  InRelease: {said}\nE: The repository 'http://m.example' is not signed.\n"
+    refusal = classify(report, "/log")
+    assert refusal.code == "H229"
+    assert "BADSIG" in refusal.cause
+
+
+EXPIRED = "E: Release file for http://m.example/dists/x/InRelease is expired (invalid since 60min 0s). Updates for\n"
+EARLY = "E: Release file for http://m.example/dists/x/InRelease is not valid yet (invalid for another 1h 59min 50s).\n"
+
+
+@pytest.mark.parametrize(("report", "advised"), [(EXPIRED, "use another one"), (EARLY, "clock is behind")])
+def test_what_is_not_valid_now_has_the_remedy_of_its_cause(report, advised):
+    refusal = classify(report, "/log")
+    assert refusal.code == "H045"
+    assert advised in refusal.remedy
+
+
+def test_a_mirror_that_is_being_updated_is_no_damaged_download():
+    words = "File has unexpected size (11 != 185). Mirror sync in progress? [IP: 192.0.2.1 80]"
+    refusal = classify(answered("http://m.example/u jammy/main amd64 Packages", words, None), "/log")
+    assert refusal.code == "H230"
+
+
 def test_apt_3_names_the_missing_key_in_other_words():
     report = (
         "Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key EB693B3035CD5710, which"
@@ -284,7 +310,7 @@ def test_apt_3_names_the_missing_key_in_other_words():
     assert (refusal.code, "EB693B3035CD5710" in refusal.cause) == ("H044", True)
 
 
-@pytest.mark.parametrize("words", ANSWERS)
+@pytest.mark.parametrize("words", [*ANSWERS, PORTAL])
 def test_what_a_server_or_proxy_answers_is_no_missing_key(words):
     assert "key" not in classify(answered("http://m.example/u jammy InRelease", words), "/log").remedy
 

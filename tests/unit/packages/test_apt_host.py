@@ -167,7 +167,7 @@ def test_a_version_is_named_as_apt_get_reads_it(make):
 @pytest.fixture
 def driver(node, step, tmp_path, monkeypatch):
     monkeypatch.setattr(apt_host, "PREFERENCES", tmp_path / "preferences")
-    monkeypatch.setattr(apt_host, "LISTS", tmp_path / "partial")
+    monkeypatch.setattr(apt_host, "LISTS", tmp_path)
     (tmp_path / "debian_InRelease").write_text("Hash: SHA512\n\nOrigin: Debian\nLabel: Debian\n")
     wishes = Wishes(("nvidia-driver",), hold=("nvidia-*", "libcuda1"))
     return Apt(node, step, wishes, recommends=False, lock_timeout=1, last_origin="NVIDIA")
@@ -208,7 +208,7 @@ def test_preferences_are_the_nodes_where_nobody_has_what_comes_last(driver, host
 def display(node, step, tmp_path, monkeypatch):
     """Return a transaction for a part of a driver whose other parts stay."""
     monkeypatch.setattr(apt_host, "PREFERENCES", tmp_path / "preferences")
-    monkeypatch.setattr(apt_host, "LISTS", tmp_path / "partial")
+    monkeypatch.setattr(apt_host, "LISTS", tmp_path)
     node.packages.update({"libcuda1": "installed", "nvidia-smi": "installed", "nvidia-old": "config-files"})
     wishes = Wishes(("nvidia-driver",), hold=("nvidia-*", "libcuda1"))
     return Apt(node, step, wishes, recommends=False, lock_timeout=1, stays=True)
@@ -746,7 +746,7 @@ NOW = 1_700_000_000.0
 def sources(tmp_path, monkeypatch):
     """Make package lists and a source file of the wanted ages, in seconds; None for lists that never were."""
     monkeypatch.setattr(apt_host.time, "time", lambda: NOW)
-    monkeypatch.setattr(apt_host, "LISTS", tmp_path / "partial")
+    monkeypatch.setattr(apt_host, "LISTS", tmp_path)
     monkeypatch.setattr(apt_host, "UPDATED", tmp_path / "stamp")
     monkeypatch.setattr(apt_host, "SOURCES", (tmp_path / "sources.list", tmp_path / "absent"))
 
@@ -755,6 +755,7 @@ def sources(tmp_path, monkeypatch):
         os.utime(tmp_path / "sources.list", (NOW - source, NOW - source))
         if lists is not None:
             (tmp_path / "partial").mkdir()
+            (tmp_path / "m.example_dists_x_main_binary-amd64_Packages").touch()
             (tmp_path / "stamp").touch()
             os.utime(tmp_path / "stamp", (NOW - lists, NOW - lists))
 
@@ -774,10 +775,11 @@ def test_lists_are_stale_when_old_or_older_than_their_sources(host, sources, lis
 def test_lists_that_could_not_be_refreshed_or_were_deleted_are_stale(host, sources, tmp_path):
     sources(100, 200)
     assert host.update(3600) is None
-    (tmp_path / "partial").rmdir()
+    (tmp_path / "m.example_dists_x_main_binary-amd64_Packages").unlink()  # a refresh of others left partial alone
     assert host.update(3600) is not None
-    (tmp_path / "partial").mkdir()  # apt-get update began
-    (tmp_path / "stamp").unlink()  # and never ended well
+    (tmp_path / "m.example_dists_x_main_binary-amd64_Packages.lz4").touch()
+    assert host.update(3600) is None
+    (tmp_path / "stamp").unlink()  # apt-get update began, and never ended well
     assert host.update(3600) is not None
 
 

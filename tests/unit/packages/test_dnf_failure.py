@@ -5,8 +5,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_failure i
 
 REPORTS = {
     "unsigned": ("H044", "Package nvidia-unsigned-1-1.x86_64.rpm is not signed\nError: GPG check FAILED\n"),
-    "metadata unsigned": (
-        "H044",
+    "metadata that do not fit their signature": (
+        "H229",
         "Error: Failed to download metadata for repo 'nv': GPG signature verification error: Bad GPG signature\n",
     ),
     "altered": (
@@ -84,6 +84,18 @@ REPORTS = {
     "wrong key, dnf 5": (
         "H044",
         'Transaction failed: Signature verification failed.\nOpenPGP check for package "a" has failed\n',
+    ),
+    "login page": (
+        "H228",
+        (
+            "Errors during downloading metadata for repository 'nv':\n"
+            "Error: Failed to download metadata for repo 'nv': repomd.xml parser error: Parse error at line: 1"
+            " (Opening and ending tag mismatch: meta line 1 and head)\n"
+        ),
+    ),
+    "login page that is no XML at all": (
+        "H228",
+        "Error: Failed to download metadata for repo 'nv': repomd.xml parser error: (Start tag expected, '<')\n",
     ),
     "something else": ("H059", "Error: The moon is in the wrong house\n"),
     "silence": ("H059", ""),

@@ -186,6 +186,8 @@ def test_metadata_are_stale_without_a_cache_or_when_older_than_a_repository(node
     (tmp_path / "updated").touch()
     assert host.update(3600)
     (tmp_path / "epel-1234" / "repodata").mkdir(parents=True)
+    assert host.update(3600)  # dnf clean leaves directories
+    (tmp_path / "epel-1234" / "repodata" / "repomd.xml").touch()
     assert host.update(3600) is None
     (tmp_path / "sources").touch()
     assert host.update(3600)

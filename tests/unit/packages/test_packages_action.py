@@ -101,6 +101,69 @@ def test_check_mode_is_one_call_with_a_diff():
     assert (played.asked, played.ran) == (["look"], [])
 
 
+UNKNOWN = refuse("H049", line="E: Unable to locate package x")
+MOVED = {"failure": {"code": "H042", "cause": "404.", "remedy": "Again."}, "undo": [], "script": ""}
+
+
+class Refusing(Played):
+    """A node that refuses where its answer is a refusal."""
+
+    def call_module(self, name, args):
+        """Answer, or raise."""
+        answer = super().call_module(name, args)
+        if isinstance(answer, Refusal):
+            raise answer
+        return answer
+
+
+def test_a_name_that_no_list_has_is_looked_for_in_fresh_ones():
+    """Lists may be old, or some of them gone, though somebody has noted them as fresh."""
+    played = Refusing({"look": [UNKNOWN, PREPARED], "lists": STALE})
+    assert played.carry_out({"present": ["x"], "transaction": "driver"})["changed"]
+    assert played.names() == ["driver-lists", "driver"]
+
+
+def test_a_name_that_fresh_lists_do_not_have_is_refused_at_once():
+    played = Refusing({"look": UNKNOWN, "lists": {"update": None, "lock_holder": None}})
+    with pytest.raises(Refusal) as refused:
+        played.carry_out({"present": ["x"]})
+    assert refused.value.code == "H049"
+    assert played.ran == []
+
+
+def test_a_refresh_that_meets_a_login_page_says_so():
+    portal = {"code": "H228", "cause": "a login page.", "remedy": "Log in."}
+    played = Refusing(
+        {"look": UNKNOWN, "lists": STALE, "diagnose": {"failure": portal, "undo": [], "script": ""}}, packages_lists=BAD
+    )
+    with pytest.raises(Refusal) as refused:
+        played.carry_out({"present": ["x"]})
+    assert refused.value.code == "H228"
+
+
+def test_a_mirror_that_has_moved_on_is_tried_again_with_its_new_lists():
+    ends = [BAD, OK]
+
+    class Moving(Refusing):
+        """The first download fails."""
+
+        def run_step(self, step, *, acknowledge=True):
+            super().run_step(step, acknowledge=acknowledge)
+            return ends.pop(0) if step.name == "driver" else OK
+
+    played = Moving({"look": PREPARED, "lists": STALE, "diagnose": MOVED, "audit": {"audit": ""}})
+    assert played.carry_out({"present": ["x"], "transaction": "driver"})["changed"]
+    assert played.names() == ["driver", "driver-lists", "driver"]
+
+
+@pytest.mark.parametrize("given", [{"update_cache": False}, {"predict": True, "update_cache": False}])
+def test_lists_that_are_to_stay_as_they_are_do(given):
+    played = Refusing({"look": UNKNOWN, "lists": STALE})
+    with pytest.raises(Refusal):
+        played.carry_out({"present": ["x"], **given})
+    assert "lists" not in played.asked
+
+
 def test_a_transaction_is_prepared_run_and_verified():
     played = Played({"look": PREPARED})
     result = played.carry_out({"present": ["x"], "transaction": "driver"})
