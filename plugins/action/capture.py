@@ -23,7 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild import softwar
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils import leaves, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, summary
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, signature, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings import as_written
@@ -67,7 +67,7 @@ class ActionModule(Asking):
             return failure([refusal])
         except FailedError as failed:
             return failed.result
-        return summary.result(manifest, written.path, store.damage)
+        return summary.result(manifest, written.path, store.damage, _told(Path(args["directory"])))
 
     def refuse_half_rebuilt(self, host: str, directory: Path) -> None:
         """Raise Refusal R078 for a system that came from a capture of this directory, and has not all of it back.
@@ -181,6 +181,14 @@ def wrong_settings(args: dict[str, Any]) -> Iterator[Refusal]:
     for name, value in args.items():
         if f"capture_{name}" in known:
             yield from faults(known[f"capture_{name}"], value)
+
+
+def _told(directory: Path) -> list[str]:
+    """Say where the key is that keeps others from changing a capture, where they may write."""
+    if not signature.others_may_write(directory):
+        return []
+    key = signature.place()
+    return [f"  others may write in {directory.absolute()}; {key}, which signs captures, has to stay yours alone"]
 
 
 def _unreadable(entry: dict[str, Any], answers: list[Any]) -> list[dict[str, Any]]:

@@ -36,24 +36,30 @@ class ActionModule(ActionBase):
         _validated, arguments = self.validate_argument_spec(spec)
         host = (task_vars or {})["inventory_hostname"]
         try:
-            former, later = _captures(host, arguments)
+            former, later = pair = _captures(host, arguments)
             secrets = changed_secrets(host, former, later, arguments["age_identity"])
             document = compare.compare(former.manifest, later.manifest, secrets)
             if arguments["documents"]:
                 _write(Path(arguments["documents"]) / f"{file_name(host)}.json", document)
         except Refusal as refusal:
             return failure([refusal])
-        return {"changed": False, "comparison": manifests.encodable(document), "lines": compared_text.lines(document)}
+        unsigned = [one.path.name for one in pair if not one.is_signed]
+        told = [f"{name} has no signature: whoever may write there may have changed it" for name in unsigned]
+        lines = [*told, *compared_text.lines(document)]
+        return {"changed": False, "comparison": manifests.encodable(document), "lines": lines}
 
 
 def _captures(host: str, arguments: dict[str, Any]) -> tuple[Capture, Capture]:
-    """Return two captures that are whole, by default the newest ones. Raises Refusal R001, R006 and R018."""
+    """Return two captures that are whole, by default the newest ones. Raises Refusal R001, and as captures.read does.
+
+    Nothing of them reaches a node, so one without a signature is told, and compared.
+    """
     place = captures.place(Path(arguments["directory"]), host)
-    newest = captures.latest(place)
+    newest = captures.latest_name(place)
     if newest is None:
         raise refuse("R001", host=host, what="capture", path=place)
     names = captures.names(place)
-    later = arguments["later"] or newest.path.name
+    later = arguments["later"] or newest
     before = [name for name in names if name < later]
     former = arguments["former"] or (before[-1] if before else None)
     if former is None:
@@ -62,7 +68,7 @@ def _captures(host: str, arguments: dict[str, Any]) -> tuple[Capture, Capture]:
     for name in (former, later):
         if name not in names:
             raise refuse("R001", host=host, what=f"capture {name}", path=place)
-        found.append(captures.read(place / name))
+        found.append(captures.read(place / name, unsigned=name))
         found[-1].verify()
     return found[0], found[1]
 

@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, Any] = {
     "work": {"type": "str", "choices": ["plan", "write"], "required": True},
     "captures": {"type": "path", "default": "captures"},
     "age_identity": {"type": "path"},
+    "unsigned": {"type": "str"},
     "system": {"type": "str"},
     "mirror": {"type": "str"},
     "security_mirror": {"type": "str"},
@@ -118,7 +119,7 @@ class ActionModule(ActionBase):
 def _captured(settings: Mapping[str, Any]) -> installation.Captured:
     host = settings["host"]
     place = captures.place(Path(settings["captures"]), host)
-    capture = captures.latest(place)
+    capture = captures.latest(place, settings["unsigned"])
     if capture is None:
         raise refuse("R001", host=host, what="capture", path=place)
     capture.verify()

@@ -36,13 +36,15 @@ class ActionModule(ActionBase):
             {
                 "directory": {"type": "path", "required": True},
                 "capture": {"type": "str", "required": True},
+                "unsigned": {"type": "str"},
                 "age_identity": {"type": "path"},
             }
         )
         host = (task_vars or {})["inventory_hostname"]
         place = captures.place(Path(args["directory"]), host)
         try:
-            former, later = captures.named(place, host, args["capture"]), captures.named(place, host, None)
+            former = captures.named(place, host, args["capture"], args["unsigned"])
+            later = captures.named(place, host, None, args["unsigned"])
             secrets = changed_secrets(host, former, later, args["age_identity"])
             comparison = compare.compare(former.manifest, later.manifest, secrets)
             state = states.read(place)

@@ -41,7 +41,7 @@ class ActionModule(Asking):
         host = self.variables["inventory_hostname"]
         of_host = captures.place(Path(self._args["directory"]), host)
         try:
-            capture = source.chosen(of_host, host, self._args["capture"])
+            capture = source.chosen(of_host, host, self._args["capture"], self._args["unsigned"])
             of_capture = source.Source(capture, cipher_of(host, capture.archive.name, self._args["age_identity"]))
             result = self._gates(of_host, of_capture) if self._args["work"] == "gates" else self._work(of_capture)
         except Refusal as refusal:

@@ -47,6 +47,7 @@ class ActionModule(LongStepAction):
             {
                 "directory": {"type": "path", "required": True},
                 "capture": {"type": "str"},
+                "unsigned": {"type": "str"},
                 "age_identity": {"type": "path"},
                 "work": {"type": "str", "choices": WORKS, "required": True},
                 "extra_index_urls": {"type": "list", "elements": "str", "default": []},
@@ -58,7 +59,7 @@ class ActionModule(LongStepAction):
         state = states.read(place)
         if work == "begin":
             return self._begin(directory, host, state)
-        capture = captures.named(place, host, self._args["capture"])
+        capture = captures.named(place, host, self._args["capture"], self._args["unsigned"])
         section = work if work in ("containers", "environments") else "packages"
         lacking = [one["name"] for one in state.missing if one["section"] == section] if state else []
         self._lacking = lacking
@@ -78,13 +79,13 @@ class ActionModule(LongStepAction):
         """Choose the capture. Raises Refusal R062 where the node still is as somebody left it."""
         place = captures.place(directory, host)
         unfinished = state if state and not state.reached(states.STATES[-1]) else None
-        named = self._args["capture"]
-        capture = captures.named(place, host, named or (unfinished.capture if unfinished else None))
+        named, unsigned = self._args["capture"], self._args["unsigned"]
+        capture = captures.named(place, host, named or (unfinished.capture if unfinished else None), unsigned)
         sections = capture.manifest["sections"]
         self._captured = {}
         found = self._ask_node("look")
         if not named and not unfinished and found["done"] in captures.names(place):
-            capture = captures.named(place, host, found["done"])
+            capture = captures.named(place, host, found["done"], unsigned)
         marked = found["marker"] and all(one["path"] != MARKER for one in capture.manifest["files"])
         if not (named or unfinished or found["done"] or marked or _is_another(found, sections)):
             raise refuse("R062", host=host, capture=capture.path.name)

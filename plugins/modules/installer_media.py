@@ -27,6 +27,9 @@ options:
     description: Directory of the captures on the controller.
     type: path
     default: captures
+  unsigned:
+    description: Name of a capture that is taken without its signature, as earlier versions of gpulab wrote them.
+    type: str
   age_identity:
     description: File on the controller with a private key of age, where the secrets are encrypted to it.
     type: path

@@ -24,6 +24,9 @@ options:
     description: Name of the capture that the node came back from.
     type: str
     required: true
+  unsigned:
+    description: Name of a capture that is taken without its signature, as earlier versions of gpulab wrote them.
+    type: str
   age_identity:
     description: File with a private key of age, where the secrets are encrypted with age.
     type: path

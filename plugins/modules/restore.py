@@ -22,6 +22,9 @@ options:
   capture:
     description: Name of the capture; by default that of a rebuild that has not ended, else the newest.
     type: str
+  unsigned:
+    description: Name of a capture that is taken without its signature, as earlier versions of gpulab wrote them.
+    type: str
   age_identity:
     description: File with the private key of age on the controller, where secrets were encrypted with age.
     type: path

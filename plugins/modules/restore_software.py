@@ -22,6 +22,9 @@ options:
   capture:
     description: Name of the capture. Unset takes the latest one.
     type: str
+  unsigned:
+    description: Name of a capture that is taken without its signature, as earlier versions of gpulab wrote them.
+    type: str
   age_identity:
     description: File with a private key of age, where the secrets are encrypted with age.
     type: path
@@ -264,6 +267,7 @@ def main() -> None:
             "directory": {"type": "path", "required": True},
             "capture": {"type": "str"},
             "age_identity": {"type": "path"},
+            "unsigned": {"type": "str"},
             "work": {
                 "type": "str",
                 "choices": list(WORKS),

@@ -1657,6 +1657,28 @@ CODES = {
             " node again. Nothing was changed."
         ),
     ),
+    # R085 to R087: the signature of a capture
+    "R085": (
+        "the capture {path} has no signature, so whoever may write there may have changed it",
+        (
+            "Captures of earlier versions of gpulab have none. If nobody else may write there, name it: -e"
+            " rebuild_unsigned={name} (reinstall_unsigned for media). Else capture the node again. Nothing was changed."
+        ),
+    ),
+    "R086": (
+        "the capture {path} was not written by you on this machine: {detail}",
+        (
+            "If it was captured on another controller, or by another user, copy the key {key} from there, for you alone"
+            " (0600). Else somebody changed it: use another capture. Nothing was changed."
+        ),
+    ),
+    "R087": (
+        "the key that signs captures cannot be used: {path}: {detail}",
+        (
+            "It has to be yours alone (chmod 0600). If others could read it, delete it and capture the nodes again."
+            " Nothing was changed."
+        ),
+    ),
     # G: the diagnosis of a program
     "G001": (
         "{host} has no process {pid}",

@@ -12,6 +12,7 @@ HARDWARE, RELEASE, DISKS = "hardware", "release", "disks"
 ARGUMENTS: dict[str, Any] = {
     "directory": {"type": "path", "required": True},
     "capture": {"type": "str"},
+    "unsigned": {"type": "str"},
     "age_identity": {"type": "path"},
     "allow": {"type": "list", "elements": "str", "choices": [HARDWARE, RELEASE, DISKS], "default": []},
     "work": {"type": "str", "choices": list(WORKS), "required": True},

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The captures of a host on the controller, as they are read: each whole and unchanged, or refused.
 
-<directory>/<host>/<UTC>/   manifest.json, SHA256SUMS of it and of the archive, secrets.vault or secrets.age, files/
+<directory>/<host>/<UTC>/   manifest.json, SHA256SUMS of it and of the archive, a signature of these, secrets.vault or
+                            secrets.age, files/
 <directory>/<host>/latest   a link to one of them
 A name that begins with a dot is a capture that is being written or removed.
 """
@@ -14,10 +15,12 @@ import hashlib
 import re
 import stat
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import signature
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import Age, Vault
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 
@@ -35,16 +38,37 @@ ARCHIVES = (Vault.name, Age.name)
 
 @dataclass(frozen=True)
 class Capture:
-    """A capture whose manifest is whole; archive is the file with the secrets, and sums has the SHA-256 of both."""
+    """A capture whose manifest is whole; archive is the file with the secrets, and sums has the SHA-256 of both.
+
+    Others may change its files at any time, so what is read of them is compared each time.
+    """
 
     path: Path
     manifest: dict[str, Any]
     archive: Path
     sums: dict[str, str]
+    is_signed: bool = True
 
     def content(self, path: str) -> Path:
         """Return where the content of a file of the node lies."""
         return self.path / FILES / path.lstrip("/")
+
+    def data(self, path: str) -> bytes:
+        """Return the content of a file of the node that is not secret. Raises Refusal R006."""
+        return self._read(self.content(path), self._contents[path])
+
+    @cached_property
+    def _contents(self) -> dict[str, str]:
+        return {entry["path"]: entry["sha256"] for entry in filter(manifests.has_content, self.manifest["files"])}
+
+    def _read(self, file: Path, sha256: str) -> bytes:
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise refuse("R006", path=self.path, detail=error.strerror) from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise refuse("R006", path=self.path, detail=f"{shown(file, self.path)} was changed")
+        return data
 
     def verify(self) -> None:
         """Read every file. Raises Refusal R006 where one is missing, has another content, or is not of the capture."""
@@ -52,23 +76,29 @@ class Capture:
         for entry in filter(manifests.has_content, self.manifest["files"]):
             sums[self.content(entry["path"])] = entry["sha256"]
         found = sha256_sums(self.path)
-        for path in sorted({*sums, *found} - {self.path / SUMS}):
+        for path in sorted({*sums, *found} - {self.path / SUMS, self.path / signature.NAME}):
             if sums.get(path) != found.get(path):
                 fault = "is missing" if path not in found else "was changed" if path in sums else "is not a part of it"
                 raise refuse("R006", path=self.path, detail=f"{shown(path, self.path)} {fault}")
 
     def secrets(self, cipher: Cipher) -> dict[str, bytes]:
         """Return the contents of the secret files, by path. Raises Refusal R006."""
-        files = cipher.unpack(self.archive.read_bytes(), self.archive)
+        files = cipher.unpack(self._read(self.archive, self.sums[self.archive.name]), self.archive)
         if files.keys() != manifests.secret_paths(self.manifest):
             raise refuse("R006", path=self.path, detail=f"{self.archive.name} does not hold what the manifest names")
         return files
 
 
-def read(path: Path) -> Capture:
-    """Return the capture in a directory. Raises Refusal R006, and R018 where its schema is another one."""
+def read(path: Path, name: str | None = None, *, unsigned: str | None = None) -> Capture:
+    """Return the capture in a directory, the signature of which is looked at before anything else.
+
+    name is that of the capture, where the directory has another one yet; unsigned is the one that is taken without a
+    signature. Raises Refusal R006, R085 to R087, and R018 where its schema is another one.
+    """
     try:
-        lines = (path / SUMS).read_text(encoding="ascii").splitlines()
+        told = (path / SUMS).read_bytes()
+        is_signed = signature.is_signed(path, told, name or path.name, unsigned)
+        lines = told.decode("ascii").splitlines()
         sums = {name: sha256 for sha256, _space, name in (line.partition("  ") for line in lines)}
         data = (path / MANIFEST).read_bytes()
     except (OSError, ValueError) as error:
@@ -78,7 +108,7 @@ def read(path: Path) -> Capture:
         raise refuse("R006", path=path, detail=f"{SUMS} does not name {MANIFEST} and one archive of secrets")
     if hashlib.sha256(data).hexdigest() != sums.get(MANIFEST):
         raise refuse("R006", path=path, detail=f"{MANIFEST} was changed")
-    return Capture(path, manifests.read(data, path), path / archives[0], sums)
+    return Capture(path, manifests.read(data, path), path / archives[0], sums, is_signed)
 
 
 def place(directory: Path, host: str) -> Path:
@@ -93,19 +123,25 @@ def names(of_host: Path) -> list[str]:
     return sorted(one.name for one in of_host.iterdir() if _NAME.fullmatch(one.name))
 
 
-def latest(of_host: Path) -> Capture | None:
-    """Return the newest capture of a host, None where there is none. Raises Refusal R006 and R018."""
+def latest(of_host: Path, unsigned: str | None = None) -> Capture | None:
+    """Return the newest capture of a host, None where there is none. Raises Refusal as read does."""
+    name = latest_name(of_host)
+    return read(of_host / name, unsigned=unsigned) if name else None
+
+
+def latest_name(of_host: Path) -> str | None:
+    """Return the name of the newest capture of a host, None where there is none."""
     link = of_host / LATEST
-    return read(of_host / link.readlink().name) if link.is_symlink() else None
+    return link.readlink().name if link.is_symlink() else None
 
 
-def named(of_host: Path, host: str, name: str | None) -> Capture:
-    """Return the capture with this name, or the newest. Raises Refusal R001, R006 and R018."""
+def named(of_host: Path, host: str, name: str | None, unsigned: str | None = None) -> Capture:
+    """Return the capture with this name, or the newest. Raises Refusal R001, and as read does."""
     found = None
     if name is None:
-        found = latest(of_host)
+        found = latest(of_host, unsigned)
     elif name in names(of_host):
-        found = read(of_host / name)
+        found = read(of_host / name, unsigned=unsigned)
     if found is None:
         raise refuse("R001", host=host, what=f"capture {name}" if name else "capture", path=of_host)
     return found

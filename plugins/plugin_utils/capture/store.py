@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, own_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, own_files, signature
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
@@ -70,9 +70,9 @@ class Store:
         self.damage: list[str] = []
         self._place, self._keep, self._draft = place, keep, place / _NEW
         try:
-            former = captures.latest(place)
-            if former:
-                self._remember(former)
+            former = captures.latest_name(place)
+            if former:  # what it holds counts by its SHA-256 on the node, so it needs no signature here
+                self._remember(captures.read(place / former, unsigned=former))
         except Refusal as refusal:
             self.damage.append(refusal.cause)
 
@@ -118,21 +118,23 @@ class Store:
         """
         archive, text = cipher.pack(secrets), manifests.text(dict(manifest))
         parts = {captures.MANIFEST: text, cipher.name: archive}
-        sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in parts.items())
+        told = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in parts.items())
+        sums, final_name = told.encode("ascii"), self._free_name(manifest["made"])
+        signed = signature.signed(sums, self._place.name, final_name)
         with _writing(self._draft):
-            for name, data in {**parts, captures.SUMS: sums.encode("ascii")}.items():
+            for name, data in {**parts, captures.SUMS: sums, signature.NAME: signed}.items():
                 own_files.write(self._draft / name, data)
             for path in captures.tree(self._draft):
                 if path.is_dir() or path.stat().st_nlink == 1:  # what is linked is on the disk already
                     own_files.sync(path)
-        draft = captures.read(self._draft)
+        draft = captures.read(self._draft, final_name)
         draft.verify()
         if secrets.keys() != manifests.secret_paths(draft.manifest) or (
             cipher.readable and draft.secrets(cipher) != secrets
         ):
             raise refuse("R006", path=self._draft, detail=f"{cipher.name} does not hold the secrets that were read")
         with _writing(self._place):
-            final = self._place / self._free_name(manifest["made"])
+            final = self._place / final_name
             self._draft.rename(final)
             link = self._place / f"{_NEW}.{captures.LATEST}"
             link.symlink_to(final.name)

@@ -35,8 +35,7 @@ def captured(capture: Capture, secrets: Mapping[str, bytes]) -> installation.Cap
 def _content(capture: Capture, secrets: Mapping[str, bytes], path: str) -> bytes | None:
     if path in secrets:
         return secrets[path]
-    file = capture.content(path)
-    return file.read_bytes() if file.is_file() else None
+    return capture.data(path) if capture.content(path).is_file() else None
 
 
 def network_files(host: str, paths: list[str]) -> dict[str, str] | None:

@@ -67,6 +67,6 @@ def _entries(
     for one in entries:
         kept = {name: one[name] for name in _KEPT if name in one}
         if one["kind"] == manifest.FILE:
-            content = secrets[one["path"]] if one.get("secret") else capture.content(one["path"]).read_bytes()
+            content = secrets[one["path"]] if one.get("secret") else capture.data(one["path"])
             kept["data"] = base64.b64encode(content).decode("ascii")
         yield kept

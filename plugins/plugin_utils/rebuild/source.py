@@ -10,7 +10,6 @@ import hashlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.files import PAM, modules_of_pam
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
@@ -36,15 +35,15 @@ SECTIONS = {
 }
 
 
-def chosen(of_host: Path, host: str, name: str | None) -> Capture:
+def chosen(of_host: Path, host: str, name: str | None, unsigned: str | None = None) -> Capture:
     """Return the capture with this name; without one, that of a rebuild at work, else the newest.
 
-    Raises Refusal R001, R006 and R018.
+    Raises Refusal R001, and as captures.read does.
     """
     written = state.read(of_host)
     if name is None and written and not written.reached("proven"):
         name = written.capture
-    return captures.named(of_host, host, name)
+    return captures.named(of_host, host, name, unsigned)
 
 
 class Source:
@@ -64,10 +63,7 @@ class Source:
         """Return the content of a file. Raises Refusal R006 where it is not there."""
         if entry.get("secret"):
             return self.secrets[entry["path"]]
-        try:
-            return self.capture.content(entry["path"]).read_bytes()
-        except OSError as error:
-            raise refuse("R006", path=self.capture.path, detail=error.strerror) from error
+        return self.capture.data(entry["path"])
 
     def entries(self, work: str) -> list[dict[str, Any]]:
         """Return what the manifest says of the paths of a work."""

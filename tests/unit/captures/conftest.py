@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets, signature
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - where a sync takes no time
 
@@ -53,3 +53,10 @@ def age_key(tmp_path):
 @pytest.fixture
 def age(age_key):
     return secrets.Age("node07", [age_key[0]], age_key[1])
+
+
+@pytest.fixture(autouse=True)
+def signing_key(monkeypatch, tmp_path_factory):
+    """Keep the key that signs captures out of this user's home; return its path."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
+    return signature.place()

@@ -82,6 +82,20 @@ def test_without_the_password_the_secrets_are_unknown(given, play, tmp_path):
 
 
 @pytest.mark.usefixtures("three")
+def test_a_capture_without_a_signature_is_told_and_a_forged_one_refused(play, tmp_path):
+    signed = tmp_path / "captures/node07/20261126T000000Z/SHA256SUMS.hmac"
+    signed.write_text("0" * 64)
+    status, output, _found = play()
+    assert status != 0
+    assert "GPULAB-R086" in output
+    signed.unlink()
+    status, output, found = play()
+    assert status == 0, output
+    assert "20261126T000000Z has no signature" in output
+    assert (found["former"], found["later"]) == TIMES[1:]
+
+
+@pytest.mark.usefixtures("three")
 def test_two_that_are_named_are_compared(play):
     status, output, found = play(capture_former="20261125T000000Z", capture_later="20261126T000000Z")
     assert status == 0, output

@@ -80,7 +80,7 @@ def test_an_environment_comes_before_those_in_it(opened):
 def action(directory):
     """Return an action whose node answers from a dictionary, and on which steps end as they are told."""
     made = object.__new__(restore_software.ActionModule)
-    made._args = {"directory": str(directory), "capture": None, "work": "begin"}
+    made._args = {"directory": str(directory), "capture": None, "unsigned": None, "work": "begin"}
     made._task_vars = {"inventory_hostname": "node07"}
     made._task = type("Task", (), {"check_mode": False})
     made.answers, made.asked, made.steps, made.outcomes = {}, [], [], {}
