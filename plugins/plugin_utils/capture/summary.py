@@ -33,16 +33,16 @@ MEANINGS = {
 
 
 def result(
-    manifest: dict[str, Any], path: Path | None, damage: Sequence[str] = (), told: Sequence[str] = ()
+    manifest: dict[str, Any], path: Path | None, damage: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the result of the task.
 
-    path is that of the capture, None in check mode; damage says what is wrong with the capture before, told what else
+    path is that of the capture, None in check mode; damage says what is wrong with the capture before, notes what else
     people have to know.
     """
     plan = reinstall.plan(manifest)
     damaged = [f"  the capture before: {one}" for one in damage]
-    lines = [*_head(manifest, path), *told, *damaged, *_bins(manifest), *_remainder(manifest), *_reinstall(plan)]
+    lines = [*_head(manifest, path), *notes, *damaged, *_bins(manifest), *_remainder(manifest), *_reinstall(plan)]
     told = {
         "damage": list(damage),
         "bins": manifest["bins"],

@@ -56,9 +56,9 @@ def test_a_file_that_holds_none(path, text):
     assert shown.masked(text) == text
 
 
-@pytest.mark.parametrize("before", [0, 10, BLOCK - 60, BLOCK - 10, BLOCK, 2 * BLOCK - 30, 3 * BLOCK])
+@pytest.mark.parametrize("before", [0, 10, BLOCK - 60, BLOCK - 10, BLOCK - 3, BLOCK, 2 * BLOCK - 12, 3 * BLOCK])
 def test_a_secret_is_found_wherever_it_is_in_a_file(before):
-    assert is_secret(FILE, b"\n" * before + b"aws_secret_access_key = abcdefghijklmnopqrstuvwxyz\n" + b"x" * 100)
+    assert is_secret(FILE, b"\n" * before + f"{'gh' + 'p_'}{token(36)}\n".encode() + b"x" * 100)
     assert not is_secret(FILE, b"\n" * before + b"region = eu\n")
 
 
