@@ -223,6 +223,7 @@ def test_a_governor_and_huge_pages_say_what_they_take(tree):
 PATHS = {
     "a path upwards": ("kernel/../../../etc/passwd.x", []),
     "parts upwards": ("vm.../../../etc/passwd", []),
+    "slashes, which stand for dots": ("vm.//.//.//.etc.shadow", []),
     "a directory": ("net.ipv4", []),
     "the dot of an interface": ("net.ipv4.conf.eth0/5.rp_filter", ["/proc/sys/net/ipv4/conf/eth0.5/rp_filter"]),
     "every interface": (
@@ -236,6 +237,8 @@ PATHS = {
 def test_the_name_of_a_sysctl_is_no_path(tree, name, paths):
     for interface in ("lo", "eth0.5"):
         tree.file(f"/proc/sys/net/ipv4/conf/{interface}/rp_filter", "0\n")
+    tree.file("/proc/sys/vm/swappiness", "60\n")
+    tree.file("/etc/shadow", "root\n")
     tree.file("/etc/passwd/x", "root\n")
     tree.file("/etc/passwd.x", "root\n")
     assert kernel_values.paths(name, tree.node()) == paths

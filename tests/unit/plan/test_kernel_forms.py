@@ -32,6 +32,7 @@ WRONG = [
     ("kernel/../../../etc/passwd.x", 1, "P106"),
     ("vm/../../../etc/cron.d/x.y", 1, "P106"),
     ("vm.../x", 1, "P106"),
+    ("vm.//.//.//.etc.shadow", 1, "P106"),
     (".vm.swappiness", 1, "P106"),
     ("vm.swappiness.", 1, "P106"),
     ("vm..swappiness", 1, "P106"),
