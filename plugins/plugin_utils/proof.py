@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import INAPPLICABLE, Facts, Node
+from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import NOT_ENDED
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 
 if TYPE_CHECKING:
@@ -38,11 +39,14 @@ def applied(facts: dict[str, Any], plan: dict[str, Any] | None) -> dict[str, Any
     """Return what the roles have carried out on the node, as their receipts tell, and what this run has put right.
 
     plan is this run's. What it would change is due, and no fault of the node: a proof compares with what was applied,
-    so it finds the same with a plan, without one, and on a node on which nothing was due.
+    so it finds the same with a plan, without one, and on a node on which nothing was due. A run that has one also goes
+    by receipts that it has not sealed yet.
     """
+    counts = ("", NOT_ENDED) if plan else ("",)
     parts: dict[str, Any] = {"drift": (plan or {}).get("drift", [])}
     for receipt in facts.get("receipts", {}).values():
-        parts.update(receipt.get("plan", {}))
+        if receipt["problem"] in counts:
+            parts.update(receipt.get("plan", {}))
     return parts
 
 

@@ -278,6 +278,7 @@ def display_match(node: Node) -> Iterator[Result]:
     if not library:
         yield skipped("no driver is installed (see driver-responsive)")
     elif not display and not planned:
+        node.planned("driver")
         yield inapplicable("the driver has no part for a display")
     elif not display:
         yield fail(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 SCHEMA = 1
+NOT_ENDED = "the run that wrote its receipt did not end well"
 DIRECTORY = "/var/lib/gpulab/receipts"
 _SHAPE = {"schema": int, "inputs": {str: str}, "plan?": {str: object}, "sealed": bool, "items": {str: object}}
 
@@ -65,7 +66,7 @@ class Receipts:
     def facts(self, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Return the facts ``receipts``, by role: {"inputs", "plan", "problem", "differs", "drift"}.
 
-        problem says why a receipt does not count; then it has no plan. differs says how items differ from what the last
+        problem says why a receipt does not count. differs says how items differ from what the last
         run left; drift is that part of it which somebody changed on the node, by hand or by another program.
         """
         now = self._now(facts)
@@ -78,13 +79,13 @@ class Receipts:
 
 
 def _compared(receipt: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    problem = receipt["problem"] or ("" if receipt["sealed"] else "the run that wrote its receipt did not end well")
+    problem = receipt["problem"] or ("" if receipt["sealed"] else NOT_ENDED)
     before = {} if problem else receipt["items"]
     changed = [item for item in before if before[item] != now[item]]
     words = {item: how(item, before[item], now[item]) for item in changed}
     return {
         "inputs": receipt["inputs"],
-        "plan": {} if problem else receipt["plan"],
+        "plan": receipt["plan"],
         "problem": problem,
         "differs": list(words.values()),
         "drift": [text for item, text in words.items() if not item.startswith("fact:")],

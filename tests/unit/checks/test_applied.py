@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
+from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import NOT_ENDED
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import applied, facts_of, judge
@@ -117,6 +118,26 @@ def test_without_a_receipt_nobody_says_that_a_check_of_the_plan_is_for_another_m
 def plan_part(check: str) -> str:
     """Return the part of the plan that a check compares with."""
     return check.partition("-")[0]
+
+
+@pytest.mark.parametrize(
+    ("problem", "own_plan", "severity"),
+    [
+        ("", None, "fail"),
+        (NOT_ENDED, {"drift": []}, "fail"),
+        (NOT_ENDED, None, "skipped"),
+        ("its receipt is damaged", {"drift": []}, "skipped"),
+    ],
+    ids=["sealed", "within the run that wrote it", "of a run that did not end", "damaged"],
+)
+def test_a_run_goes_by_its_own_receipts_before_it_has_sealed_them(problem, own_plan, severity):
+    """The driver is judged, and rolled back, before the end of the run that brought it."""
+    facts = nodes.healthy("rtx4090x2")
+    receipts = left(plan_of(facts))
+    receipts["nvidia_driver"]["plan"]["driver"]["display"] = True
+    receipts["nvidia_driver"]["problem"] = problem
+    results, _not_for = judge({**facts, "receipts": receipts}, own_plan, {}, ["driver"])
+    assert [r["severity"] for r in results if r["id"] == "display-match"] == [severity]
 
 
 def test_a_receipt_that_does_not_count_is_told():

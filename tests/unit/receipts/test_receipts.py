@@ -200,12 +200,12 @@ def test_a_receipt_of_an_earlier_gpulab_holds_no_plan(node, facts):
     assert read(node, facts) == {"inputs": INPUTS, "plan": {}, "problem": "", "differs": [], "drift": []}
 
 
-def test_a_plan_counts_only_when_the_run_that_carried_it_out_has_ended(node, facts):
+def test_a_plan_outlives_the_seal(node, facts):
     receipt = {"schema": store.SCHEMA, "inputs": INPUTS, "plan": PLAN, "sealed": False, "items": {}}
     node.file("/var/lib/gpulab/receipts/base.json", json.dumps(receipt))
-    assert read(node, facts)["plan"] == {}
+    assert (read(node, facts)["plan"], read(node, facts)["problem"]) == (PLAN, store.NOT_ENDED)
     store.Receipts(node.node()).seal(facts)
-    assert read(node, facts)["plan"] == PLAN
+    assert (read(node, facts)["plan"], read(node, facts)["problem"]) == (PLAN, "")
 
 
 def test_an_item_of_an_unknown_kind_is_nothing(node, facts):
