@@ -312,8 +312,10 @@ def _podman(node: Node, places: Places) -> Iterator[tuple[dict[str, Any], _Stora
         engine["images"].append(
             {
                 "id": one.get("id") or "",
-                "names": one.get("names") or [],
-                "digests": [f"{_repository(name)}@{digest}" for name in one.get("names") or ()] if digest else [],
+                "names": [name for name in one.get("names") or () if "@" not in name],
+                "digests": sorted({f"{_repository(name)}@{digest}" for name in one.get("names") or ()})
+                if digest
+                else [],
                 "comes_back": comes_back,
                 "why": "" if comes_back else BUILT_HERE,
             }
@@ -356,7 +358,7 @@ def _came_compressed(layer: dict[str, Any]) -> bool:
 
 
 def _repository(name: str) -> str:
-    directory, base = posixpath.split(name)
+    directory, base = posixpath.split(name.partition("@")[0])  # one that was pulled by its digest has that as a name
     return posixpath.join(directory, base.partition(":")[0])
 
 

@@ -347,6 +347,15 @@ def test_an_image_of_podman_that_no_other_machine_names_does_not_come_back(tree,
     assert [one["comes_back"] for one in record["images"]] == [False]
 
 
+def test_an_image_that_podman_pulled_by_its_digest_is_called_by_its_tags_alone(tree):
+    """As a rebuild does, which gives it its tags then."""
+    names = ["docker.io/library/redis@sha256:8e", "docker.io/library/redis:7"]
+    images = [{"id": IDS["pulled"], "digest": "sha256:8e", "names": names, "layer": TOP}]
+    _engines, record = podman(store(tree).file(f"{STORAGE}/overlay-images/images.json", json.dumps(images)))
+    (image,) = record["images"]
+    assert (image["names"], image["digests"]) == (["docker.io/library/redis:7"], ["docker.io/library/redis@sha256:8e"])
+
+
 def test_an_image_of_podman_with_a_layer_that_is_missing_does_not_come_back(tree):
     store(tree).file(f"{STORAGE}/overlay-layers/layers.json", json.dumps([layer(TOP, BASE)]))
     _engines, record = podman(tree)
