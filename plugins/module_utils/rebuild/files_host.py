@@ -138,16 +138,27 @@ class _Work:
         """Leave a file whose new content would lock people out, and a choice that nobody offers now."""
         path = step.entry["path"]
         if step.kind == files.CHOOSE:
-            offered = any(self._node.exists(f"{one}/{posixpath.basename(path)}") for one in CHOICES)
-            if not offered or not self._node.exists(step.entry.get("target", "")):
-                return files.Step(files.LEAVE, step.entry, f"no package offers {step.entry.get('target')} now")
-            return step
+            return self._choice(step)
         if step.kind != files.PUT or step.entry["kind"] != tree.FILE or not path.startswith(files.PAM):
             return step
         missing = sorted(one for one in step.entry.get("modules", ()) if not self._has_module(one))
         if missing:
             return files.Step(files.LEAVE, step.entry, f"it asks for {', '.join(missing)}, which is not there")
         return step
+
+    def _choice(self, step: files.Step) -> files.Step:
+        """Leave a choice that nobody offers now; a later release names a program below /usr that was in /bin."""
+        path, target = step.entry["path"], step.entry.get("target", "")
+        offers = [
+            place for place in (f"{one}/{posixpath.basename(path)}" for one in CHOICES) if self._node.exists(place)
+        ]
+        if not offers or not self._node.exists(target):
+            return files.Step(files.LEAVE, step.entry, f"no package offers {target or None} now")
+        offered = "".join(map(self._node.text, offers)).splitlines()
+        if target in offered or f"/usr{target}" not in offered:
+            return step
+        entry = {**step.entry, "target": f"/usr{target}"}
+        return files.Step(files.SAME if self._node.link(path) == entry["target"] else files.CHOOSE, entry)
 
     def _has_module(self, name: str) -> bool:
         if name.startswith("/"):

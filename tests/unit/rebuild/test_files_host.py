@@ -249,6 +249,15 @@ def test_a_choice_of_alternatives_is_made_where_it_is_offered(node, tree, restor
     assert "update-alternatives" in node.ran
 
 
+def test_a_choice_of_alternatives_is_known_where_a_later_release_has_it_below_usr(node, tree, restored):
+    """Its update-alternatives knows /bin/vim by no such name, whatever links lead there."""
+    captured = [{**listed("/etc/alternatives/editor")[0], "kind": "link", "target": "/bin/vim", "mode": "0777"}]
+    tree.file("/var/lib/dpkg/alternatives/editor", "manual\n/usr/bin/editor\n\n/usr/bin/vim\n50\n").file("/bin/vim")
+    tree.link("/etc/alternatives/editor", "/usr/bin/vim")
+    assert not restored(captured)["changed"]
+    assert "update-alternatives" not in node.ran
+
+
 MAY = "User wei may run the following commands on node07:\n    (ALL) ALL\n"
 
 
