@@ -46,6 +46,20 @@ def test_a_job_has_its_gpu_and_no_other(host, name):
     assert told.splitlines() == ["opens 0", "sees 0"]
 
 
+def test_a_login_that_is_no_job_opens_no_gpu(host):
+    """A slice of its own is what a login gets; Ansible's user is 1000, and its slice and root's are exempt."""
+    login = "systemd-run --quiet --pipe --wait --collect --slice=user-%s.slice --uid=%s sh -c %s"
+    assert host.check_output(login, "65534", "65534", OPENS) == ""
+    assert host.check_output(login, "1000", "65534", OPENS).splitlines() == ["opens 0", "opens 1"]
+    assert host.check_output(login, "0", "0", OPENS).splitlines() == ["opens 0", "opens 1"]
+
+
+def test_a_job_that_asks_for_no_time_ends(host):
+    shown = host.check_output("scontrol --oneliner show partition gpu")
+    assert "DefaultTime=1-00:00:00" in shown
+    assert "MaxTime=7-00:00:00" in shown
+
+
 def test_two_jobs_share_a_node_without_asking_for_memory(host):
     job = "timeout 60 srun --immediate=30 --gres=gpu:1 sh -c 'sleep 2; echo $SLURM_STEP_GPUS' > /tmp/job.$n &"
     host.check_output(f"for n in 1 2; do {job} done; wait")

@@ -141,3 +141,36 @@ def test_every_role_begins_by_holding_the_node(role):
     begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("main.yml"))
     depends = "gpulab.node.plan" in load(role / "meta/main.yml").get("dependencies", ())
     assert begins or depends or role.name in {"capture", "diagnose", "rollout", "verify"}
+
+
+RELOADS = re.compile(r"\bdaemon[_-]reload\b")
+# What writes a unit: a task or a variable names a file in a directory of systemd's.
+WRITES = re.compile(r"""["'\s](/etc/systemd/system|/usr/local/lib/systemd/system)/\S+:(\s|$)""", re.MULTILINE)
+
+
+def _texts(role):
+    return {
+        path: path.read_text(encoding="utf-8")
+        for part in ("tasks", "handlers", "vars")
+        for path in sorted((role / part).glob("*.yml"))
+    }
+
+
+def test_every_reload_of_systemd_goes_one_way(role):
+    """Containers that use a GPU can lose it: reload_units asks who does, and a parameter of a service asks nobody."""
+    assert [str(path) for path, text in _texts(role).items() if RELOADS.search(text)] == []
+
+
+def test_playbooks_reload_nothing():
+    found = [path for path in (ROOT / "playbooks").rglob("*.yml") if RELOADS.search(path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_who_writes_a_unit_lets_systemd_read_it(role):
+    text = "".join(_texts(role).values())
+    assert not WRITES.search(text) or "gpulab.node.reload_units" in text
+
+
+def test_units_are_recognised():
+    writing = {role.name for role in ROLES if WRITES.search("".join(_texts(role).values()))}
+    assert {"monitoring", "monitoring_server", "slurm", "storage", "network", "nvidia_driver", "nightly"} <= writing

@@ -1,5 +1,6 @@
 """What the expressions in roles' vars come to, for facts that no scenario has."""
 
+import base64
 import os
 import subprocess
 from pathlib import Path
@@ -175,3 +176,57 @@ def test_the_node_is_kept_awake_only_while_a_process_computes(tmp_path, answer, 
     lines = said.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "smi --query-compute-apps=pid --format=csv,noheader"
     assert bool([line for line in lines if line.startswith("--what=sleep --mode=block")]) is held
+
+
+# The door beside Slurm
+
+CLOSED = "/etc/systemd/system/user-.slice.d/50-gpulab-slurm.conf"
+ADMIN = "/etc/systemd/system/user-1000.slice.d/60-gpulab-slurm.conf"
+OTHER = "/etc/systemd/system/user-2000.slice.d/60-gpulab-slurm.conf"
+ROOT_SLICE = "/etc/systemd/system/user-0.slice.d/60-gpulab-slurm.conf"
+
+
+def door(name="__slurm_door_contents", *, desktop="not-found", own_files=(), cgroup="", **variables):
+    """Return a variable of role slurm on a node, as a run by Ansible's user 1000 sees it."""
+    facts = {"services": {"display-manager": {"load": desktop}}, "own_files": list(own_files)}
+    given = {"slurm_state": "present", "slurm_door": None, **variables}
+    if cgroup is not None:
+        cgroup = cgroup or "5:devices:/user.slice\n0::/user.slice/user-1000.slice/session-4.scope\n"
+        given["__slurm_own_cgroup"] = {"content": base64.b64encode(cgroup.encode()).decode()}
+    return value("slurm", name, facts, **given)
+
+
+def test_the_door_is_closed_but_for_root_and_ansibles_user():
+    found = door()
+    assert set(found) == {CLOSED, ADMIN, ROOT_SLICE}
+    policy = found[CLOSED].splitlines()
+    assert policy[:2] == ["[Slice]", "DevicePolicy=closed"]
+    assert all(line.startswith("DeviceAllow=") and "nvidia" not in line and "char-*" not in line for line in policy[2:])
+    assert found[ADMIN] == found[ROOT_SLICE] == "[Slice]\nDevicePolicy=auto\nDeviceAllow=\n"
+
+
+@pytest.mark.parametrize("cgroup", ["0::/system.slice/cron.service\n", "0::/\n"])
+def test_a_run_that_is_no_login_exempts_nobody(cgroup):
+    assert set(door(cgroup=cgroup)) == {CLOSED, ROOT_SLICE}
+
+
+def test_whom_a_former_run_exempted_stays_so():
+    """Two people with accounts of their own run gpulab in turn, and the second run of each changes nothing."""
+    assert set(door(own_files=[OTHER, CLOSED, "/etc/x/gpulab"])) == {CLOSED, ADMIN, ROOT_SLICE, OTHER}
+
+
+@pytest.mark.parametrize("variables", [{"slurm_door": "open"}, {"desktop": "loaded"}, {"slurm_state": "absent"}])
+def test_an_open_door_leaves_no_file(variables):
+    found = door(own_files=[OTHER, CLOSED], **variables)
+    assert set(found.values()) == {""}
+    assert {CLOSED, ADMIN, ROOT_SLICE, OTHER} == set(found)
+
+
+def test_a_node_that_leaves_is_not_looked_at_and_loses_its_files():
+    found = door(own_files=[CLOSED, OTHER], slurm_state="absent", cgroup=None)
+    assert (set(found), set(found.values())) == ({CLOSED, ROOT_SLICE, OTHER}, {""})
+
+
+def test_a_desktops_user_is_never_shut_out():
+    assert door("__slurm_closed", desktop="loaded") is False
+    assert door("__slurm_closed", desktop="loaded", slurm_door="closed") is True  # which is refused

@@ -70,6 +70,9 @@ REMEDIES = {
     "lift_fence": "Mend the node and go on with the change: ansible-playbook gpulab.node.rollout. Or bring it back as"
     " it is: ansible-playbook gpulab.node.fence -e fence_state=absent.",
     "set_up_slurm": "Set Slurm up again, on the node and its controller: ansible-playbook gpulab.node.slurm.",
+    "close_door": "Close it again: ansible-playbook gpulab.node.slurm; then let people log in again, or reboot. For"
+    " cron, at and sshd, their files in /etc/pam.d need pam_systemd.so (package libpam-systemd). Replace systemd-cron"
+    " by cron. Take people out of the group named, and let them run containers in jobs, without root.",
     "resume_node": "Mend what the reason says and prove the node. Then run: scontrol update nodename=NAME"
     " state=resume.",
     "check_disk": "Look at the disk: its link (lspci -vv), its heat and wear (smartctl -a), and what else reads from"

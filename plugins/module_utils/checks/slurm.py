@@ -11,19 +11,22 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     check,
     fail,
     inapplicable,
+    info,
     ok,
     skipped,
+    unknown,
     warn,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
 
 STATES = "https://slurm.schedmd.com/sinfo.html"
 GRES = "https://slurm.schedmd.com/gres.html"
 MUNGE = "https://github.com/dun/munge/wiki/Installation-Guide"
+DEVICES = "https://www.freedesktop.org/software/systemd/man/latest/systemd.resource-control.html#DevicePolicy="
 ACCOUNTING = "https://slurm.schedmd.com/accounting.html"
 NO_DAEMON = "Slurm's daemon is not installed"
 UNKNOWN_NODE = "the controller does not tell of this node (see slurm-node)"
@@ -81,6 +84,36 @@ def slurm_gpus(node: Node) -> Iterator[Result]:
             yield fail(told, "set_up_slurm", observed=known, expected=there, unit="GPUs")
         else:
             yield ok(told, known)
+
+
+@check("slurm-door", proves="Nobody opens a GPU without a job of Slurm", source=DEVICES)
+def slurm_door(node: Node) -> Iterator[Result]:
+    """Take what a user without rights met in a slice of his own; what starts programs outside of slices is named."""
+    found = node.facts.optional("slurm")
+    door = found and found.optional("door")
+    if found is None:
+        yield inapplicable(NO_DAEMON)
+    elif door is None:
+        yield info("the door is open: whoever logs in opens every GPU without a job (slurm_door)")
+    elif door["opens"]:
+        told = f"a login that is no job opens {door['why']}"
+        yield fail(told, "close_door", observed="opens", expected="not permitted")
+    else:
+        yield from _ways_round(door)
+
+
+def _ways_round(door: Facts) -> Iterator[Result]:
+    beside, as_root = door["beside"], door["as_root"]
+    if beside:
+        told = f"{', '.join(beside)} may start people's programs outside of their slices, where these open every GPU"
+        yield warn(told, "close_door", observed=beside)
+    if as_root:
+        told = f"a container's daemon opens every GPU for members of its group: {', '.join(as_root)}"
+        yield warn(told, "close_door", observed=as_root)
+    if door.optional("opens") is None:
+        yield unknown(door["why"])
+    elif not beside and not as_root:
+        yield ok("without a job, no GPU opens")
 
 
 @check("slurm-accounting", proves="Slurm's accounting answers", source=ACCOUNTING)

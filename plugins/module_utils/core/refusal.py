@@ -1833,6 +1833,14 @@ CODES = {
         "{path} on {host} has a partition {partition}, which is the name of the one for gpulab's nodes",
         "Give theirs another name. Nothing was changed.",
     ),
+    "F048": (
+        "slurm_door of {host} is closed, but it has a display manager, whose user needs the GPU",
+        "Set slurm_door: open for it, or remove the display manager. Nothing was changed.",
+    ),
+    "F049": (
+        "Slurm's daemon needs a systemd reload on {host}, which can detach GPUs from running containers: {who}",
+        "Run again when the GPUs are idle. Nothing was changed on {host}.",
+    ),
     # F060 to F079: the nightly proof
     "F060": (
         "the nightly proof cannot run on {host}: {detail}",

@@ -97,6 +97,16 @@ class Slurm(TypedDict):
     answers: bool
     node: SlurmNode | None
     accounting: bool | None
+    door: SlurmDoor | None
+
+
+class SlurmDoor(TypedDict):
+    """Whether somebody without a job opens a GPU, None where that could not be tried; why; and the ways round."""
+
+    opens: bool | None
+    why: str
+    beside: list[str]
+    as_root: list[str]
 
 
 class SlurmNode(TypedDict):

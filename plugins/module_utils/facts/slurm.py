@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.facts.door import DoorQuery
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 
 if TYPE_CHECKING:
@@ -27,17 +28,19 @@ class SlurmQuery:
         """Ask, where there is a daemon."""
         self._node = node
         self._there = node.exists(PROGRAM)
+        self._door = DoorQuery(node)
         if self._there:
             self._munge = node.start(["sh", "-c", "munge --no-input | unmunge"])
             self._shown = node.start(list(control.SHOW_NODES))
             self._accounting = node.start(["sh", "-c", ACCOUNTING])
 
     def facts(self) -> dict[str, Any] | None:
-        """Return {"munge", "answers", "node", "accounting"}; None where there is no daemon.
+        """Return {"munge", "answers", "node", "accounting", "door"}; None where there is no daemon.
 
         munge tells whether a credential can be made and read here, answers whether the controller answers, node is
         {"name", "states", "reason", "gpus"} as the controller sees this node, None where it does not know it.
-        accounting tells whether its database answers, None where the cluster keeps none or does not say so.
+        accounting tells whether its database answers, None where the cluster keeps none or does not say so. door is
+        DoorQuery's.
         """
         if not self._there:
             return None
@@ -51,4 +54,5 @@ class SlurmQuery:
             "node": own
             and {"name": own.name, "states": list(own.states), "reason": own.reason, "gpus": control.gpus(own.gres)},
             "accounting": None if accounting is None or accounting[0] == NOT_KEPT else accounting[0] == 0,
+            "door": self._door.facts(),
         }

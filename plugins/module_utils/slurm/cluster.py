@@ -41,7 +41,8 @@ class Node:
 class Cluster:
     """What the files say beside the nodes: its name, and hostname and address of its controller.
 
-    types are the host types of the inventory that have a partition of their own.
+    types are the host types of the inventory that have a partition of their own. time is what a job has that asks for
+    none, limit the most that one may ask for; empty is without end.
     """
 
     name: str
@@ -50,6 +51,13 @@ class Cluster:
     accounting: bool = False
     types: Sequence[str] = ()
     further: Mapping[str, Any] = field(default_factory=dict)
+    time: str = ""
+    limit: str = ""
+
+    def partition(self, name: str, nodes: str, more: str = "") -> str:
+        """Return the line of a partition."""
+        time = f" DefaultTime={self.time}" if self.time else ""
+        return f"PartitionName={name} Nodes={nodes}{more}{time} MaxTime={self.limit or 'INFINITE'} State=UP"
 
 
 def topology(cpuinfo: str) -> tuple[int, int, int] | None:
@@ -176,15 +184,15 @@ def _memory_of_a_cpu(nodes: Sequence[Node]) -> int:
     return max(min(shares, default=1), 1)
 
 
-def _partitions(nodes: Sequence[Node], types: Sequence[str]) -> list[str]:
+def _partitions(nodes: Sequence[Node], cluster: Cluster) -> list[str]:
     if not nodes:
         return []
     features = {name for one in nodes for name in re.findall(r" Feature=(\S+)", one.line)[:1]}
-    used = [one for one in types if any(one in found.split(",") for found in features)]
+    used = [one for one in cluster.types if any(one in found.split(",") for found in features)]
     return [
         *(f"NodeSet={one} Feature={one}" for one in used),
-        f"PartitionName={ALL} Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
-        *(f"PartitionName={one} Nodes={one} MaxTime=INFINITE State=UP" for one in used),
+        cluster.partition(ALL, "ALL", " Default=YES"),
+        *(cluster.partition(one, one) for one in used),
     ]
 
 
@@ -228,7 +236,7 @@ def texts(cluster: Cluster, nodes: Sequence[Node]) -> dict[str, str]:
         **{str(name): str(value) for name, value in cluster.further.items()},
     }
     lines = [f"{name}={value}" for name, value in settings.items()]
-    lines += [one.line for one in nodes] + _partitions(nodes, cluster.types)
+    lines += [one.line for one in nodes] + _partitions(nodes, cluster)
     return {
         CONFIGURATION: "\n".join(lines),
         GRES: "\n".join(line for one in nodes for line in one.gres) or "# no GPU",

@@ -32,7 +32,7 @@ _WRITTEN += ("ThreadsPerCore", "CPUs", "RealMemory", "TmpDisk", "Gres", "Feature
 _TOPOLOGY = ("boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "cpus", "procs")
 # What gpulab's lines always say, or say where DEFAULT does. A reason without a state says nothing.
 _OF_NODES = {*map(str.lower, _WRITTEN), "procs", "reason", "features"}
-_OF_PARTITIONS = {"nodes", "maxtime", "state", "default"}
+_OF_PARTITIONS = {"nodes", "defaulttime", "maxtime", "state", "default"}
 
 
 def theirs_of(texts: Mapping[str, str]) -> Configuration | None:
@@ -63,7 +63,9 @@ def check(host: str, theirs: Configuration | None, *, join: bool) -> None:
         raise refuse("F047", host=host, path=cluster.CONFIGURATION, partition=PARTITION)
 
 
-def joined(nodes: Sequence[cluster.Node], shown: str, former: str, theirs: Configuration) -> dict[str, str]:
+def joined(
+    about: cluster.Cluster, nodes: Sequence[cluster.Node], shown: str, former: str, theirs: Configuration
+) -> dict[str, str]:
     """Return the files that lie beside a slurm.conf of somebody else's, by path: only nodes that its cluster lacks.
 
     One without a line is empty, and is not to be included. shown is what its controller prints for
@@ -75,7 +77,7 @@ def joined(nodes: Sequence[cluster.Node], shown: str, former: str, theirs: Confi
     new = [one for one in nodes if one.hostname not in known]
     names = ",".join(one.hostname for one in new)
     default = " Default=NO" if "default" in theirs.partition_defaults else ""
-    partition = [f"PartitionName={PARTITION} Nodes={names} MaxTime=INFINITE State=UP{default}"] if new else []
+    partition = [about.partition(PARTITION, names, default)] if new else []
     return {
         JOINED: "\n".join([*(line(one.line, theirs.node_defaults) for one in new), *partition]),
         JOINED_GRES: "\n".join(line for one in new for line in one.gres),

@@ -127,6 +127,10 @@ FETCHED = Form(
 )
 SOURCE = Form(URL.pattern, URL.words, URL.most, secret=True, elsewhere="Use a server that needs no password")
 CHANNEL = Form(r"[A-Za-z0-9/.][^\s$]*", "a channel's name or address", 2048, secret=True)
+# YAML 1.1 reads 12:00:00 as the number 43200, which Slurm would take for minutes.
+SLURM_TIME = Form(
+    r"\d+-\d{1,2}(:\d\d){0,2}|\d+:\d\d:\d\d", 'a time as "12:00:00" (hours, in quotes) or 2-00:00:00 (days)', 20
+)
 CHANNELS = Form(r"[a-z][a-z0-9+.-]*://[^\s$]+", "an address with its scheme, without blanks and '$'", 2048, secret=True)
 REQUIREMENT = Form(
     r"(?!.*\S\s+[-#]).*\S",
@@ -328,6 +332,8 @@ OPTIONS: dict[str, Form] = {
         entries=((r"(?i:(?!(nodename|nodeset|partitionname|downnodes|include)$)[a-z0-9]+)", SLURM_VALUE),),
     ),
     "slurm_state": Form(choices=("present", "absent")),
+    "slurm_time_default": SLURM_TIME,
+    "slurm_time_limit": SLURM_TIME,
     "storage_tiers.blank_checked": Form(r"[A-Za-z0-9/][A-Za-z0-9/_.:=+@\\-]*", "a disk's serial number"),
     "storage_tiers.devices": Form(r"[A-Za-z0-9/][A-Za-z0-9/_.:=+@\\-]*", "a disk's serial number, path or UUID=..."),
     "storage_tiers.export_options": Form(r"[a-z_]+(=[A-Za-z0-9_:.-]+)?", "an option of an export"),

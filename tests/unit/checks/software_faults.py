@@ -91,12 +91,18 @@ SLURM = {
     "answers": True,
     "node": {"name": "node1", "states": ["IDLE"], "reason": "", "gpus": 2},
     "accounting": True,
+    "door": {"opens": False, "why": "", "beside": [], "as_root": []},
 }
 
 
 def slurm(**node):
     """Return a change that lets Slurm know a node of two GPUs, with what differs."""
     return put("slurm", {**SLURM, "node": {**SLURM["node"], **node}})
+
+
+def door(**differs):
+    """Return a change that closes the door beside Slurm, with what differs."""
+    return put("slurm", {**SLURM, "door": {**SLURM["door"], **differs}})
 
 
 MONITORING = [
@@ -151,6 +157,33 @@ MONITORING = [
         "start_service",
         "warn",
         says="jobs go on",
+    ),
+    Fault(
+        "the door beside Slurm is open",
+        "rtx4090x2",
+        door(opens=True, why="/dev/nvidia0"),
+        "slurm-door",
+        "close_door",
+        "fail",
+        says="/dev/nvidia0",
+    ),
+    Fault(
+        "cron is a way round the door",
+        "rtx4090x2",
+        door(beside=["cron", "systemd-cron"]),
+        "slurm-door",
+        "close_door",
+        "warn",
+        says="systemd-cron",
+    ),
+    Fault(
+        "Docker is a way round the door",
+        "rtx4090x2",
+        door(as_root=["ada", "ben"]),
+        "slurm-door",
+        "close_door",
+        "warn",
+        says="ada, ben",
     ),
     Fault("Slurm knows too few GPUs", "rtx4090x2", slurm(gpus=1), "slurm-gpus", "set_up_slurm", "fail", says="1 of 2"),
     Fault(

@@ -46,7 +46,17 @@ PIECES = (
 GOOD = (
     *("admin@lab", "mail-admins.service", "2026-11-26T23:00:00Z", "2026-11-26"),
     *("a", "12.9", "580", "580.95.05", "3.12", "8g", "10.1.2.3", "/a/b", "https://a.example/b", "server:/export"),
-    *("0" * 64, "0" * 40, "present", "hunter2!", "age1abc", "NCCL_DEBUG", "vm.swappiness", "a.example:443"),
+    *(
+        "0" * 64,
+        "0" * 40,
+        "present",
+        "hunter2!",
+        "age1abc",
+        "NCCL_DEBUG",
+        "vm.swappiness",
+        "a.example:443",
+        "2-00:00:00",
+    ),
 )
 
 

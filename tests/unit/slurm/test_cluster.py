@@ -1,11 +1,14 @@
 """The files of a cluster, from the facts of its nodes."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, joining
+from ansible_collections.gpulab.node.plugins.module_utils.slurm.configuration import Configuration
+from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 
 from unit.machines import PCI_GPU, machine
 
@@ -127,6 +130,18 @@ def test_each_host_type_of_the_nodes_has_a_partition():
     assert "workstations" not in texts(node())[cluster.CONFIGURATION]
 
 
+def test_jobs_end_in_time_where_nobody_says_otherwise():
+    limited = replace(CLUSTER, time="1-00:00:00", limit="7-00:00:00")
+    both = (
+        cluster.texts(limited, [node()])[cluster.CONFIGURATION],
+        joining.joined(limited, [node()], "", "", Configuration())[joining.JOINED],
+    )
+    found = [line for text in both for line in lines(text, "PartitionName")]
+    assert len(found) == 3
+    assert all(" DefaultTime=1-00:00:00 MaxTime=7-00:00:00 " in line for line in found)
+    assert all("DefaultTime" not in line for line in lines(texts(node())[cluster.CONFIGURATION], "PartitionName"))
+
+
 def test_jobs_see_their_own_gpus_only_and_nodes_ask_the_controller():
     files = texts(node())
     assert "ConstrainDevices=yes" in files[cluster.CGROUP].splitlines()
@@ -217,3 +232,9 @@ def test_a_node_is_named_as_slurmd_asks_for_it_where_the_inventory_knows_the_nam
 def test_a_line_of_an_earlier_run_that_names_several_nodes_is_not_kept():
     former = "NodeName=node1,node2 CPUs=8 # node1\nNodeName=node3 CPUs=8 # node3"
     assert [one.hostname for one in cluster.merged([], former, "", ["node1", "node3"])] == ["node3"]
+
+
+@pytest.mark.parametrize(("time", "fits"), [("12:00:00", True), ("2-12", True), ("43200", False), ("4h", False)])
+def test_a_time_is_not_a_number(time, fits):
+    """YAML reads 12:00:00 without quotes as 43200, which Slurm would take for a month of minutes."""
+    assert forms.OPTIONS["slurm_time_limit"].fits(time) == fits

@@ -35,7 +35,7 @@ def read(root, munge=(0, ""), shown=(0, SHOWN), accounting=(0, ""), *, daemon=Tr
 
 def test_a_node_is_as_its_controller_sees_it(tmp_path):
     node = {"name": "node1", "states": ["IDLE", "DRAIN"], "reason": "new fan", "gpus": 2}
-    assert read(tmp_path) == {"munge": True, "answers": True, "node": node, "accounting": True}
+    assert read(tmp_path) == {"munge": True, "answers": True, "node": node, "accounting": True, "door": None}
 
 
 def test_a_node_without_the_daemon_asks_nobody(tmp_path):
@@ -43,7 +43,7 @@ def test_a_node_without_the_daemon_asks_nobody(tmp_path):
 
 
 def test_what_fails_or_is_late_is_told(tmp_path):
-    nothing = {"munge": False, "answers": False, "node": None, "accounting": None}
+    nothing = {"munge": False, "answers": False, "node": None, "accounting": None, "door": None}
     assert read(tmp_path, munge=(1, ""), shown=(1, ""), accounting=(3, "")) == nothing
     assert read(tmp_path, munge=None, shown=None, accounting=None) == nothing
     assert read(tmp_path, accounting=(1, ""))["accounting"] is False

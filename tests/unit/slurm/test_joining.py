@@ -9,7 +9,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, 
 from ansible_collections.gpulab.node.plugins.module_utils.slurm.configuration import Configuration, pairs, read
 from ansible_collections.gpulab.node.plugins.modules import slurm_texts
 
-from .test_cluster import node
+from .test_cluster import CLUSTER, node
 
 THEIRS = "ClusterName=mine\nGresTypes=gpu\nSlurmctldParameters=enable_configless,idle_on_node_suspend\n"
 NOTHING = Configuration()
@@ -76,7 +76,7 @@ def test_their_partition_of_the_same_name_is_not_replaced():
 
 def test_beside_a_slurm_conf_of_somebody_elses_only_new_nodes_are_named_and_no_setting():
     shown = "NodeName=node1 Arch=x86_64 State=IDLE\nNodeName=gpu2 NodeHostName=node2 State=IDLE\n"
-    files = joining.joined([node(), node("node2"), node("node3")], shown, "", NOTHING)
+    files = joining.joined(CLUSTER, [node(), node("node2"), node("node3")], shown, "", NOTHING)
     text = files[joining.JOINED]
     assert "PartitionName=gpulab Nodes=node3 MaxTime=INFINITE State=UP" in text.splitlines()
     assert [line.partition("=")[0] for line in text.splitlines()] == ["NodeName", "PartitionName"]
@@ -86,15 +86,15 @@ def test_beside_a_slurm_conf_of_somebody_elses_only_new_nodes_are_named_and_no_s
 
 def test_nodes_that_were_added_before_stay():
     theirs = read("NodeName=DEFAULT Boards=2 CPUs=4 State=DOWN TmpDisk=9", {})
-    first = joining.joined([node("node2")], "NodeName=node1 State=IDLE\n", "", theirs)
+    first = joining.joined(CLUSTER, [node("node2")], "NodeName=node1 State=IDLE\n", "", theirs)
     shown = "NodeName=node1 State=IDLE\nNodeName=node2 State=IDLE\n"
-    assert joining.joined([node("node2")], shown, first[joining.JOINED], theirs) == first
+    assert joining.joined(CLUSTER, [node("node2")], shown, first[joining.JOINED], theirs) == first
     (kept,) = cluster.merged([], first[joining.JOINED], first[joining.JOINED_GRES], ["node2"])
-    assert joining.joined([kept], shown, first[joining.JOINED], theirs) == first
+    assert joining.joined(CLUSTER, [kept], shown, first[joining.JOINED], theirs) == first
 
 
 def test_nothing_is_included_where_no_node_is_added():
-    assert set(joining.joined([node()], "NodeName=node1 State=IDLE\n", "", NOTHING).values()) == {""}
+    assert set(joining.joined(CLUSTER, [node()], "NodeName=node1 State=IDLE\n", "", NOTHING).values()) == {""}
 
 
 # Slurm 22.05.8 and 24.11.5 say of each of these that the node has 64 CPUs, or 8, and no State of DEFAULT's.
@@ -133,8 +133,8 @@ def test_a_line_without_defaults_is_as_it_was():
 
 def test_the_partition_of_gpulabs_nodes_is_not_the_one_of_all_jobs():
     theirs = read("PartitionName=DEFAULT Default=YES State=DOWN AllowAccounts=phys", {})
-    text = joining.joined([node("node3")], "", "", theirs)[joining.JOINED]
-    assert text.splitlines()[-1] == "PartitionName=gpulab Nodes=node3 MaxTime=INFINITE State=UP Default=NO"
+    text = joining.joined(CLUSTER, [node("node3")], "", "", theirs)[joining.JOINED]
+    assert text.splitlines()[-1] == "PartitionName=gpulab Nodes=node3 Default=NO MaxTime=INFINITE State=UP"
 
 
 def test_what_the_nodes_get_of_the_cluster_is_told():
