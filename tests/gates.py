@@ -39,7 +39,7 @@ TOO_LONG = {
     "nvidia_ubuntu",
 }
 # These have not been seen whole since the roles changed. One that make test-full has seen can come in turn again.
-UNSEEN = {"nvidia_rpm"}
+UNSEEN = {"nvidia_rpm", "life"}
 FULL_ONLY = TOO_LONG | UNSEEN
 # One of these is in each make test that has time left for it; which, the commit decides.
 IN_TURN = ("nvidia_runfile", "conda", "monitoring_server", "rebuild", "slurm")
@@ -64,6 +64,8 @@ EVERYWHERE = re.compile(r"lab/|tests/sim/|molecule/resources/c|\.config/molecule
 ROLLOUT = re.compile(
     r"(plugins|roles|playbooks)/.*(fence|rollout)|playbooks/tasks/|tests/lab/(test_rollout|rollouts|laboratory)"
 )
+# What only a whole life of a node shows: that a capture knows all of it, that it comes back, and that it goes away.
+LIFE = re.compile(r"(plugins|roles|playbooks)/.*(capture|rebuild|remove|receipts)")
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,8 @@ def touched(paths: Iterable[str]) -> list[str]:
         known.add("lab-test")  # it runs the playbooks, and the roles that no scenario is named after
     if any(ROLLOUT.match(path) for path in paths):
         known.add("rollout-test")
+    if any(LIFE.match(path) for path in paths):
+        known.add("life")
     if any(re.match(r"plugins/|playbooks/|tests/sim/", path) for path in paths):
         known.add("unit-slow")
     return [gate.name for gate in named(known)]

@@ -5,10 +5,10 @@ import json
 import os
 import re
 import shlex
-import subprocess
 
 import pytest
-from scenario import CONTAINERS, EPHEMERAL, LAB, PROJECT, cut_off, each, nodes, playbook, succeeds
+from fresh import take_away
+from scenario import EPHEMERAL, PROJECT, cut_off, each, nodes, playbook, succeeds
 
 CAPTURES = EPHEMERAL / "captures"
 REBUILD = "playbooks/rebuild.yml"
@@ -55,32 +55,6 @@ def tree(host):
     """Return what a rebuild that was refused must not have changed."""
     command = "find /etc /home /usr /var/lib/dpkg /var/spool -xdev -printf '%p %m %U %G %s %l\\n' | sort"
     return shown(host, command)
-
-
-def docker(*arguments, **options):
-    return subprocess.run(["docker", *arguments], check=True, capture_output=True, **options).stdout
-
-
-def take_away():
-    """Replace each node by a fresh one on the same volume, with the former host keys, as the installer does."""
-    names = sorted(nodes(), key=address)
-    subnet = address(names[0]).rpartition(".")[0]
-    wanted, keys = [], {}
-    for name in names:
-        image = docker("container", "inspect", "--format={{.Config.Image}}", f"{CONTAINERS}-{name}", text=True).strip()
-        wanted.append(f"{name}={image}=/srv/data")
-        keys[name] = docker("exec", f"{CONTAINERS}-{name}", "sh", "-c", "cd /etc/ssh && tar -c ssh_host_*")
-    for name in names:
-        docker("rm", "--force", "--volumes", f"{CONTAINERS}-{name}")
-    subprocess.run([PROJECT / "lab/nodes.sh", CONTAINERS, subnet, LAB / "id.pub", *wanted], check=True, cwd=PROJECT)
-    for name in names:
-        into = ["exec", "--interactive", f"{CONTAINERS}-{name}", "sh", "-c"]
-        docker(*into, "rm /etc/ssh/ssh_host_*; tar -xC /etc/ssh && systemctl restart ssh", input=keys[name])
-
-
-def address(name):
-    form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-    return docker("container", "inspect", f"--format={form}", f"{CONTAINERS}-{name}", text=True).strip()
 
 
 def rebuild(*options, **more):

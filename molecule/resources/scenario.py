@@ -14,6 +14,7 @@ from typing import Any
 import testinfra
 
 PROJECT = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
+SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
 # What a run of the scenario makes, its lab among it
 EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 LAB = EPHEMERAL / "lab"

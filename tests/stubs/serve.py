@@ -17,6 +17,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves files and keeps quiet."""
@@ -33,6 +35,10 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(len(page)))
         self.end_headers()
         return io.BytesIO(page)
+
+    def guess_type(self, path: str | os.PathLike[str]) -> str:
+        """Return the type of a file; clients of a registry ask for an image's manifest by it."""
+        return MANIFEST if "/manifests/" in str(path) else super().guess_type(path)
 
     def log_message(self, *_message: object) -> None:
         """Nobody reads it."""

@@ -4,6 +4,7 @@ from math import inf
 
 import gates
 import pytest
+import yaml
 
 COMMITS = [f"{number:08x}{'0' * 32}" for number in range(60)]
 ORDINARY = set(gates.scenarios()) - gates.FULL_ONLY - set(gates.IN_TURN)
@@ -47,6 +48,12 @@ def test_each_ordinary_scenario_has_check_mode_and_a_second_run_in_turn():
     assert set().union(*whole) >= ORDINARY
 
 
+def test_the_life_has_a_node_of_each_host_type():
+    nodes = yaml.safe_load((gates.ROOT / "molecule/life/nodes.yml").read_text())["lab_nodes"]
+    known = yaml.safe_load((gates.ROOT / "catalog/host_types.yml").read_text())["host_types"]
+    assert {group for node in nodes for group in node["groups"]} == {record["name"] for record in known}
+
+
 def test_make_test_full_has_every_scenario_whole_on_all_nodes():
     scenarios = of_scenarios(gates.of_full())
     assert set(scenarios) == set(gates.scenarios())
@@ -60,8 +67,13 @@ def test_make_test_full_has_every_scenario_whole_on_all_nodes():
         ("molecule/conda/test_conda.py", {"conda"}),
         ("tests/stubs/conda_channel.py", {"conda"}),
         ("tests/stubs/toolkit/podman", {"container_toolkit"}),
+        ("tests/stubs/served_life.py", {"life"}),
+        ("tests/stubs/nvidia_repository.py", {"life", "cuda", "monitoring", "nvidia_repository"}),
+        ("molecule/resources/fresh.py", {"life", "rebuild"}),
+        ("playbooks/rebuild.yml", {"life", "lab-test"}),
+        ("plugins/module_utils/capture/walk.py", {"life", "capture"}),
         ("molecule/resources/nvidia_repository.yml", {"cuda", "monitoring", "nvidia_repository", "lab-test"}),
-        ("playbooks/remove.yml", {"lab-test", "unit-slow"}),
+        ("playbooks/remove.yml", {"life", "lab-test", "unit-slow"}),
         ("roles/reboot/tasks/main.yml", {"lab-test", "gpu_settings", "monitoring"}),
         ("roles/fence/tasks/main.yml", {"rollout-test"}),
         ("plugins/plugin_utils/rollout/order.py", {"rollout-test"}),
