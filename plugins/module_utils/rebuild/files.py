@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import tree
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild.tree import DIRECTORY, FILE
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.tree import DIRECTORY, FILE, NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -61,12 +61,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to one path; why says why it is left. beside keeps the file of the new release."""
+    """What happens to one path; why says why it is left. beside keeps the file of the new release.
+
+    found is what was there when this was decided.
+    """
 
     kind: str
     entry: dict[str, Any]
     why: str = ""
     beside: bool = False
+    found: Now = NOTHING
 
 
 @dataclass
@@ -94,12 +98,12 @@ def plan(
             made.steps.append(Step(DONE, entry))
             continue
         now = found(entry)
-        step = _step(entry, now, origin, node, ids)
+        step = replace(_step(entry, now, origin, node, ids), found=now)
         made.steps.append(step)
         identity = entry.get("identity")
         if identity and entry["kind"] == FILE and step.kind in (PUT, RIGHTS, SAME):
             other = first.setdefault(identity, (path, now))
-            if other[0] != path and (step.kind == PUT or now.inode != other[1].inode):
+            if other[0] != path and (step.kind != SAME or now.inode != other[1].inode):
                 made.links[path] = other[0]
     return made
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import digest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, present, record, tree
@@ -102,11 +103,12 @@ class _Work:
             there=there,
         )
         self._versions: dict[str, str] | None = None
+        self._inodes: dict[str, tuple[int, int]] = {}  # of the files that are there as they were
         self.plan: Plan = files.plan(asked["entries"], self._now, self._origin, self._context, self._ids)
         self.plan.steps = [self._checked(step) for step in self.plan.steps]
 
     def _now(self, entry: dict[str, Any]) -> tree.Now:
-        return tree.now(self._node.path(entry["path"]), entry)
+        return tree.now(self._node, entry)
 
     def _is_real(self, directory: str) -> bool:
         """Tell whether the way to a directory, as far as it is there, leads through directories only."""
@@ -210,12 +212,14 @@ class _Work:
         place = self._state / record.PLACE.name
         commands = self._commands()
         record.set_pending([step.entry["path"] for step in self.plan.of(files.PUT)] if commands else [], place)
-        done = {step.entry["path"] for step in self.plan.of(files.SAME)}
+        same = self.plan.of(files.SAME)
+        self._inodes = {step.entry["path"]: step.found.inode for step in same}
+        done = {step.entry["path"] for step in same}
         try:
             for step in self.plan.of(*CHANGING):
                 done |= {step.entry["path"]} if self._bring(step, outcome) else set()
             for path, other in self.plan.links.items():
-                self._one_file(path, other)
+                self._one_file(path, other, outcome)
         finally:
             record.add(place, files=done)
         if self._is_leftover() and FOR_THE_INSTALLATION not in self._known["files"]:
@@ -226,25 +230,22 @@ class _Work:
         shutil.rmtree(_staged(self._state), ignore_errors=True)
 
     def _bring(self, step: Step, outcome: Outcome) -> bool:
-        """Put one path in its place; what a file system does not take is named."""
+        """Put one path in its place; what changed meanwhile, or a file system does not take, is named."""
         entry, path = step.entry, step.entry["path"]
-        place = self._node.path(path)
         content: Path | bytes | None = _staged(self._state) / entry["sha256"] if "sha256" in entry else None
         try:
-            if step.kind == files.RIGHTS:
-                tree.rights(place, entry, self._ids)
-                return True
             if step.kind == files.CHOOSE:
                 return self._choose(entry, outcome)
             if step.kind == files.MERGE and isinstance(content, Path):
-                content = files.merged_keys(content.read_bytes(), place.read_bytes())
+                now = tree.read(self._node, entry, self._ids, step.found)
+                content = files.merged_keys(content.read_bytes(), now)
             if step.beside:
-                shutil.copy2(place, f"{place}{files.BESIDE}")
-            if path.startswith(SUDOERS) and isinstance(content, Path):
-                return self._put_sudoers(place, entry, content, outcome)
-            tree.put(place, entry, content, self._ids)
+                tree.keep(self._node, path, f"{path}{files.BESIDE}", step.found)
+            if step.kind == files.PUT and path.startswith(SUDOERS) and isinstance(content, Path):
+                return self._put_sudoers(entry, content, outcome)
+            self._inodes[path] = tree.put(self._node, entry, content, self._ids, step.found)
         except OSError as error:
-            outcome.lack(files.SECTION, path, f"it cannot be written: {error.strerror}")
+            outcome.lack(files.SECTION, path, _why(error))
             return False
         return True
 
@@ -252,20 +253,21 @@ class _Work:
         name = posixpath.basename(entry["path"])
         return self._run(((("update-alternatives", "--set", name, entry["target"])),), outcome)
 
-    def _put_sudoers(self, place: Path, entry: dict[str, Any], content: Path, outcome: Outcome) -> bool:
+    def _put_sudoers(self, entry: dict[str, Any], content: Path, outcome: Outcome) -> bool:
         """Put a file of sudo's; it counts only if it is valid, and who Ansible connects as may do what they could."""
+        place = self._node.path(entry["path"])
         checked = self._node.start(["visudo", "--check", "--quiet", f"--file={content}"]).result()
         if checked is not None and checked[0]:
             outcome.lack(files.SECTION, entry["path"], "visudo finds it faulty")
             return False
         before = place.read_bytes() if place.is_file() else None
         could = self._may_use_sudo()
-        tree.put(place, entry, content, self._ids)
+        tree.put(self._node, entry, content, self._ids)
         if could and not self._may_use_sudo():
             if before is None:
                 place.unlink()
             else:
-                tree.put(place, {**entry, "mode": "0440"}, before, self._ids)
+                tree.put(self._node, {**entry, "mode": "0440"}, before, self._ids)
             outcome.lack(files.SECTION, entry["path"], f"{self._asked['user']} could not use sudo any more")
             return False
         return True
@@ -291,13 +293,13 @@ class _Work:
         answer = self._node.start(["sudo", "--list", f"--other-user={user}"]).output() if user != "root" else None
         return answer is not None and "may run the following" in answer
 
-    def _one_file(self, path: str, other: str) -> None:
-        place, source = self._node.path(path), self._node.path(other)
-        draft = place.with_name(f".gpulab-{os.getpid()}.link")
-        os.link(source, draft)
-        draft.replace(place)
-        if draft.exists():  # both names were one file already, and rename(2) then does nothing
-            draft.unlink()
+    def _one_file(self, path: str, other: str, outcome: Outcome) -> None:
+        if not {path, other} <= self._inodes.keys() or self._inodes[path] == self._inodes[other]:
+            return  # one of them did not come back, and is named; or both are one file
+        try:
+            tree.join(self._node, path, other, self._inodes)
+        except OSError as error:
+            outcome.lack(files.SECTION, path, f"it is no longer one file with {other}: {_why(error)}")
 
     def _run(self, programs: tuple[tuple[str, ...], ...], outcome: Outcome) -> bool:
         """Run the first program that is there; whether it came to its end."""
@@ -320,6 +322,12 @@ def versions(node: Node) -> dict[str, str]:
     ]
     lines = [line.split(" ") for job in asked for line in (job.output() or "").splitlines()]
     return {fields[1]: fields[2] for fields in lines if len(fields) == 3 and fields[0] == "installed"}  # noqa: PLR2004
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, beneath.ChangedError):
+        return "it changed while it was restored"
+    return f"it cannot be written: {error.strerror}"
 
 
 def _shown(now: tree.Now) -> str:

@@ -68,7 +68,7 @@ class _Work:
         return entry if content is None else {**entry, "sha256": tree.sha256(content), "size": len(content)}
 
     def _now(self, entry: dict[str, Any]) -> tree.Now:
-        return tree.now(self._node.path(entry["path"]), entry)
+        return tree.now(self._node, entry)
 
     def run(self, *, check: bool) -> dict[str, Any]:
         changing = self._plan.of(files.PUT, files.RIGHTS)
@@ -117,16 +117,12 @@ class _Work:
         record.add(self._record, files=done)
 
     def _put(self, step: Step) -> None:
-        place = self._node.path(step.entry["path"])
-        if step.kind == files.RIGHTS:
-            tree.rights(place, step.entry, self._ids)
-        else:
-            tree.put(place, step.entry, self._contents.get(step.entry["path"]), self._ids)
+        tree.put(self._node, step.entry, self._contents.get(step.entry["path"]), self._ids, step.found)
 
     def _apply_ssh(self, steps: list[Step], removed: list[str]) -> bool:
         """Change what sshd reads, all at once; where sshd would not take it, all is as before."""
         paths = [*(step.entry["path"] for step in steps), *removed]
-        before = {path: _Before(self._node.path(path)) for path in paths}
+        before = {path: _Before(self._node, path) for path in paths}
         for step in steps:
             self._put(step)
         for path in removed:
@@ -169,11 +165,12 @@ class _Work:
 class _Before:
     """A file as it was, and the way back to it."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, node: Node, path: str) -> None:
+        self._node = node
+        self._place = place = node.path(path)
         self._content = place.read_bytes() if place.is_file() else None
         status = place.lstat() if self._content is not None else None
-        names = {"owner": "", "group": "", "kind": tree.FILE}
+        names = {"path": path, "owner": "", "group": "", "kind": tree.FILE}
         self._entry = (
             {**names, "uid": status.st_uid, "gid": status.st_gid, "mode": f"{status.st_mode & 0o7777:04o}"}
             if status
@@ -184,4 +181,4 @@ class _Before:
         if self._content is None:
             self._place.unlink()
         else:
-            tree.put(self._place, self._entry, self._content, tree.AsWritten())
+            tree.put(self._node, self._entry, self._content, tree.AsWritten())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import system
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, files, network, record, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 
@@ -79,7 +80,7 @@ class _Work:
         self._paths = [entry["path"] for entry in entries]
 
     def _at(self, entry: dict[str, Any]) -> tree.Now:
-        return tree.now(self._node.path(entry["path"]), entry)
+        return tree.now(self._node, entry)
 
     def run(self, *, check: bool) -> dict[str, Any]:
         steps = [step for step in self._plan.of(files.PUT, files.RIGHTS) if self._may_come(step)]
@@ -134,11 +135,7 @@ class _Work:
 
     def _put(self, steps: list[files.Step]) -> None:
         for step in steps:
-            where = self._node.path(step.entry["path"])
-            if step.kind == files.RIGHTS:
-                tree.rights(where, step.entry, self._ids)
-            else:
-                tree.put(where, step.entry, self._contents.get(step.entry["path"]), self._ids)
+            tree.put(self._node, step.entry, self._contents.get(step.entry["path"]), self._ids, step.found)
 
     def _others(self) -> list[str]:
         """Return the settings of the new system's, which no package brought; they would be in the way."""
@@ -189,5 +186,5 @@ class _Work:
 
     @staticmethod
     def _write(path: str, text: str, mode: int) -> None:
-        entry = {"kind": tree.FILE, "mode": f"{mode:04o}", "owner": "root", "uid": 0, "group": "root", "gid": 0}
-        tree.put(tree.Path(path), entry, text.encode(), tree.AsWritten())
+        with beneath.at(beneath.ROOT, path) as place:
+            place.write(text.encode(), mode)

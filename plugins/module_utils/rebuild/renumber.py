@@ -15,7 +15,7 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,52 +92,58 @@ def _by_way(numbers: Numbers) -> tuple[Numbers, Numbers]:
     return first, {new + AWAY: new for new in waiting.values()}
 
 
-def _tree(top: str, skip: set[str]) -> Iterator[str]:
-    """Yield all paths of one file system below a directory, and itself; no other file system is entered."""
-    try:
-        device = os.lstat(top).st_dev
-    except OSError:
-        return
-    left = [top]
+def _tree(top: str, skip: set[str]) -> Iterator[int]:
+    """Yield all files of one file system below a directory, and itself; no other file system is entered.
+
+    Each is held by a descriptor: people may put another one in its place meanwhile.
+    """
+    left: list[str] = []
+    with contextlib.suppress(OSError), beneath.at(beneath.ROOT, top) as place, place.held() as held:
+        device = os.fstat(held).st_dev
+        yield held
+        left += [top] if stat.S_ISDIR(os.fstat(held).st_mode) else []
     while left:
         path = left.pop()
-        if path in skip:
-            continue
+        with contextlib.suppress(OSError), beneath.directory(beneath.ROOT, path) as directory:
+            if os.fstat(directory).st_dev == device:
+                for name, held in _listed(directory, device):
+                    below = f"{path.rstrip('/')}/{name}"
+                    if below not in skip:
+                        yield held
+                        left += [below] if stat.S_ISDIR(os.fstat(held).st_mode) else []
+
+
+def _listed(directory: int, device: int) -> Iterator[tuple[str, int]]:
+    for name in os.listdir(beneath.way(directory)):  # noqa: PTH208 - by a descriptor
+        with contextlib.suppress(OSError), beneath.Place(directory, name, roots=False).held() as held:
+            if os.fstat(held).st_dev == device:
+                yield name, held
+
+
+def _chown(held: int, uids: Numbers, gids: Numbers) -> None:
+    """Give a file to the new numbers. The kernel drops special bits and capabilities with that, so they come again."""
+    status, way = os.fstat(held), beneath.way(held)
+    uid, gid = uids.get(status.st_uid, -1), gids.get(status.st_gid, -1)
+    kept = None
+    if uid != -1 or gid != -1:
         with contextlib.suppress(OSError):
-            status = os.lstat(path)
-            if status.st_dev != device:
-                continue
-            yield path
-            if stat.S_ISDIR(status.st_mode):
-                with os.scandir(path) as entries:
-                    left += [entry.path for entry in entries]
+            kept = os.getxattr(way, CAPABILITY)
+        os.chown(way, uid, gid)
+        if not stat.S_ISLNK(status.st_mode) and status.st_mode & _SPECIAL:
+            os.chmod(way, stat.S_IMODE(status.st_mode))  # noqa: PTH101 - by a descriptor
+        if kept is not None:
+            os.setxattr(way, CAPABILITY, kept)
+    if not stat.S_ISLNK(status.st_mode):
+        _renumber_acls(way, uids, gids)
 
 
-def _chown(path: str, uids: Numbers, gids: Numbers) -> None:
-    """Give a path to the new numbers. The kernel drops special bits and capabilities with that, so they come again."""
-    with contextlib.suppress(FileNotFoundError):
-        status = os.lstat(path)
-        uid, gid = uids.get(status.st_uid, -1), gids.get(status.st_gid, -1)
-        kept = None
-        if uid != -1 or gid != -1:
-            with contextlib.suppress(OSError):
-                kept = os.getxattr(path, CAPABILITY, follow_symlinks=False)
-            os.lchown(path, uid, gid)
-            if not stat.S_ISLNK(status.st_mode) and status.st_mode & _SPECIAL:
-                os.chmod(path, stat.S_IMODE(status.st_mode))  # noqa: PTH101 - a path that may be no text
-            if kept is not None:
-                os.setxattr(path, CAPABILITY, kept, follow_symlinks=False)
-        if not stat.S_ISLNK(status.st_mode):
-            _renumber_acls(path, uids, gids)
-
-
-def _renumber_acls(path: str, uids: Numbers, gids: Numbers) -> None:
+def _renumber_acls(way: str, uids: Numbers, gids: Numbers) -> None:
     for name in ACLS:
         with contextlib.suppress(OSError):
-            before = os.getxattr(path, name, follow_symlinks=False)
+            before = os.getxattr(way, name)
             after = renumbered_acl(before, uids, gids)
             if after != before:
-                os.setxattr(path, name, after, follow_symlinks=False)
+                os.setxattr(way, name, after)
 
 
 def renumbered_acl(acl: bytes, uids: Numbers, gids: Numbers) -> bytes:

@@ -13,13 +13,16 @@ import contextlib
 import grp
 import os
 import pwd
-import secrets
 import stat
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.beneath import Place
 
 FILE, LINK, DIRECTORY = "file", "link", "directory"
 
@@ -29,18 +32,17 @@ def differing(entries: Iterable[dict[str, Any]], root: Path) -> list[dict[str, A
 
     An entry is one of the manifest's files; data has the content of a file, in Base64.
     """
-    return [entry for entry in entries if not _is_there(entry, _place(entry, root))]
+    return [entry for entry in entries if not _is_there(entry, root)]
 
 
 def put(entries: Iterable[dict[str, Any]], root: Path) -> None:
     """Let the node have each entry; directories first. Raises OSError."""
     for entry in sorted(entries, key=lambda one: (one["path"].count("/"), one["path"])):
-        place = _place(entry, root)
-        place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if entry["kind"] == DIRECTORY:
-            _put_directory(entry, place)
-        else:
-            _put_file(entry, place)
+        with beneath.at(root, entry["path"], make=True) as place:
+            if entry["kind"] == DIRECTORY:
+                _put_directory(entry, place)
+            else:
+                _put_file(entry, place)
 
 
 def text(entry: dict[str, Any]) -> str:
@@ -48,21 +50,22 @@ def text(entry: dict[str, Any]) -> str:
     return base64.b64decode(entry.get("data", "")).decode("utf-8", "replace")
 
 
-def _place(entry: dict[str, Any], root: Path) -> Path:
-    return root / entry["path"].lstrip("/")
-
-
-def _is_there(entry: dict[str, Any], place: Path) -> bool:
+def _is_there(entry: dict[str, Any], root: Path) -> bool:
     try:
-        status = place.lstat()
+        with beneath.at(root, entry["path"]) as place, place.held() as held:
+            return _is(entry, place, held)
     except OSError:
         return False
+
+
+def _is(entry: dict[str, Any], place: Place, held: int) -> bool:
+    status = os.fstat(held)
     if entry["kind"] == LINK:
-        return stat.S_ISLNK(status.st_mode) and os.readlink(place) == entry["target"]  # noqa: PTH115 - as text
+        return stat.S_ISLNK(status.st_mode) and beneath.link(held) == entry["target"]
     rights = stat.S_IMODE(status.st_mode) == int(entry["mode"], 8) and _owned(entry, status)
     if entry["kind"] == DIRECTORY:
         return stat.S_ISDIR(status.st_mode) and rights
-    return stat.S_ISREG(status.st_mode) and rights and place.read_bytes() == base64.b64decode(entry["data"])
+    return stat.S_ISREG(status.st_mode) and rights and place.read() == base64.b64decode(entry["data"])
 
 
 def _owned(entry: dict[str, Any], status: os.stat_result) -> bool:
@@ -79,35 +82,30 @@ def owner(entry: dict[str, Any]) -> tuple[int, int]:
     return uid, gid
 
 
-def _put_directory(entry: dict[str, Any], place: Path) -> None:
-    if place.is_symlink() or (place.exists() and not place.is_dir()):
-        place.unlink()
-    place.mkdir(exist_ok=True)
-    _give(entry, place)
-    place.chmod(int(entry["mode"], 8))
+def _put_directory(entry: dict[str, Any], place: Place) -> None:
+    status = place.status()
+    if status and not stat.S_ISDIR(status.st_mode):
+        place.remove()
+    place.make()
+    with place.held() as held:
+        place.give(held, _given(entry))
+        os.chmod(beneath.way(held), int(entry["mode"], 8))  # noqa: PTH101 - by a descriptor
 
 
-def _put_file(entry: dict[str, Any], place: Path) -> None:
+def _put_file(entry: dict[str, Any], place: Place) -> None:
     """Replace a file or a link in one step: no program reads half of it."""
-    if place.is_dir() and not place.is_symlink():
-        place.rmdir()  # never what people put into it
-    draft = place.with_name(f".{secrets.token_hex(8)}.gpulab")
-    try:
-        if entry["kind"] == LINK:
-            draft.symlink_to(entry["target"])
-            _give(entry, draft)
-        else:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(base64.b64decode(entry["data"]))
-            _give(entry, draft)
-            draft.chmod(int(entry["mode"], 8))
-        draft.replace(place)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    status = place.status()
+    if status and stat.S_ISDIR(status.st_mode):
+        os.rmdir(place.name, dir_fd=place.directory)  # never what people put into it
+    with place.draft(target=entry["target"] if entry["kind"] == LINK else None) as draft:
+        if entry["kind"] == FILE:
+            draft.write(base64.b64decode(entry["data"]))
+        os.chown(draft.way, *_given(entry))
+        if entry["kind"] == FILE:
+            os.fchmod(draft.descriptor, int(entry["mode"], 8))
+        draft.put()
 
 
-def _give(entry: dict[str, Any], place: Path) -> None:
-    if os.geteuid() == 0:
-        os.chown(place, *owner(entry), follow_symlinks=False)
+def _given(entry: dict[str, Any]) -> tuple[int, int]:
+    """Return to whom an entry goes; only root gives anything away."""
+    return owner(entry) if os.geteuid() == 0 else (-1, -1)

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import base64
-import os
 import posixpath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, homes
-from ansible_collections.gpulab.node.plugins.module_utils.core import commands
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts, swaps
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, record, storage, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
@@ -73,7 +72,7 @@ class _Work:
         return entry if content is None else {**entry, "sha256": tree.sha256(content), "size": len(content)}
 
     def _at(self, entry: dict[str, Any]) -> tree.Now:
-        return tree.now(self._node.path(entry["path"]), entry)
+        return tree.now(self._node, entry)
 
     def _call(self, argv: list[str]) -> tuple[int, str, str]:
         return self._node.start(argv).result() or (127, "", f"{argv[0]} is not there, or does not answer")
@@ -94,7 +93,8 @@ class _Work:
         for step in self._plan.of(files.PUT, files.RIGHTS):
             self._outcome.change("write", step.entry["path"])
             if not check:
-                self._put(step)
+                content = self._contents.get(step.entry["path"])
+                tree.put(self._node, step.entry, content, self._ids, step.found)
         if not check:
             record.add(self._record, files=[one.entry["path"] for one in self._plan.steps if one.kind != files.LEAVE])
         self._bring_up(check=check)
@@ -110,16 +110,10 @@ class _Work:
             record.add(self._record, files=came)
         return self._outcome.result()
 
-    def _put(self, step: files.Step) -> None:
-        place = self._node.path(step.entry["path"])
-        if step.kind == files.RIGHTS:
-            tree.rights(place, step.entry, self._ids)
-        else:
-            tree.put(place, step.entry, self._contents.get(step.entry["path"]), self._ids)
-
     def _write_fstab(self, text: str) -> None:
-        entry = {"kind": tree.FILE, "mode": "0644", "owner": "root", "uid": 0, "group": "root", "gid": 0}
-        tree.put(self._node.path(FSTAB), entry, text.encode("utf-8", "surrogateescape"), self._ids)
+        owner = {"owner": "root", "uid": 0, "group": "root", "gid": 0}
+        entry = {"path": FSTAB, "kind": tree.FILE, "mode": "0644", **owner}
+        tree.put(self._node, entry, text.encode("utf-8", "surrogateescape"), self._ids)
         self._call(["systemctl", "daemon-reload"])
 
     # What lies between disks and file systems
@@ -229,11 +223,9 @@ class _Work:
 
     def _mount(self, line: Line) -> str:
         """Mount a line of fstab, and say why that is not so; who connects by a key must find it there, too."""
-        place = self._node.path(line.place)
-        tree.above(place)
-        if not place.exists():
-            place.mkdir(0o755)
-            place.chmod(0o755)
+        why = self._make_place(line.place)
+        if why:
+            return why
         keys = self._keys_below(line.place)
         rc, _output, errors = self._call(["timeout", "--signal=KILL", SECONDS, "mount", line.place])
         if rc:
@@ -249,6 +241,15 @@ class _Work:
             return f"{self._user} could not log in any more: {keys[0]} cannot be written there: {error.strerror}"
         return ""
 
+    def _make_place(self, path: str) -> str:
+        """Make the directory to mount on; say why not. mount(8) goes there by name, as root."""
+        try:
+            with beneath.at(self._node.root, path, make=True) as place:
+                place.make(0o755)
+                return "" if place.roots else "people may put another directory in its place"
+        except OSError as error:
+            return f"its directory cannot be made: {error.strerror}"
+
     def _keys_below(self, place: str) -> tuple[str, bytes, homes.Account] | None:
         """Return the file of keys that a mount would hide from who Ansible connects as."""
         account = next((one for one in homes.accounts(self._node) if one.name == self._user), None)
@@ -260,22 +261,17 @@ class _Work:
 
     def _let_in(self, path: str, keys: bytes, account: homes.Account) -> None:
         """Add the keys to those that are there now; what is missing on the way is made. Raises OSError."""
-        place = self._node.path(path)
-        for directory, mode in ((place.parent.parent, 0o755), (place.parent, 0o700)):
-            if not directory.is_dir():
-                directory.mkdir(mode, parents=True)
-                directory.chmod(mode)
-                os.chown(directory, account.uid, account.gid)
-        before = place.read_bytes() if place.is_file() else b""
-        after = files.merged_keys(before, keys)
-        if set(after.splitlines()) != set(before.splitlines()):
-            new = not place.exists()
-            with place.open("wb") as stream:
-                stream.write(after)
-            if new:
-                place.chmod(0o600)
-                os.chown(place, account.uid, account.gid)
-            self._outcome.change("write", path)
+        root, owner = self._node.root, (account.uid, account.gid)
+        for directory, mode in ((account.home, 0o755), (posixpath.dirname(path), 0o700)):
+            with beneath.at(root, directory, make=True) as place:
+                place.make(mode, owner)
+        before = self._node.data(path) or b""
+        if set(files.merged_keys(before, keys).splitlines()) == set(before.splitlines()):
+            return
+        with beneath.at(root, path) as place:
+            before = place.read() if place.status() else b""
+            place.write(files.merged_keys(before, keys), 0o600, owner)
+        self._outcome.change("write", path)
 
 
 def _idle(section: dict[str, Any], known: set[str]) -> list[dict[str, Any]]:

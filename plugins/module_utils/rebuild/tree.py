@@ -11,10 +11,9 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
+import posixpath
 import stat
 import struct
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +21,16 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import digest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import ATTRIBUTES, GET_FLAGS, IMMUTABLE
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.beneath import Draft, Place
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 FILE, LINK, DIRECTORY, OTHER = "file", "link", "directory", "other"
 SET_FLAGS = 0x40086602  # FS_IOC_SETFLAGS of linux/fs.h
 BLOCK = 1 << 16
+NO_WAY = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}  # to a path: a directory is missing, or a link instead
 WITHOUT = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EPERM}  # a file system that has no such thing
 
 
@@ -45,6 +47,9 @@ class Now:
     size: int = 0
     inode: tuple[int, int] = (0, 0)
     attributes: dict[str, str] = field(default_factory=dict)
+
+
+NOTHING = Now()
 
 
 class Ids:
@@ -72,32 +77,48 @@ class AsWritten(Ids):
         return entry["uid"], entry["gid"]
 
 
-def now(place: Path, entry: dict[str, Any]) -> Now:
-    """Return what is at a place; the content is read only where it can be the captured one."""
+def now(node: Node, entry: dict[str, Any]) -> Now:
+    """Return what is at the path of an entry; the content is read only where it can be the captured one."""
     try:
-        status = place.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return Now()
+        with beneath.at(node.root, entry["path"]) as place, place.held() as held:
+            return _now(held, entry)
+    except OSError as error:
+        if error.errno in NO_WAY:
+            return NOTHING
+        raise
+
+
+def _now(held: int, entry: dict[str, Any]) -> Now:
+    status, way = os.fstat(held), beneath.way(held)
     mode = status.st_mode
     kind = FILE if stat.S_ISREG(mode) else LINK if stat.S_ISLNK(mode) else DIRECTORY if stat.S_ISDIR(mode) else OTHER
     found = ""
     if kind == FILE and entry["kind"] == FILE and status.st_size == entry["size"]:
-        found = (digest(place, "sha256") or b"").hex()
+        found = _digest(held)
     attributes = {}
     for name, attribute in ATTRIBUTES.items():
         with contextlib.suppress(OSError):
-            attributes[name] = base64.b64encode(os.getxattr(place, attribute, follow_symlinks=False)).decode()
+            attributes[name] = base64.b64encode(os.getxattr(way, attribute)).decode()
     return Now(
         kind,
         found,
-        str(place.readlink()) if kind == LINK else "",
+        beneath.link(held) if kind == LINK else "",
         f"{stat.S_IMODE(mode):04o}",
         status.st_uid,
         status.st_gid,
         status.st_size,
-        (status.st_dev, status.st_ino),
+        _inode(held),
         attributes,
     )
+
+
+def _digest(descriptor: int) -> str:
+    return (digest(Path(beneath.way(descriptor)), "sha256") or b"").hex()
+
+
+def _inode(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 def has_content(entry: dict[str, Any], found: Now) -> bool:
@@ -117,113 +138,148 @@ def has_rights(entry: dict[str, Any], found: Now, ids: Ids) -> bool:
     return entry["kind"] == LINK or (found.mode == entry["mode"] and found.attributes == wanted)
 
 
-def put(place: Path, entry: dict[str, Any], content: Path | bytes | None, ids: Ids) -> None:
-    """Let a place be what was captured; content is a file's, or where it lies. Directories above it are made.
+def put(
+    node: Node, entry: dict[str, Any], content: Path | bytes | None, ids: Ids, found: Now | None = None
+) -> tuple[int, int]:
+    """Let the path of an entry be what was captured, and return (device, inode) of it. Raises OSError.
 
-    What is there before is replaced at once, or left whole: a directory is never replaced by something else.
+    content is a file's, or where it lies. Directories above are made. found is what was at the path when that was
+    decided: ChangedError says that it is another one now. What is there is replaced at once, or left whole: a directory
+    is never replaced by something else. What has the content already gets its rights.
     """
-    above(place)
+    if found is not None and has_content(entry, found):
+        return _correct(node, entry, ids, found)
+    with beneath.at(node.root, entry["path"], make=True) as place:
+        if entry["kind"] == DIRECTORY:
+            place.make()
+            with place.held() as held:
+                return _give(place, held, entry, ids)
+        if found is not None:
+            _compare(place, found)
+        with place.draft(target=entry["target"] if entry["kind"] == LINK else None) as draft:
+            if entry["kind"] == FILE:
+                _fill(draft, entry, content)
+            return _put(place, draft, entry, ids)
+
+
+def _compare(place: Place, found: Now) -> None:
+    status = place.status()
+    if (status and (status.st_dev, status.st_ino)) != (found.inode if found.kind else None):
+        raise beneath.ChangedError(place.name)
+
+
+def _put(place: Place, draft: Draft, entry: dict[str, Any], ids: Ids) -> tuple[int, int]:
+    _rights(draft.way, entry, ids)
+    _unseal(place)
+    draft.put()
+    if entry.get("immutable"):
+        _flags(draft.descriptor, lambda flags: flags | IMMUTABLE)
+    return _inode(draft.descriptor)
+
+
+def _correct(node: Node, entry: dict[str, Any], ids: Ids, found: Now) -> tuple[int, int]:
+    """Give what has the right content the owner, the mode and the attributes that were captured. Raises OSError.
+
+    Whoever may change the name of a file or its content may have other names of it, or have it open: such a file is
+    replaced by a copy.
+    """
+    with beneath.at(node.root, entry["path"]) as place, place.held(found.inode) as held:
+        if entry["kind"] != FILE:
+            return _give(place, held, entry, ids)
+        if place.roots and beneath.is_roots(os.fstat(held)):
+            _rights(beneath.way(held), entry, ids)
+            return found.inode
+        with place.draft() as draft:
+            _fill(draft, entry, Path(beneath.way(held)))
+            if _digest(draft.descriptor) != entry["sha256"]:
+                raise beneath.ChangedError(place.name)
+            return _put(place, draft, entry, ids)
+
+
+def _give(place: Place, held: int, entry: dict[str, Any], ids: Ids) -> tuple[int, int]:
+    """Give a directory or a link its rights in place."""
     if entry["kind"] == DIRECTORY:
-        if not place.is_dir():
-            place.mkdir(0o700)
-    else:
-        _unseal(place)
-        draft = _link(place, entry) if entry["kind"] == LINK else _file(place, entry, content)
-        try:
-            rights(draft, entry, ids)
-            _replace(draft, place)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        if entry.get("immutable"):
-            _seal(place)
+        place.give(held, ids.of(entry))
+    _rights(beneath.way(held), entry, ids)
+    return _inode(held)
+
+
+def read(node: Node, entry: dict[str, Any], ids: Ids, found: Now) -> bytes:
+    """Return the content of the file at the path of an entry, whose owner may read it then. Raises OSError."""
+    with beneath.at(node.root, entry["path"]) as place, place.opened(found.inode) as opened:
+        status = os.fstat(opened)
+        if not (place.roots or status.st_uid == ids.of(entry)[0] or status.st_mode & stat.S_IROTH):
+            raise PermissionError(errno.EPERM, "a file of somebody else's is there", place.name)
+        return beneath.content(opened)
+
+
+def keep(node: Node, path: str, beside: str, found: Now) -> None:
+    """Copy a file to another name in its directory, with its owner, its mode and its time. Raises OSError."""
+    with beneath.at(node.root, path) as place, place.opened(found.inode) as opened:
+        status = os.fstat(opened)
+        with place.beside(posixpath.basename(beside)).draft() as draft:
+            draft.write(beneath.content(opened))
+            os.fchown(draft.descriptor, status.st_uid, status.st_gid)
+            os.fchmod(draft.descriptor, stat.S_IMODE(status.st_mode))
+            os.utime(draft.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+            draft.put()
+
+
+def join(node: Node, path: str, other: str, inodes: dict[str, tuple[int, int]]) -> None:
+    """Let a path be one file with another; inodes has (device, inode) of both. Raises OSError."""
+    with (
+        beneath.at(node.root, other) as source,
+        source.held(inodes[other]) as held,
+        beneath.at(node.root, path) as place,
+        place.held(inodes[path]),
+        place.draft(of=held) as draft,
+    ):
+        draft.put()
+
+
+def _fill(draft: Draft, entry: dict[str, Any], content: Path | bytes | None) -> None:
+    if not isinstance(content, Path):
+        draft.write(content or b"")
         return
-    rights(place, entry, ids)
+    with os.fdopen(os.dup(draft.descriptor), "wb") as stream, content.open("rb") as source:
+        for block in iter(lambda: source.read(BLOCK), b""):
+            if entry.get("sparse") and not block.strip(b"\0"):
+                stream.seek(len(block), os.SEEK_CUR)
+            else:
+                stream.write(block)
+        stream.truncate()
 
 
-def above(place: Path) -> None:
-    """Make the directories above a place that are missing: for everybody to read."""
-    for one in reversed(place.parents):
-        if not one.exists():
-            one.mkdir(0o755)
-            one.chmod(0o755)
-
-
-def _replace(draft: Path, place: Path) -> None:
-    """Put a draft in a place; a file that is a mount of its own, as a container's /etc/hosts, is written in place."""
-    try:
-        draft.replace(place)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        with draft.open("rb") as source, place.open("wb") as stream:
-            shutil.copyfileobj(source, stream)
-        shutil.copystat(draft, place)
-        draft.unlink()
-
-
-def _link(place: Path, entry: dict[str, Any]) -> Path:
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".gpulab-") as directory:
-        draft = Path(directory) / "link"
-        draft.symlink_to(entry["target"])
-        final = place.parent / f"{Path(directory).name}.link"
-        draft.replace(final)
-    return final
-
-
-def _file(place: Path, entry: dict[str, Any], content: Path | bytes | None) -> Path:
-    handle, draft = tempfile.mkstemp(dir=place.parent, prefix=".gpulab-")
-    with os.fdopen(handle, "wb") as stream:
-        if isinstance(content, Path):
-            with content.open("rb") as source:
-                for block in iter(lambda: source.read(BLOCK), b""):
-                    if entry.get("sparse") and not block.strip(b"\0"):
-                        stream.seek(len(block), os.SEEK_CUR)
-                    else:
-                        stream.write(block)
-            stream.truncate()
-        else:
-            stream.write(content or b"")
-    return Path(draft)
-
-
-def rights(place: Path, entry: dict[str, Any], ids: Ids) -> None:
-    """Give a place the owner, the mode and the attributes that were captured. Raises OSError."""
-    os.lchown(place, *ids.of(entry))
+def _rights(way: str, entry: dict[str, Any], ids: Ids) -> None:
+    """Give what a way leads to the owner, the mode and the attributes that were captured. Raises OSError."""
+    os.chown(way, *ids.of(entry))
     if entry["kind"] == LINK:
         return
     for name, attribute in ATTRIBUTES.items():
         if name in entry:
-            os.setxattr(place, attribute, base64.b64decode(entry[name]), follow_symlinks=False)
+            os.setxattr(way, attribute, base64.b64decode(entry[name]))
         else:
             with contextlib.suppress(OSError):
-                os.removexattr(place, attribute, follow_symlinks=False)
-    place.chmod(int(entry["mode"], 8))  # after the owner, which takes special bits away
+                os.removexattr(way, attribute)
+    os.chmod(way, int(entry["mode"], 8))  # noqa: PTH101 - after the owner, which takes special bits away
 
 
-def _unseal(place: Path) -> None:
-    _flags(place, lambda flags: flags & ~IMMUTABLE)
+def _unseal(place: Place) -> None:
+    """Let a file be replaced that is immutable."""
+    with contextlib.suppress(OSError), place.opened() as opened:
+        if place.roots or os.fstat(opened).st_nlink == 1:
+            _flags(opened, lambda flags: flags & ~IMMUTABLE)
 
 
-def _seal(place: Path) -> None:
-    _flags(place, lambda flags: flags | IMMUTABLE)
-
-
-def _flags(place: Path, change: Any) -> None:
-    """Change a file's flags, where it is one and its file system has such."""
+def _flags(descriptor: int, change: Any) -> None:
+    """Change a file's flags, where its file system has such."""
     try:
-        handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return
-    try:
-        (flags,) = struct.unpack("l", fcntl.ioctl(handle, GET_FLAGS, struct.pack("l", 0)))
+        (flags,) = struct.unpack("l", fcntl.ioctl(descriptor, GET_FLAGS, struct.pack("l", 0)))
         if change(flags) != flags:
-            fcntl.ioctl(handle, SET_FLAGS, struct.pack("l", change(flags)))
+            fcntl.ioctl(descriptor, SET_FLAGS, struct.pack("l", change(flags)))
     except OSError as error:
         if error.errno not in WITHOUT:
             raise
-    finally:
-        os.close(handle)
 
 
 def sha256(data: bytes) -> str:

@@ -287,3 +287,83 @@ def test_sudoers_that_shut_ansible_out_do_not_count(node, tree, restored):
     found = restored(listed("/etc/sudoers"), user="wei")
     assert [one["why"] for one in found["missing"]] == ["wei could not use sudo any more"]
     assert node.text("/etc/sudoers") == "before"
+
+
+def of_wei(path, data, mode="0644"):
+    digest = hashlib.sha256(data).hexdigest()
+    names = {"owner": "wei", "uid": 1500, "group": "wei", "gid": 1500}
+    return {"path": path, "kind": "file", "mode": mode, "size": len(data), "sha256": digest, **names}
+
+
+@pytest.fixture
+def of_roots(node):
+    """Return a file of root's with a second name in the home of wei; fs.protected_hardlinks may be off."""
+    os.chown(node.path("/home/wei"), 1500, 1500)
+    place = node.path("/etc/private")
+    place.write_bytes(CONTENTS["/etc/motd"])
+    place.chmod(0o600)
+
+    def second(name):
+        node.path(name).parent.mkdir(exist_ok=True)
+        node.path(name).hardlink_to(place)
+        return place
+
+    return second
+
+
+def test_a_second_name_of_roots_file_gives_nobody_that_file(node, restored, of_roots):
+    place = of_roots("/home/wei/x")
+    assert restored([of_wei("/home/wei/x", CONTENTS["/etc/motd"], "4777")])["missing"] == []
+    assert (place.stat().st_uid, stat.S_IMODE(place.stat().st_mode), place.stat().st_nlink) == (0, 0o600, 1)
+    own = node.path("/home/wei/x").stat()
+    assert (own.st_uid, stat.S_IMODE(own.st_mode)) == (1500, 0o4777)
+
+
+def test_what_only_root_may_read_does_not_come_among_the_keys_of_others(restored, of_roots):
+    path = "/home/wei/.ssh/authorized_keys"
+    place = of_roots(path)
+    place.write_text("a secret of root's\n")
+    found = restored([of_wei(path, CONTENTS["/etc/motd"], "0600")])
+    assert [(one["name"], "somebody else's" in one["why"]) for one in found["missing"]] == [(path, True)]
+    assert (place.read_text(), place.stat().st_uid) == ("a secret of root's\n", 0)
+
+
+def test_a_file_in_a_home_that_is_open_elsewhere_is_not_given_away_with_its_content(node, restored):
+    os.chown(node.path("/home/wei"), 1500, 1500)
+    place = node.path("/home/wei/tool")
+    place.write_bytes(CONTENTS["/etc/motd"])
+    os.chown(place, 1500, 1500)
+    with place.open("r+b") as kept:
+        assert restored(listed("/home/wei/tool", mode="4755"))["missing"] == []
+        kept.write(b"another program")
+        kept.flush()
+    assert place.read_bytes() == CONTENTS["/etc/motd"]
+    assert (place.stat().st_uid, stat.S_IMODE(place.stat().st_mode)) == (0, 0o4755)
+
+
+@pytest.mark.parametrize("before", [None, "stock\n", CONTENTS["/etc/motd"].decode()])
+def test_what_changes_between_plan_and_restoration_stays_and_is_named(node, tree, restored, monkeypatch, before):
+    path, real = "/home/wei/.bashrc", files_host.tree.put
+    os.chown(node.path("/home/wei"), 1500, 1500)
+    if before:
+        tree.file("/etc/skel/.bashrc", before).file(path, before)
+
+    def put(*arguments):
+        node.path("/home/wei/.new").write_text("theirs")
+        node.path("/home/wei/.new").replace(node.path(path))
+        return real(*arguments)
+
+    monkeypatch.setattr(files_host.tree, "put", put)
+    found = restored([of_wei(path, CONTENTS["/etc/motd"])])
+    assert found["missing"] == [{"section": "files", "name": path, "why": "it changed while it was restored"}]
+    assert node.text(path) == "theirs"
+
+
+def test_two_captured_names_of_one_file_are_one_file_again_in_a_home(node, restored):
+    os.chown(node.path("/home/wei"), 1500, 1500)
+    wanted = [{**of_wei(f"/home/wei/{name}", CONTENTS["/etc/motd"]), "links": 2, "identity": "8:1"} for name in "ab"]
+    node.path("/home/wei/a").write_bytes(CONTENTS["/etc/motd"])  # by another owner, so it is replaced
+    node.path("/home/wei/b").hardlink_to(node.path("/home/wei/a"))
+    assert restored(wanted)["missing"] == []
+    one, other = (node.path(f"/home/wei/{name}").stat() for name in "ab")
+    assert (one.st_ino, one.st_uid) == (other.st_ino, 1500)

@@ -147,13 +147,13 @@ def test_the_way_is_there_before_anything_changes(node, restored, monkeypatch):
     seen = []
     real = network_host.tree.put
 
-    def put(place, *rest):
-        seen.append((str(place), f"systemctl enable --now {network.BACK}.timer" in node.ran))
-        real(place, *rest)
+    def put(its, entry, *rest):
+        seen.append((entry["path"], f"systemctl enable --now {network.BACK}.timer" in node.ran))
+        real(its, entry, *rest)
 
     monkeypatch.setattr(network_host.tree, "put", put)
     restored()
-    assert [armed for place, armed in seen if place.endswith("/interfaces")] == [True]
+    assert [armed for path, armed in seen if path.endswith("/interfaces")] == [True]
 
 
 @root_only

@@ -44,15 +44,15 @@ def test_numbers_that_change_places_do_not_mix(tree, place):
 @pytest.mark.parametrize("calls", range(12))
 def test_a_walk_that_was_cut_off_ends_right(tree, place, monkeypatch, calls):
     left = [calls]
-    real = os.lchown
+    real = os.chown
 
-    def lchown(*arguments):
+    def chown(*arguments):
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
         real(*arguments)
 
-    monkeypatch.setattr(os, "lchown", lchown)
+    monkeypatch.setattr(os, "chown", chown)
     walk = Renumbering(place)
     walk.begin(CHAIN, {})
     try:
@@ -114,15 +114,15 @@ def test_another_file_system_is_not_entered(tree, place, monkeypatch):
     other = tree / "home/data"
     other.write_text("")
     os.chown(other, 1001, 1001)
-    real = os.lstat
+    real, home = os.fstat, (tree / "home").stat()
 
-    def lstat(path):
-        status = real(path)
-        if str(path).endswith("home"):
+    def fstat(descriptor):
+        status = real(descriptor)
+        if status.st_ino == home.st_ino:
             return os.stat_result((*status[:2], status.st_dev + 1, *status[3:]))
         return status
 
-    monkeypatch.setattr(os, "lstat", lstat)
+    monkeypatch.setattr(os, "fstat", fstat)
     walk = Renumbering(place)
     walk.begin({1001: 1005}, {})
     walk.finish([str(tree)])

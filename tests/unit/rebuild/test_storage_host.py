@@ -5,6 +5,7 @@ import json
 import os
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage_host
 
@@ -199,7 +200,7 @@ def test_a_home_that_takes_no_keys_is_not_mounted(node, restored, home, monkeypa
     def let_in(*_arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(storage_host.os, "chown", let_in)
+    monkeypatch.setattr(beneath.Place, "give", let_in)
     found = restored(user="wei")
     assert ["umount", "/data"] in node.ran
     assert "could not log in" in found["missing"][0]["why"]
