@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, homes, leaves
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import BLOCK, Search
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,7 +207,8 @@ class Walk:
 
     def _capture(self, directories: list[tuple[str, os.stat_result]], rule: Captured | None) -> None:
         for path, status in directories:
-            self.found.files.append(record(self._node, path, status, rule))
+            with contextlib.suppress(OSError):  # gone meanwhile, or another one
+                self.found.files.append(record(self._node, path, rule))
             self._count(bins.CAPTURED, status)
 
     def _file(self, path: str, status: os.stat_result, environment: Any) -> _Rest:
@@ -216,7 +219,7 @@ class Walk:
             if stat.S_ISREG(status.st_mode) and status.st_size > self._wishes.largest:
                 return self._left(path, status, f"it is larger than {self._wishes.largest >> 20} MiB")
             try:
-                entry = record(self._node, path, status, rule)
+                entry = record(self._node, path, rule)
             except FileNotFoundError:  # gone meanwhile
                 return _Rest()
             except OSError as error:
@@ -274,14 +277,19 @@ class Walk:
         return None if self._acknowledged.find(path) is None else bins.ACKNOWLEDGED
 
 
-def record(node: Node, path: str, status: os.stat_result, rule: Captured | None) -> dict[str, Any]:
+def record(node: Node, path: str, rule: Captured | None) -> dict[str, Any]:
     """Return what the manifest says of a captured path.
 
     path, kind (file, link, directory), mode ("0644"), owner, uid, group, gid, size in bytes, section; a file's sha256
     (not a secret's), links where it has several names, device and inode then (identity); target of a link; acl,
     default_acl and capability in Base64; sparse, immutable and secret where they are so; package where it is of one.
     """
-    rule = rule or Captured("files")
+    with beneath.at(node.root, path, follow=False) as place, place.held() as held:
+        return _record(node, path, held, rule or Captured("files"))
+
+
+def _record(node: Node, path: str, held: int, rule: Captured) -> dict[str, Any]:
+    status = os.fstat(held)
     found: dict[str, Any] = {
         "path": path,
         "mode": f"{stat.S_IMODE(status.st_mode):04o}",
@@ -293,12 +301,14 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
         "section": rule.section,
     }
     if stat.S_ISLNK(status.st_mode):
-        return {**found, "kind": "link", "target": node.link(path) or ""}
+        return {**found, "kind": "link", "target": beneath.link(held)}
+    if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):  # somebody put another one in its place
+        raise OSError(errno.EINVAL, "it is neither file, link nor directory", path)
     found["kind"] = "directory" if stat.S_ISDIR(status.st_mode) else "file"
-    real = node.path(path)
+    real = beneath.way(held)
     for name, attribute in ATTRIBUTES.items():
         with contextlib.suppress(OSError):
-            found[name] = base64.b64encode(os.getxattr(real, attribute, follow_symlinks=False)).decode()
+            found[name] = base64.b64encode(os.getxattr(real, attribute)).decode()
     if stat.S_ISDIR(status.st_mode):
         return found
     if status.st_nlink > 1:
@@ -313,14 +323,12 @@ def record(node: Node, path: str, status: os.stat_result, rule: Captured | None)
     return {**found, "sha256": digest}
 
 
-def _read(real: Any, path: str, size: int) -> tuple[bool, str, bool]:
+def _read(real: str, path: str, size: int) -> tuple[bool, str, bool]:
     """Return whether a file holds a secret, the SHA-256 of so many bytes, and whether it is immutable."""
     digest, search = hashlib.sha256(), Search(path)
     flags = struct.pack("l", 0)
-    descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
+    descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOATIME)
     with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # somebody put another one in its place
-            return search.found, "", False
         with contextlib.suppress(OSError):
             flags = fcntl.ioctl(descriptor, GET_FLAGS, flags)
         while size > 0 and (block := stream.read(min(size, BLOCK))):  # a file may grow without end

@@ -10,6 +10,7 @@ import os
 import posixpath
 import shutil
 import socket
+import stat
 import struct
 import subprocess
 from pathlib import Path
@@ -76,7 +77,10 @@ class Node:
     def data(self, path: str) -> bytes | None:
         """Return a regular file's content; None where it cannot be read. A FIFO would block its reader for ever."""
         try:
-            return self.path(path).read_bytes() if self.path(path).is_file() else None
+            if not self.path(path).is_file():  # a device may act on being opened
+                return None
+            with os.fdopen(os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+                return stream.read() if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else None
         except OSError:
             return None
 
