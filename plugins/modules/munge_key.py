@@ -74,7 +74,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import make_directory
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
@@ -112,17 +112,16 @@ def keep(module: AnsibleModule) -> dict[str, Any]:
 def write(path: Path, key: bytes, owner: str) -> None:
     """Put the key in one rename, never readable by others; keep the first one that was there."""
     make_directory(path.parent, DIRECTORY_MODE)
-    former, draft = path.with_name("munge.key.former"), path.with_name(".munge.key.gpulab")
-    if path.is_file() and not former.exists():
-        shutil.copy2(path, former)
-        former.chmod(MODE)
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "wb") as file:  # noqa: PTH123 - of a descriptor
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
-    shutil.chown(draft, owner, owner)
-    draft.replace(path)
+    with beneath.at(beneath.ROOT, str(path)) as place:  # in a directory of munge's
+        former = place.beside("munge.key.former")
+        if path.is_file() and former.status() is None:
+            former.write(place.read(), MODE)
+        with place.draft() as draft:
+            draft.write(key)
+            os.fsync(draft.descriptor)
+            shutil.chown(draft.way, owner, owner)
+            os.fchmod(draft.descriptor, MODE)
+            draft.put()
 
 
 def main() -> None:

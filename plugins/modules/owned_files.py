@@ -115,7 +115,7 @@ def write(module: Module, step: owned_files.Step) -> None:
     """Carry out a step; at no moment is a secret in a file that others may read."""
     path = Path(step.path)
     if step.mode == owned_files.PRIVATE and path.exists():
-        path.chmod(step.mode)
+        files.set_rights(path, step.mode)
     files.put(module, path, step.after, step.mode)
     if step.after:
         files.set_rights(path, step.mode)

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 import tempfile
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import loading_program, mounts
 from ansible_collections.gpulab.node.plugins.module_utils.active.programs import Program, source
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
 
 if TYPE_CHECKING:
@@ -68,13 +71,27 @@ def _list(emit: Emit, path: str) -> None:
 @contextmanager
 def _beside(path: str) -> Iterator[str | None]:
     """Make a directory of its own below a path, and remove it; None where none can be made or there is no room."""
-    made = None
-    with suppress(OSError):
-        sizes = os.statvfs(path)
-        if sizes.f_bavail * sizes.f_frsize > ROOM:
-            made = tempfile.TemporaryDirectory(prefix=".gpulab-", dir=path)
-    with made or nullcontext() as name:
-        yield name
+    with ExitStack() as stack:
+        way = None
+        with suppress(OSError):
+            sizes = os.statvfs(path)
+            if sizes.f_bavail * sizes.f_frsize > ROOM:
+                top = stack.enter_context(beneath.directory(beneath.ROOT, path))
+                place = beneath.Place(top, f"{beneath.DRAFT}{secrets.token_hex(8)}", roots=False)
+                place.make()
+                held = stack.enter_context(place.held())
+                if beneath.is_roots(os.fstat(held)):  # and not one that somebody has put in its place
+                    stack.callback(_remove, place, held)
+                    way = f"/proc/{os.getpid()}/fd/{held}"
+        yield way
+
+
+def _remove(place: beneath.Place, held: int) -> None:
+    """Remove a directory that is held, and all in it."""
+    for one in list(Path(beneath.way(held)).iterdir()):
+        one.unlink() if one.is_symlink() or not one.is_dir() else shutil.rmtree(one)
+    with suppress(OSError):  # people may have put another directory in its place
+        os.rmdir(place.name, dir_fd=place.directory)
 
 
 def summary(record: dict[str, Any]) -> dict[str, Any]:

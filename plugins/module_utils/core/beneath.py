@@ -281,6 +281,26 @@ def directory(root: Path, path: str, *, follow: bool = True, make: bool = False)
         yield place.directory
 
 
+def lent(path: Path) -> Path | None:
+    """Return the first directory on the way to a path in which others than root may change names; None where none is.
+
+    What is not there yet counts as made by the next one who may.
+    """
+    roots, is_sticky = True, False
+    for one in [*reversed(path.parents), path]:
+        try:
+            with at(ROOT, f"{one}/-") as place:
+                roots, status = place.roots, os.fstat(place.directory)
+        except FileNotFoundError:
+            return one.parent if is_sticky else None
+        except OSError:  # a link that others may have put there
+            return one.parent
+        is_sticky = bool(status.st_mode & stat.S_ISVTX) and _owns(status)
+        if not (roots or is_sticky):
+            return one
+    return None if roots else path
+
+
 class _Walk:
     """A walk from a root directory on; roots tells whether only root could have led it where it is."""
 

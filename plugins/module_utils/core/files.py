@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import stat
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def read(path: Path) -> str:
@@ -43,11 +48,8 @@ def mode_of(path: Path) -> int:
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
     """Make a directory with this mode where it is missing, whatever the umask; everybody may read those above it."""
-    for one in reversed([path, *path.parents]):
-        if not one.exists():
-            permissions = mode if one == path else 0o755
-            one.mkdir(permissions)
-            one.chmod(permissions)
+    with beneath.at(beneath.ROOT, str(path.absolute()), make=True) as place:
+        place.make(mode)
 
 
 def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: bool = False) -> None:
@@ -55,8 +57,13 @@ def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: b
 
     A new file has this mode, whatever the umask; one that is there keeps its own. Bytes that were read with
     surrogateescape are written as they were. mounted is for a file that may be a mount of its own, as a container's
-    /etc/hosts: no rename replaces such a one, and it is written in place.
+    /etc/hosts: no rename replaces such a one, and it is written in place. Where others may change names on the way, it
+    is written by descriptors; elsewhere by Ansible, which knows the labels of SELinux.
     """
+    with beneath.at(beneath.ROOT, str(path.absolute())) as place:
+        if not place.roots:
+            place.write(text.encode("utf-8", "surrogateescape"), mode)
+            return
     new = not path.exists()
     handle, draft = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
@@ -79,17 +86,31 @@ def has_rights(path: Path, mode: int = 0o644) -> bool:
 
 
 def set_rights(path: Path, mode: int = 0o644) -> None:
-    """Give a file of gpulab's this mode and, on a node, to root."""
-    if os.geteuid() == 0:
-        os.chown(path, 0, 0)
-    path.chmod(mode)
+    """Give a file of gpulab's this mode and, on a node, to root. What others may have put there is left alone."""
+    with beneath.at(beneath.ROOT, str(path.absolute())) as place, _way(place, path) as way:
+        if os.geteuid() == 0:
+            os.chown(way, 0, 0)
+        os.chmod(way, mode)  # noqa: PTH101 - it may be a descriptor's
+
+
+@contextlib.contextmanager
+def _way(place: beneath.Place, path: Path) -> Iterator[str]:
+    """Return a way to a file that is the one at its only name, where others may change names."""
+    if place.roots:
+        yield str(path)
+        return
+    with place.opened() as opened:
+        if os.fstat(opened).st_nlink > 1:
+            raise PermissionError(errno.EPERM, "it has a second name", str(path))
+        yield beneath.way(opened)
 
 
 def put(module: Any, path: Path, text: str | None, mode: int = 0o644, *, mounted: bool = False) -> None:
     """Let the file at path hold the text; None means no file. A directory that is new may be read by everybody."""
     if text is None:
         if path.exists():
-            path.unlink()
+            with beneath.at(beneath.ROOT, str(path.absolute())) as place:
+                place.remove()
         return
     make_directory(path.parent)
     replace(module, path, text, mode, mounted=mounted)

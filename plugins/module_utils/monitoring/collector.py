@@ -10,14 +10,12 @@ own deadline, says so in the metrics, and leaves no second one behind.
 from __future__ import annotations
 
 import fcntl
-import os
 import signal
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import locks, mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, locks, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence, kernel_log, libraries, modprobe
@@ -99,15 +97,8 @@ def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
 
 def write(path: Path, text: str) -> None:
     """Put the text at path in one rename: node exporter reads the old file or the new one."""
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # a name that node exporter passes over
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(draft).chmod(READABLE)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink()
-        raise
+    with beneath.at(beneath.ROOT, str(path.absolute())) as place:  # node exporter passes over the name of a draft
+        place.write(text.encode(), READABLE)
 
 
 def stopped(number: int, _frame: object) -> None:

@@ -128,17 +128,42 @@ def test_nothing_is_written_where_nothing_may_be(python, tmp_path, monkeypatch, 
     if why == "full":
         monkeypatch.setattr(loading, "ROOM", 1 << 80)
     else:
-        real = loading.tempfile.mkdtemp
 
-        def made(*args, **named):
-            if (named.get("dir") or args[2:3] or [None])[0]:
-                raise OSError(30, "Read-only file system")
-            return real(*args, **named)
+        def make(_place):
+            raise OSError(30, "Read-only file system")
 
-        monkeypatch.setattr(loading.tempfile, "mkdtemp", made)
+        monkeypatch.setattr(loading.beneath.Place, "make", make)
     program = python(lines({1: 5.0}, {1: 9.0}))
     assert loading.measure(program, str(tmp_path / "data"), [1], "", 10.0)["state"] == "done"
     assert (tmp_path / "own").read_text() == ""
+
+
+def test_what_is_written_beside_stays_in_its_own_directory(tmp_path, monkeypatch):
+    (tmp_path / "etc").mkdir()
+    monkeypatch.setattr(loading, "ROOM", 0)
+    with loading._beside(str(tmp_path)) as way:  # noqa: SLF001
+        (own,) = tmp_path.glob(".gpulab-*")
+        own.rename(tmp_path / "theirs")
+        own.symlink_to(tmp_path / "etc")
+        (loading.Path(way) / "database").mkdir()
+        (loading.Path(way) / "database/data").touch()
+    assert (list((tmp_path / "etc").iterdir()), list((tmp_path / "theirs").iterdir())) == ([], [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_nothing_is_written_beside_where_somebody_put_a_directory_of_theirs(tmp_path, monkeypatch):
+    real = loading.beneath.Place.make
+    monkeypatch.setattr(loading, "ROOM", 0)
+
+    def make(place):
+        made = real(place)
+        (own,) = tmp_path.glob(".gpulab-*")
+        os.chown(own, 1500, 1500)
+        return made
+
+    monkeypatch.setattr(loading.beneath.Place, "make", make)
+    with loading._beside(str(tmp_path)) as way:  # noqa: SLF001
+        assert way is None
 
 
 def test_an_empty_directory_is_left_out(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
@@ -58,8 +59,10 @@ def test_a_link_of_roots_is_followed_and_stays_below_the_root_directory(root, ta
 
 
 @pytest.mark.parametrize("owner", [0, WEI])
-@pytest.mark.parametrize("where", ["data/home/wei/link", "data/home/wei/own/link", "temporary/link"])
+@pytest.mark.parametrize("where", ["wei/link", "wei/own/link", "wei/roots/link", "../../temporary/link"])
 def test_a_link_where_others_may_change_names_is_not_followed(root, where, owner):
+    (root / "data/home/wei/roots").mkdir()  # which wei may rename
+    where = f"data/home/{where}"
     (root / where).symlink_to(root / "etc")
     os.lchown(root / where, owner, owner)
     with pytest.raises(OSError, match="a link is on the way"), beneath.at(root, f"/{where}/shadow"):
@@ -151,3 +154,29 @@ def test_a_tree_is_removed_and_a_link_in_its_place_is_not_followed(root):
             place.beside("link").remove_tree()
     assert not (root / "temporary/tree").exists()
     assert (root / "etc/shadow").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("etc", None),
+        ("etc/not/yet", None),
+        ("data/home/wei", "data/home/wei"),
+        ("data/home/wei/own/venvs", "data/home/wei"),
+        ("temporary", "temporary"),
+        ("temporary/not yet", "temporary"),
+        ("temporary/roots", None),
+        ("link/venvs", "data/home"),
+        ("temporary/link/venvs", "temporary"),
+    ],
+)
+def test_the_directory_is_named_in_which_others_may_change_names(root, monkeypatch, path, found):
+    (root / "temporary/roots").mkdir()
+    (root / "link").symlink_to("data/home")
+    (root / "temporary/link").symlink_to("/etc")
+    (root / "data/home").chmod(0o775 if path.startswith("link") else 0o755)
+    monkeypatch.setattr(beneath, "ROOT", root)
+    named = beneath.lent(Path("/") / path)
+    assert named == (
+        found and Path("/") / found.replace("data/home", "link" if path.startswith("link") else "data/home")
+    )

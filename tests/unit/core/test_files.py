@@ -128,3 +128,46 @@ def test_a_file_that_shall_not_be_there_is_not_missed_where_a_directory_is(monke
     wanted = {"owner": "hello", "files": {str(tmp_path / "there"): ""}}
     assert ended(monkeypatch, capsys, owned_files, tmp_path, check=False, **wanted)["changed"] is False
     assert (tmp_path / "there").is_dir()
+
+
+@pytest.fixture
+def lent(tmp_path):
+    """Return a directory of a person's below which gpulab has a file."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may give files away")
+    place = tmp_path / "lent"
+    place.mkdir()
+    os.chown(place, 1500, 1500)
+    return place
+
+
+def test_below_a_directory_of_others_no_link_is_followed(module, lent, tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/conf").write_text("root's\n")
+    (lent / "link").symlink_to(tmp_path / "etc")
+    for do in (
+        lambda path: files.put(module, path, "new\n"),
+        lambda path: files.put(module, path, None),
+        lambda path: files.set_rights(path, 0o666),
+        lambda path: files.make_directory(path.parent / "made"),
+    ):
+        with pytest.raises(OSError, match="a link is on the way"):
+            do(lent / "link/conf")
+    assert [(one.name, one.read_text()) for one in (tmp_path / "etc").iterdir()] == [("conf", "root's\n")]
+    assert permissions(tmp_path / "etc/conf") == 0o644
+
+
+def test_below_a_directory_of_others_a_file_is_written_and_goes_as_elsewhere(module, lent):
+    files.put(module, lent / "new/conf", "text\n", 0o640)
+    files.set_rights(lent / "new/conf", 0o600)
+    assert ((lent / "new/conf").read_text(), permissions(lent / "new/conf")) == ("text\n", 0o600)
+    files.put(module, lent / "new/conf", None)
+    assert not (lent / "new/conf").exists()
+
+
+def test_a_second_name_of_another_file_gets_no_rights(lent, tmp_path):
+    (tmp_path / "shadow").touch(0o600)
+    (lent / "conf").hardlink_to(tmp_path / "shadow")
+    with pytest.raises(PermissionError):
+        files.set_rights(lent / "conf", 0o666)
+    assert permissions(tmp_path / "shadow") == 0o600

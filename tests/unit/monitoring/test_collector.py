@@ -102,10 +102,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     collector.write(target, "one\n")
     assert (target.read_text(), target.stat().st_mode & 0o777) == ("one\n", 0o644)
 
-    def fail(_self, _target):
+    def fail(*_names, **_directories):
         raise OSError
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError):  # noqa: PT011 - any
         collector.write(target, "two\n")
     assert target.read_text() == "one\n"
@@ -116,7 +116,7 @@ def test_a_collector_that_is_stopped_while_it_writes_leaves_no_draft(tmp_path, m
     former = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(collector, "collect", lambda *_: "text")
     monkeypatch.setattr(collector.locks, "place", lambda name: tmp_path / name)
-    monkeypatch.setattr(Path, "chmod", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(os, "fchmod", lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         with pytest.raises(SystemExit):
             collector.main([str(tmp_path / "metrics.prom")])

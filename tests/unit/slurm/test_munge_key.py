@@ -68,3 +68,12 @@ def test_check_mode_changes_nothing(path):
     assert munge_key.keep(Module(path, check=True)) == {"changed": True, "changes": written}
     assert munge_key.keep(Module(path, KEY, check=True))["changed"]
     assert not path.parent.exists()
+
+
+def test_a_link_of_the_owner_leads_the_key_and_the_former_one_nowhere(path, tmp_path):
+    munge_key.keep(Module(path, KEY))
+    victim = tmp_path / "shadow"
+    victim.write_text("root's")
+    path.with_name("munge.key.former").symlink_to(victim)
+    munge_key.keep(Module(path, OTHER))
+    assert (victim.read_text(), path.read_bytes()) == ("root's", OTHER)
