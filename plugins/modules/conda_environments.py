@@ -337,6 +337,7 @@ def operate(module: Module) -> dict[str, Any]:
     params = module.params
     settings = {"PIP_INDEX_URL": params["index_url"]} if params["index_url"] else {}
     condas = Condas(Path(params["directory"]), settings, Path(pwd.getpwuid(0).pw_dir))
+    condas.check_way()
     environments = [wanted(one, params["cuda"]) for one in params["environments"]]
     condas.groups = groups_of(params["environments"])
     evidence.note(module, environment=[f"{params['directory']}/envs/{one.name}" for one in environments])

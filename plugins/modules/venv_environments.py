@@ -248,6 +248,7 @@ def operate(module: Module) -> dict[str, Any]:
     tool = Tool(params["uv_version"], params["uv_sha256"], params["uv_url"])
     venvs = Venvs(Path(params["directory"]), tool, {name: value for name, value in settings.items() if value})
     environments = [wanted(one) for one in params["environments"]]
+    venvs.check_way()
     venvs.groups = groups_of(params["environments"])
     evidence.note(module, environment=[f"{params['directory']}/{one.name}" for one in environments])
     if params["operation"] == "look":

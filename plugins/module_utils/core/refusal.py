@@ -1297,6 +1297,13 @@ CODES = {
         "pip's configuration on the node cannot be read: {path}: {detail}",
         "Correct the file; pip config debug on the node shows what pip reads. Nothing was changed.",
     ),
+    "E037": (
+        "{path} cannot hold environments: in {directory}, others than root may put another directory in its place",
+        (
+            "Set a directory below those that only root may write to, such as /opt, or let only root write to"
+            " {directory}. Nothing was changed."
+        ),
+    ),
     # S001 to S008: long steps
     "S001": ("{name} is not a valid name for a long step", "Use letters, digits, '.', '_' and '-', at most 100."),
     "S002": (

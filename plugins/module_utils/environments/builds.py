@@ -20,7 +20,7 @@ import stat
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import probe as environment_probe
@@ -49,6 +49,12 @@ class Builds:
         self.cache = directory / ".cache"
         self.groups: dict[str, int] = {}  # by the names of environments that only the members of a group may use
         self._proc = proc
+
+    def check_way(self) -> None:
+        """Raise Refusal E037 where others than root may change names on the way: root's programs work there by name."""
+        lent = beneath.lent(self.directory)
+        if lent:
+            raise refuse("E037", path=self.directory, directory=lent)
 
     # reading
 
