@@ -324,8 +324,9 @@ class _Walk:
         except NotADirectoryError:
             return self._through(part)
         above = os.fstat(self.descriptor)
-        # Only root renames its directory in a sticky one of its own, and nobody can have moved it there.
-        kept = above.st_mode & stat.S_ISVTX and _owns(above) and _owns(os.fstat(below))
+        # Only root renames its directory in a sticky one of its own, and nobody can have moved it there. Of another
+        # one, its own owner tells.
+        kept = above.st_mode & stat.S_ISVTX and _owns(above)
         self.roots = self.roots and (is_roots(above) or bool(kept))
         self._enter(below)
         return []

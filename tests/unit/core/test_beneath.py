@@ -1,5 +1,6 @@
 """A path is walked part by part; only links that root alone could have put there are followed."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -180,3 +181,45 @@ def test_the_directory_is_named_in_which_others_may_change_names(root, monkeypat
     assert named == (
         found and Path("/") / found.replace("data/home", "link" if path.startswith("link") else "data/home")
     )
+
+
+def test_a_mount_in_a_directory_of_others_is_not_written_into(root, monkeypatch):
+    def busy(*_names, **_directories):
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(os, "replace", busy)
+    (root / "etc/hosts").touch()
+    (root / "data/home/wei/hosts").touch()
+    with beneath.at(root, "/etc/hosts") as place:
+        place.write(b"new", 0o644)
+    with beneath.at(root, "/data/home/wei/hosts") as place, pytest.raises(OSError, match="busy"):
+        place.write(b"new", 0o644)
+    assert ((root / "etc/hosts").read_bytes(), (root / "data/home/wei/hosts").read_bytes()) == (b"new", b"")
+
+
+def test_what_was_put_and_is_another_one_then_is_not_said_to_be_there(root, monkeypatch):
+    real, place = os.replace, root / "data/home/wei/file"
+
+    def replace(*names, **directories):
+        real(*names, **directories)
+        place.unlink()
+        place.write_text("of wei's")
+
+    monkeypatch.setattr(os, "replace", replace)
+    with beneath.at(root, "/data/home/wei/file") as put, pytest.raises(beneath.ChangedError):
+        put.write(b"new", 0o644)
+
+
+def test_a_link_that_somebody_made_another_one_is_not_put(root, monkeypatch):
+    real = os.symlink
+
+    def symlink(_target, name, *, dir_fd):
+        real("/etc/shadow", name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "symlink", symlink)
+    with (
+        beneath.at(root, "/data/home/wei/link") as place,
+        pytest.raises(beneath.ChangedError),
+        place.draft(target="/etc/hosts"),
+    ):
+        pass

@@ -328,35 +328,53 @@ def test_what_only_root_may_read_does_not_come_among_the_keys_of_others(restored
     assert (place.read_text(), place.stat().st_uid) == ("a secret of root's\n", 0)
 
 
-def test_a_file_in_a_home_that_is_open_elsewhere_is_not_given_away_with_its_content(node, restored):
+@pytest.mark.parametrize("path", ["/home/wei/tool", "/srv/tool"])
+def test_a_file_that_its_owner_has_open_is_not_given_away_with_its_content(node, restored, path):
     os.chown(node.path("/home/wei"), 1500, 1500)
-    place = node.path("/home/wei/tool")
+    place = node.path(path)
     place.write_bytes(CONTENTS["/etc/motd"])
     os.chown(place, 1500, 1500)
     with place.open("r+b") as kept:
-        assert restored(listed("/home/wei/tool", mode="4755"))["missing"] == []
+        assert restored(listed(path, mode="4755"))["missing"] == []
         kept.write(b"another program")
         kept.flush()
     assert place.read_bytes() == CONTENTS["/etc/motd"]
     assert (place.stat().st_uid, stat.S_IMODE(place.stat().st_mode)) == (0, 0o4755)
 
 
-@pytest.mark.parametrize("before", [None, "stock\n", CONTENTS["/etc/motd"].decode()])
-def test_what_changes_between_plan_and_restoration_stays_and_is_named(node, tree, restored, monkeypatch, before):
+WANTED = CONTENTS["/etc/motd"].decode()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (None, "theirs", "another file"),
+        ("stock\n", "theirs", "another file"),
+        (WANTED, "theirs", "another file"),
+        (WANTED, WANTED, "another file"),
+        (WANTED, "theirs", "content"),
+    ],
+)
+def test_what_changes_meanwhile_stays_and_is_named(node, tree, restored, case):
+    before, after, new = case
     path, real = "/home/wei/.bashrc", files_host.tree.put
     os.chown(node.path("/home/wei"), 1500, 1500)
     if before:
         tree.file("/etc/skel/.bashrc", before).file(path, before)
 
     def put(*arguments):
-        node.path("/home/wei/.new").write_text("theirs")
-        node.path("/home/wei/.new").replace(node.path(path))
+        if new == "another file":
+            node.path("/home/wei/.new").write_text(after)
+            node.path("/home/wei/.new").replace(node.path(path))
+        else:
+            node.path(path).write_text(after)
         return real(*arguments)
 
-    monkeypatch.setattr(files_host.tree, "put", put)
-    found = restored([of_wei(path, CONTENTS["/etc/motd"])])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files_host.tree, "put", put)
+        found = restored([of_wei(path, CONTENTS["/etc/motd"])])
     assert found["missing"] == [{"section": "files", "name": path, "why": "it changed while it was restored"}]
-    assert node.text(path) == "theirs"
+    assert node.data(path) == after.encode()
 
 
 def test_two_captured_names_of_one_file_are_one_file_again_in_a_home(node, restored):
@@ -367,3 +385,27 @@ def test_two_captured_names_of_one_file_are_one_file_again_in_a_home(node, resto
     assert restored(wanted)["missing"] == []
     one, other = (node.path(f"/home/wei/{name}").stat() for name in "ab")
     assert (one.st_ino, one.st_uid) == (other.st_ino, 1500)
+
+
+def test_only_what_was_put_becomes_one_file(node, tree):
+    tree.file("/home/wei/a", "a").file("/home/wei/b", "b")
+    inodes = {f"/home/wei/{name}": now.inode for name in "ab" for now in [found(node, f"/home/wei/{name}")]}
+    for path in inodes:
+        with pytest.raises(OSError, match="changed"):
+            files_host.tree.join(node, "/home/wei/a", "/home/wei/b", {**inodes, path: (1, 2)})
+    assert (node.text("/home/wei/a"), node.text("/home/wei/b")) == ("a", "b")
+
+
+def found(node, path):
+    return files_host.tree.now(node, of_wei(path, b""))
+
+
+def test_an_immutable_file_of_roots_with_a_second_name_in_a_home_stays_so(restored, of_roots, tree, monkeypatch):
+    asked_of = []
+    monkeypatch.setattr(files_host.tree, "_flags", lambda descriptor, _change: asked_of.append(os.fstat(descriptor)))
+    tree.file("/etc/skel/x", CONTENTS["/srv/a"])
+    place = of_roots("/home/wei/x")
+    place.write_bytes(CONTENTS["/srv/a"])
+    assert restored([of_wei("/home/wei/x", CONTENTS["/etc/motd"])])["missing"] == []
+    assert asked_of == []
+    assert place.read_bytes() == CONTENTS["/srv/a"]
