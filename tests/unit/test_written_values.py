@@ -281,10 +281,10 @@ def test_a_template_quotes_all_that_it_puts_down(path):
     assert plain == set()
 
 
-def test_a_node_that_calls_itself_several_lines_gets_none_into_the_hosts_of_others():
+def test_a_node_with_a_name_of_several_lines_gets_none_into_the_hosts_of_others():
     nodes_of_group = [
-        {"name": "node1", "address": "10.0.0.1", "hostname": "x\n10.9.9.9 deb.debian.org"},
-        {"name": "node2", "address": "10.0.0.2", "hostname": "node2.lab"},
+        {"name": "node1", "address": "10.0.0.1", "names": ["node1", "x\n10.9.9.9 deb.debian.org"]},
+        {"name": "node2", "address": "10.0.0.2", "names": ["node2.lab", "node2"]},
     ]
     text = hosts_file.merged("127.0.0.1 localhost\n", nodes_of_group, "node2").text
     assert "10.9.9.9" not in text

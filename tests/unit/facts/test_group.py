@@ -8,8 +8,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.group import Gro
 from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import merged
 
 NODES = [
-    {"name": "node1", "address": "10.0.0.1", "hostname": "node1"},
-    {"name": "node2", "address": "10.0.0.2", "hostname": "gpu-two"},
+    {"name": "node1", "address": "10.0.0.1", "names": ["node1"]},
+    {"name": "node2", "address": "10.0.0.2", "names": ["node2", "gpu-two"]},
 ]
 
 

@@ -30,7 +30,7 @@ def test_tells_what_is_there(tree, path):
 @pytest.mark.parametrize("path", ["/etc/hosts", "/etc/cloud/templates/hosts.debian.tmpl"])
 def test_tells_whose_file_holds_something_of_gpulabs(tree, path):
     """A block with one node that only the loopback leads to is one; so is a line that was set aside."""
-    block = merged("", [{"name": "alone", "address": "127.0.0.1", "hostname": "alone"}], "alone").text
+    block = merged("", [{"name": "alone", "address": "127.0.0.1", "names": ["alone"]}], "alone").text
     for text in (block, f"{SET_ASIDE}127.0.1.1 node1\n"):
         tree.file(path, text)
         assert own_files.read(tree.node()) == [path]

@@ -1809,6 +1809,7 @@ REFUSALS = {
     ),
     "a compute mode of old": (facts(), {"gpu_settings_values": {"compute_mode": "exclusive"}}, "P055", "prohibited"),
     "override of nothing": (facts(), {"tuning_overrides": {"swappiness": 1}}, "P050", "transparent_hugepage"),
+    "a path for a sysctl": (facts(), {"tuning_overrides": {"kernel/../../../etc/x": 1}}, "P106", "no sysctl is called"),
     "a service that is told otherwise": (facts(), {"tuning_overrides": {"irqbalance": "off"}}, "P075", "irqbalance"),
     "no such interface": (facts(), {"nccl_interface": "eth0"}, "P052", "eth0"),
     "nccl-tests of unknown content": (
