@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT as STEPS
@@ -78,8 +78,18 @@ def _brought(former: Former, installed: dict[str, set[str]]) -> list[str]:
 
 def held() -> set[str]:
     """Return what is held of all former packages that are kept. Raises Refusal H220."""
-    kept = (records.read(path, _SHAPE, {"held": []}, _LOST) for path in ROOT.glob(f"*/{RECORD}"))
-    return {hold for record in kept for hold in record["held"]}
+    return {hold for record in _all() for hold in record["held"]}
+
+
+def names() -> set[str]:
+    """Return the names of all former packages that are kept, with rpm also without the architecture. Raises H220."""
+    kept = [name for record in _all() for name in record["versions"]]
+    return {*kept, *(name.rpartition(".")[0] for name in kept)}
+
+
+def _all() -> list[dict[str, Any]]:
+    nothing: dict[str, Any] = {"versions": {}, "held": []}
+    return [records.read(path, _SHAPE, nothing, _LOST) for path in sorted(ROOT.glob(f"*/{RECORD}"))]
 
 
 class FormerPackages:

@@ -169,7 +169,7 @@ class PackageHost:
         for path in damaged:
             records.set_aside(path)
         if damaged or unsettled:
-            records.keep(BROUGHT, sorted(brought))
+            self._keep_brought(brought)
         for path, transaction in unsettled.items():
             records.write(path, {**transaction, "settled": True}, 0o600)
 
@@ -193,6 +193,11 @@ class PackageHost:
             brought |= self._came(transaction)
         return brought & self._names() if brought else brought
 
+    def _keep_brought(self, brought: set[str]) -> None:
+        """Record what gpulab brought, and of what it brought before, what the way back would bring again."""
+        before = set() if _damage(BROUGHT) else set(records.read(BROUGHT, [str], []))
+        records.keep(BROUGHT, sorted(brought | (before & former_packages.names())))
+
     def _transactions(self) -> list[Path]:
         return sorted(self._step.directory.parent.glob(f"*/{TRANSACTION}"))
 
@@ -209,7 +214,7 @@ class PackageHost:
 
     def _close_transaction(self) -> None:
         """Note what a transaction brought, and forget what is no longer there. Raises Refusal H221."""
-        records.keep(BROUGHT, sorted(self._brought() | self._came(self._read_transaction())))
+        self._keep_brought(self._brought() | self._came(self._read_transaction()))
         records.remove(self._step.directory / TRANSACTION)
 
     def _read_transaction(self) -> dict[str, Any]:

@@ -320,6 +320,18 @@ def test_the_hold_of_a_former_package_stays_gpulabs_for_the_way_back(make, tmp_p
     assert json.loads((tmp_path / "holds.json").read_text()) == ["dpkg", "pinning-1"]
 
 
+def test_a_former_package_that_gpulab_brought_stays_its_own_for_the_way_back(make, node, tmp_path, monkeypatch):
+    monkeypatch.setattr(former_packages, "ROOT", tmp_path / "former")
+    former = {"versions": {"pinning-1": "1"}, "held": [], "new": []}
+    records.write(package_host.BROUGHT, ["gone", "pinning-1"])
+    records.write(tmp_path / "former/nvidia-driver/packages.json", former)
+    make().finish()
+    assert kept() == ["pinning-1"]
+    node.packages["pinning-1"] = "installed"  # the way back brought it
+    node.let_go = {"pinning-1": {"pinning-1"}}
+    assert make(retire=("pinning-1",)).todo().retire == ("pinning-1",)
+
+
 def test_holds_are_set_when_the_packages_are_there(make, node):
     node.packages.update({"x": "installed", "free": "installed"})
     node.holds = {"free"}
