@@ -69,6 +69,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import containers, modprobe
 
+UNITS = Path("/etc/systemd/system")
+
 
 def main() -> None:
     """Read, decide, let the units work."""
@@ -119,9 +121,10 @@ def refresh(module: AnsibleModule, node: Node, driver: str | None) -> None:
 
 
 def take_away(module: AnsibleModule) -> dict[str, Any]:
-    """Remove what the units have made; a toolkit that stays keeps it."""
+    """Remove what the units have made, and the links that enabled them; a toolkit that stays keeps these."""
     stays = not module.check_mode and module.get_bin_path(cdi.PROGRAM)
-    paths = [] if stays else cdi.generated(containers.cdi(Node()))
+    links = [str(link) for unit in (cdi.WATCH, cdi.REFRESH) for link in sorted(UNITS.glob(f"*.wants/{unit}"))]
+    paths = [] if stays else [*cdi.generated(containers.cdi(Node())), *links]
     if not module.check_mode:
         for path in paths:
             Path(path).unlink()
