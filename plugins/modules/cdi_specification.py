@@ -123,7 +123,8 @@ def refresh(module: AnsibleModule, node: Node, driver: str | None) -> None:
 def take_away(module: AnsibleModule) -> dict[str, Any]:
     """Remove what the units have made, and the links that enabled them; a toolkit that stays keeps these."""
     stays = not module.check_mode and module.get_bin_path(cdi.PROGRAM)
-    links = [str(link) for unit in (cdi.WATCH, cdi.REFRESH) for link in sorted(UNITS.glob(f"*.wants/{unit}"))]
+    wants = [place / unit for place in sorted(UNITS.glob("*.wants")) for unit in (cdi.WATCH, cdi.REFRESH)]
+    links = [str(link) for link in wants if link.is_symlink()]  # they lead nowhere when the toolkit has gone
     paths = [] if stays else [*cdi.generated(containers.cdi(Node())), *links]
     if not module.check_mode:
         for path in paths:
