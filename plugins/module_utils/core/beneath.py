@@ -71,11 +71,15 @@ def same(one: os.stat_result, other: os.stat_result) -> bool:
 
 
 class Place:
-    """A name in an open directory. roots tells whether only root may change what the name leads to."""
+    """A name in an open directory.
 
-    def __init__(self, directory: int, name: str, *, roots: bool) -> None:
+    led tells whether only root could have led the way to the directory, roots whether, besides, only root may change
+    what the name leads to.
+    """
+
+    def __init__(self, directory: int, name: str, *, roots: bool, led: bool = False) -> None:
         """Take over a descriptor of the directory."""
-        self.directory, self.name, self.roots = directory, name, roots
+        self.directory, self.name, self.roots, self.led = directory, name, roots, led
 
     def status(self) -> os.stat_result | None:
         """Return what is at the name; None where nothing is."""
@@ -269,7 +273,8 @@ def at(root: Path, path: str, *, follow: bool = True, make: bool = False) -> Ite
     walk = _Walk(root, follow=follow, make=make)
     try:
         walk.go(parts)
-        yield Place(walk.descriptor, name or ".", roots=walk.roots and is_roots(os.fstat(walk.descriptor)))
+        roots = walk.roots and is_roots(os.fstat(walk.descriptor))
+        yield Place(walk.descriptor, name or ".", roots=roots, led=walk.roots)
     finally:
         os.close(walk.descriptor)
 

@@ -246,7 +246,8 @@ class _Work:
         try:
             with beneath.at(self._node.root, path, make=True) as place:
                 place.make(0o755)
-                return "" if place.roots else "people may put another directory in its place"
+            with beneath.at(self._node.root, f"{path}/-") as inside:
+                return "" if inside.led else "people may put another directory in its place"
         except OSError as error:
             return f"its directory cannot be made: {error.strerror}"
 

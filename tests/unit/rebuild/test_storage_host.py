@@ -246,3 +246,13 @@ def test_passwords_in_options_are_not_shown(restored):
     found = restored({"/etc/fstab": "//nas/lab /lab cifs username=wei,password=canary-7f3a 0 0\n"})
     assert "canary" not in str(found)
     assert "/lab" in str(found["diff"])
+
+
+@pytest.mark.parametrize(("owner", "mode", "mounted"), [(0, 0o755, True), (0, 0o1777, True), (1500, 0o755, False)])
+def test_nothing_is_mounted_on_a_directory_that_people_may_replace(node, restored, owner, mode, mounted):
+    node.root.chmod(mode)
+    os.chown(node.root, owner, owner)
+    found = restored()
+    assert (["timeout", "--signal=KILL", "90", "mount", "/data"] in node.ran) is mounted
+    whys = [one["why"] for one in found["missing"] if one["name"] == "/data"]
+    assert whys == ([] if mounted else ["people may put another directory in its place"])
