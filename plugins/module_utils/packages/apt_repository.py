@@ -28,6 +28,11 @@ _SYSTEM = re.compile(r"(?:almalinux|amzn|azl|centos|cm|debian|fedora|kylin|opens
 _FINGERPRINT = re.compile(r"(?:[0-9A-F]{40}|[0-9A-F]{64})(?=!?\Z)", re.IGNORECASE)
 
 
+def key_path(name: str) -> str:
+    """Return where the key of a repository is."""
+    return f"/etc/apt/keyrings/gpulab-{name}.asc"
+
+
 @dataclass(frozen=True)
 class Repository:
     """A repository as it is wanted. suite ends with "/" in a flat one, which has no components.
@@ -51,7 +56,7 @@ class Repository:
     @property
     def key_path(self) -> str:
         """Return the path of its key."""
-        return f"/etc/apt/keyrings/gpulab-{self.name}.asc"
+        return key_path(self.name)
 
     @property
     def sources_path(self) -> str:

@@ -22,6 +22,11 @@ HEADER = "# Written by gpulab; changes made by hand are lost.\n"
 KEY_QUERY = ("rpm", "-qa", "gpg-pubkey", "--queryformat", r"%{VERSION}\t%{NAME}-%{VERSION}-%{RELEASE}\n")
 
 
+def key_path(name: str) -> str:
+    """Return where the key of a repository is."""
+    return f"/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-{name}"
+
+
 @dataclass(frozen=True)
 class Repository:
     """A repository as it is wanted. stream is module:stream, or empty for packages that come in no stream."""
@@ -34,7 +39,7 @@ class Repository:
     @property
     def key_path(self) -> str:
         """Return the path of its key."""
-        return f"/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-{self.name}"
+        return key_path(self.name)
 
     @property
     def declaration_path(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_repository, dnf_repository
 from ansible_collections.gpulab.node.plugins.plugin_utils import due
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import mirrored
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 # Why a role is due that downloads; for the other reasons, what it needs is on the node already.
 DOWNLOADS = {due.NO_RECEIPT, due.NEWER_DRIVER, due.WHY["plan"]}
-KEYRINGS = {"debian": "/etc/apt/keyrings/gpulab-{}.asc", "redhat": "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-{}"}
+KEY_PATHS = {"debian": apt_repository.key_path, "redhat": dnf_repository.key_path}
 Source = dict[str, Any]
 
 
@@ -124,5 +125,5 @@ def _repository(name: str, repository: Mapping[str, Any] | None, facts: Mapping[
         place = base if suite == "/" else f"{base}/dists/{suite}"
         indexes = [f"{place}/InRelease", f"{place}/Release"]
     yield {"name": f"the repository {name}", "urls": indexes, "exact": True}
-    if not repository.get("key_file") and KEYRINGS[family].format(name) not in facts["own_files"]:
+    if not repository.get("key_file") and KEY_PATHS[family](name) not in facts["own_files"]:
         yield _file(f"the key of the repository {name}", repository["key_url"])
