@@ -132,8 +132,10 @@ def _environments(values: Values) -> Iterator[Refusal]:
     for environment in values.get("gpulab_environments") or ():
         yield from _refused(framework_of, environment)
         yield from _refused(check_packages, environment)
+        if not environment.get("lock"):
+            continue
         try:
-            lock = Path(environment.get("lock") or "/dev/null").expanduser()
+            lock = Path(environment["lock"]).expanduser()
             if lock.is_file():  # one that is not there may come from another host in this run
                 venv.locked(lock.read_text(encoding="utf-8", errors="replace"))
         except Refusal as refusal:
