@@ -25,10 +25,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import (
 from ansible_collections.gpulab.node.plugins.module_utils.capture.listed import Runfile, Toolkits
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Captured, Walk, Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import masked
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
+from ansible_collections.gpulab.node.plugins.module_utils.packages.host import BROUGHT
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 
 if TYPE_CHECKING:
@@ -46,8 +49,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest's parts that the node knows: machine, sections, files, bins, kept, remainder, and more.
 
     wishes has captured and ephemeral, as in the catalog; leaves, as the roles declare them ({role, fate, paths}); paths
-    and acknowledged, as the role's options; receipts; and
-    largest, in bytes. See plugin_utils/capture/manifest.py for the result.
+    and acknowledged, as the role's options; receipts; and largest, in bytes. See plugin_utils/capture/manifest.py.
     """
     sys.setrecursionlimit(DEEPEST)
     storage = disks.read(node)
@@ -90,7 +92,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
             "disks": storage,
             "environments": found.environments,
             "containers": engines.record,
-            "gpulab": {"receipts": items, "locks": list(_locks(node, items))},
+            "gpulab": {"receipts": items, "locks": list(_locks(node, items)), "brought": _brought(node)},
         },
         "files": found.files,
         "bins": {name: {"files": found.counts[name], "bytes": found.sizes[name]} for name in bins.BINS},
@@ -109,6 +111,15 @@ def machine(node: Node) -> dict[str, Any]:
         "product": node.text(f"{DMI}/product_name"),
         "system": facts_system.read(node),
     }
+
+
+def _brought(node: Node) -> list[str]:
+    """Return the packages that gpulab's transactions brought; none where the record is damaged, which they say."""
+    try:
+        names: list[str] = records.read(node.path(str(BROUGHT)), [str], [])
+    except Refusal:
+        return []
+    return names
 
 
 def _locks(node: Node, receipts: dict[str, list[str]]) -> Iterator[dict[str, str]]:

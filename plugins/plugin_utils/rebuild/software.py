@@ -42,7 +42,7 @@ def asked(capture: Capture, work: str, identity: str | None, lacking: list[str])
             **told,
             "lacking": lacking,
             "section": {name: sections[name] for name in ("packages", "manual", "holds")},
-            "managed": sorted({name for kind, _colon, name in items if kind == "package"}),
+            "managed": sorted({name for kind, _colon, name in items if kind == "package"} | _brought(sections)),
             "entries": list(_entries(capture, software_files.of_apt, identity)),
         }
     return {
@@ -54,6 +54,14 @@ def asked(capture: Capture, work: str, identity: str | None, lacking: list[str])
         "entries": list(_entries(capture, software_files.of_jobs, identity)),
         "sources": list(_entries(capture, software_files.of_apt, identity)) if work == "jobs" else [],
     }
+
+
+def _brought(sections: Mapping[str, Any]) -> set[str]:
+    """Return the packages that only gpulab's own brought with them: where the roles bring these, they come as well.
+
+    Brought by the rebuild instead, they would count as the node's, and stay when gpulab's are removed.
+    """
+    return set(sections["gpulab"].get("brought", ())) - set(sections["manual"] or ())
 
 
 def _entries(

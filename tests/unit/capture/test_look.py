@@ -82,6 +82,13 @@ def test_the_locks_of_gpulabs_environments_are_taken_along(node, tmp_path):
     assert look.look(node, WISHES)["sections"]["gpulab"]["locks"] == [lock]
 
 
+@pytest.mark.parametrize(("record", "brought"), [(None, []), ('["g++-14"]', ["g++-14"]), ('["g++', [])])
+def test_what_only_came_with_gpulabs_packages_is_told(node, tmp_path, record, brought):
+    if record:
+        put(tmp_path, "var/lib/gpulab/packages.json", record)
+    assert look.look(node, WISHES)["sections"]["gpulab"]["brought"] == brought
+
+
 def test_what_gpulab_brings_back_is_known_by_its_receipts(node):
     assert look.look(node, WISHES)["sections"]["gpulab"]["receipts"] == {
         "nccl": ["file:/etc/fstab", "file:/usr/local/lib/libours.so", "package:x"]

@@ -28,7 +28,10 @@ SECTIONS = {
     "unit_states": {},
     "environments": [{"path": "/home/li/a/b"}, {"path": "/home/li/a"}],
     "containers": {"engines": []},
-    "gpulab": {"receipts": {"cuda": ["package:cuda-*", "unit:a.service"], "base": ["running:b.service"]}},
+    "gpulab": {
+        "receipts": {"cuda": ["package:cuda-*", "unit:a.service"], "base": ["running:b.service"]},
+        "brought": ["g++-14", "git"],
+    },
 }
 HERE = {"machine_id": "aaaa", "receipts": ["base"], "users": ["root"], "done": "", "marker": False}
 MACHINE = {"system": {"id": "debian", "version": "13", "name": "Debian 13"}}
@@ -60,7 +63,8 @@ def test_packages_get_apts_files_with_the_secret_ones(opened):
     asked = software.asked(opened, "packages", None, ["old-tool"])
     data = {one["path"]: base64.b64decode(one["data"]) for one in asked["entries"]}
     assert data == {path: text for path, text in {**FILES, **SECRETS}.items() if path.startswith("/etc/apt")}
-    assert (asked["managed"], asked["lacking"]) == (["cuda-*"], ["old-tool"])
+    # git counts as the node's, though a transaction of gpulab's brought it: somebody has marked it since.
+    assert (asked["managed"], asked["lacking"]) == (["cuda-*", "g++-14"], ["old-tool"])
     assert asked["release"] == MACHINE["system"]
 
 
