@@ -186,6 +186,8 @@ def life():
     with life.chapter("reboot"):
         each(lambda host: task(host, "ansible.builtin.reboot"))
     life.seen["removed"], life.seen["people"] = each(left), each(seen)
+    came = {name: sorted(life.seen["removed"][name] - life.seen["fresh"][name]) for name in nodes()}
+    (EPHEMERAL / "stayed.json").write_text(json.dumps(came, indent=1))
     return life
 
 
