@@ -5,8 +5,14 @@ export ANSIBLE_HOME := $(CURDIR)/.ansible
 export MOLECULE_GLOB := molecule/*/molecule.yml
 export PYTHONUNBUFFERED := 1
 
-# program:package pairs, in Debian's names
-TEST_PROGRAMS := age:age borg:borgbackup chromium:chromium cpio:cpio gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf promtool:prometheus restic:restic
+# program:package or file:package pairs, in Debian's names
+TEST_PROGRAMS := age:age borg:borgbackup chromium:chromium cpio:cpio gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf grub-editenv:grub-common \
+                 mcopy:mtools promtool:prometheus restic:restic xorriso:xorriso
+# Installation media are made of these. shim-signed installs the boot loader of a machine with UEFI anew, so not there.
+ifeq ($(shell uname -m)$(wildcard /sys/firmware/efi),x86_64)
+TEST_PROGRAMS += /usr/lib/grub/i386-pc/boot_hybrid.img:grub-pc-bin /usr/lib/shim/shimx64.efi.signed:shim-signed \
+                 /usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed:grub-efi-amd64-signed
+endif
 LAB := ansible-playbook -i .lab/inventory
 LAB_PROGRAMS := gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf  # they sign the stand-in for a repository
 SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Set up all that the lab and the tests need on this machine: programs, the Python environment, a container engine.
-# Arguments are further program:package pairs, in Debian's names. Idempotent; on Debian and Ubuntu as root it installs what is missing, elsewhere it says what to install.
+# Arguments are further program:package or file:package pairs, in Debian's names. Idempotent; on Debian and Ubuntu as root it installs what is missing, elsewhere it says what to install.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 missing=
 for pair in docker:docker.io dockerd:docker.io mmdebstrap:mmdebstrap gcc:gcc make:make ssh:openssh-client git:git \
             "$@"; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
+    [ -f "${pair%%:*}" ] || command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
 done
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 python=${PYTHON:-python3}

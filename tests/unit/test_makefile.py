@@ -32,6 +32,17 @@ def test_the_set_up_asks_for_python3_venv_where_python_cannot_make_environments(
     assert "python3-venv" in run.stderr.split()
 
 
+def test_the_set_up_asks_for_a_package_by_its_program_or_by_a_file_of_it(tmp_path):
+    for name in ("sh", "dirname", "sort", "tr", "sed", "id"):
+        (tmp_path / name).symlink_to(which(name))
+    (tmp_path / "there").touch()
+    pairs = [f"{tmp_path}/there:has-it", f"{tmp_path}/gone:lacks-it", "no-such-program:lacks-that"]
+    argv = ["sh", ROOT / "lab/setup.sh", *pairs]
+    run = subprocess.run(argv, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert {"lacks-it", "lacks-that"} <= set(run.stderr.split())
+    assert "has-it" not in run.stderr
+
+
 def test_what_the_readme_installs_from_is_there():
     named = set(re.findall(r"pip install -r (\S+)", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert named == {"requirements/run.in"}
