@@ -154,6 +154,34 @@ FORMS: tuple[tuple[str, tuple[str, ...], str, re.RegexFlag, bool], ...] = (
 PATHS: tuple[str, ...] = (
 {paths})
 '''
+MESSAGES_MODULE = '''# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: COM819, E501
+"""What tools print when they fail. `make docs` writes this from catalog/tool_messages.yml, which says more."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Message(NamedTuple):
+    """A record: code is that of its refusal, else it has cause and remedy."""
+
+    id: str
+    tool: str
+    patterns: tuple[str, ...]
+    code: str = ""
+    cause: str = ""
+    remedy: str = ""
+    driver: bool = False
+    weak: bool = False
+
+
+# fmt: off
+MESSAGES: tuple[Message, ...] = (
+{messages})
+'''
 FAMILIES = {
     "H": "Host and connection",
     "I": "Inventory and input",
@@ -193,6 +221,7 @@ def documents() -> dict[Path, str]:
         ROOT / "docs/host-types.md": types(),
         ROOT / "docs/errors.md": errors(),
         ROOT / "plugins/module_utils/core/secret_forms.py": secret_forms(),
+        ROOT / "plugins/module_utils/core/tool_messages.py": tool_messages(),
         ROOT / "docs/diagnosis.schema.json": schema(
             diagnosis_model, diagnosis_model.Diagnosis, "diagnosis", "diagnose"
         ),
@@ -211,6 +240,17 @@ def secret_forms() -> str:
     )
     paths = "".join(f"    {json.dumps(pattern)},\n" for one in known["paths"] for pattern in one["patterns"])
     return FORMS_MODULE.format(forms=forms, paths=paths)
+
+
+def tool_messages() -> str:
+    """Return catalog/tool_messages.yml as a module, for nodes do not have YAML."""
+    rows = []
+    for one in catalog.load().read("tool_messages")["messages"]:
+        further = [f"{key}={json.dumps(one[key])}" for key in ("code", "cause", "remedy") if key in one]
+        further += [f"{key}=True" for key in ("driver", "weak") if one.get(key)]
+        fields = [json.dumps(one["id"]), json.dumps(one["tool"]), _tuple(one["patterns"]), *further]
+        rows.append(f"    Message({', '.join(fields)}),\n")
+    return MESSAGES_MODULE.format(messages="".join(rows))
 
 
 def _tuple(words: list[str]) -> str:

@@ -11,15 +11,15 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
 
 WISHES = ("present", "absent", "hold", "unhold", "retire")
 UPDATE_TIMEOUT = 900
 UNDO_TIMEOUT = 3600  # what is put back may build a kernel module
 KEEP_TIMEOUT = 1800
-# Refusals that old package lists explain: a name that is not in them, a file that the mirror has replaced since.
-OF_OLD_LISTS = {"H042", "H043", "H049", "H230"}
+# Refusals that old package lists explain: a name or version not in them, a file that the mirror has replaced since.
+OF_OLD_LISTS = {"H042", "H043", "H049", "H230", "H292", "H295"}
+OF_NAMES = {"H049", "H292", "H295"}
 JUST = 120  # seconds after a refresh in which another one brings no new name
 # Refusals after which the transaction goes on, or is another one's: nothing may be undone.
 NOT_OURS_TO_UNDO = {"S003", "S004", "S007"}
@@ -84,7 +84,7 @@ class ActionModule(LongStepAction):
     def _undo(self, failed: Outcome | Refusal) -> dict[str, Any]:
         """Take back what this transaction, and those before it that keep former packages, did; return the failure."""
         found = self._ask_packages("diagnose")
-        why = failed if isinstance(failed, Refusal) else explained(Refusal(**found["failure"]))
+        why = failed if isinstance(failed, Refusal) else Refusal(**found["failure"])
         if found["script"]:
             argv = ["sh", "-c", found["script"]]
             undo = self.run_step(LongStep(f"{self._name}-undo", argv, UNDO_TIMEOUT, ENVIRONMENT))
@@ -117,7 +117,7 @@ class ActionModule(LongStepAction):
         only_said = self._task.check_mode or self._args.get("predict")
         if code not in OF_OLD_LISTS or only_said or not self._args.get("update_cache", True):
             return False
-        return self._refresh(cache_valid_time=JUST if code == "H049" else 0)
+        return self._refresh(cache_valid_time=JUST if code in OF_NAMES else 0)
 
     def _refresh(self, **changes: object) -> bool:
         """Refresh the package lists where they are old; tell whether they were. Raises Refusal."""

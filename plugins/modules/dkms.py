@@ -141,6 +141,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -203,9 +204,9 @@ def diagnose(params: dict[str, Any]) -> dict[str, Any]:
     text = log.read_text(errors="replace") if log.exists() else ""
     if text:
         kept.write_text(text)
-    error = dkms.first_compiler_error(text)
+    error = dkms.failure(files.read(kept.with_name("log")), text)
     names = {key: params[key] for key in ("module", "version")}
-    failure = refuse("D001", **names, kernel=params["kernels"][0], error=error, log=kept, advice=dkms.ADVICE)
+    failure = refuse("D001", **names, kernel=params["kernels"][0], log=kept, **dkms.told(error))
     return {"changed": False, "failure": asdict(failure)}
 
 

@@ -188,11 +188,6 @@ class Catalog:
         return self.read("known_issues")["issues"]
 
     @cached_property
-    def build_errors(self) -> list[Record]:
-        """Errors of compilers with a known cause, each with its pattern compiled."""
-        return [{**record, "pattern": re.compile(record["pattern"])} for record in self.read("build_errors")["errors"]]
-
-    @cached_property
     def error_texts(self) -> list[Record]:
         """Errors of the field's programs, each with its pattern compiled."""
         return [

@@ -14,7 +14,6 @@ from typing import Any, Callable
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress, send
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
@@ -137,8 +136,7 @@ class LongStepAction(ActionBase):
         try:
             result.update(self.carry_out(dict(self._task.args)))
         except Refusal as refusal:
-            why = explained(refusal)
-            result.update(failed=True, msg=str(why), refusal=asdict(why))
+            result.update(failed=True, msg=str(refusal), refusal=asdict(refusal))
         except ModuleError as error:
             result.update(error.answer)
         return result

@@ -130,7 +130,10 @@ CODES = {
     ),
     "H049": (
         "a package is not in the lists of this node: {line}",
-        "Check its name and version, and that the component or repository that has it is enabled.",
+        (
+            "Check its name and version, that the component or repository that has it is enabled, and that no pin keeps"
+            " it away (apt-cache policy NAME, /etc/apt/preferences.d)."
+        ),
     ),
     "H050": (
         "{mount} has {free} MiB free, but the packages need {need} MiB",
@@ -687,6 +690,66 @@ CODES = {
             " at the proxy in between."
         ),
     ),
+    # H291 to H299: packages, beside H040 to H059
+    "H291": (
+        "two packages contain the same file: {line}",
+        (
+            "They are two makes of one thing, often of two package sources (NVIDIA, the distribution, RPM Fusion, a"
+            " PPA). Remove the one that is not wanted, or disable the source that it comes from. Then run again."
+        ),
+    ),
+    "H292": (
+        "no package source of this node has what a package needs: {line}",
+        (
+            "Enable the source that has it (Debian: contrib, non-free; Ubuntu: universe, restricted; RHEL's family:"
+            " EPEL, CodeReady Builder). If a mirror is in the middle of an update, run again later; if it lacks that"
+            " version for good, use another mirror or version."
+        ),
+    ),
+    "H293": (
+        "the configuration of dnf excludes a package: {line}",
+        (
+            "Remove the exclude that matches it (exclude, excludepkgs or a narrow includepkgs in /etc/dnf/dnf.conf and"
+            " /etc/yum.repos.d/*.repo), or its version lock (dnf versionlock list). Then run again."
+        ),
+    ),
+    "H294": (
+        "a module stream of dnf hides a package: {line}",
+        (
+            "Look which stream is enabled (dnf module list). Reset that module (dnf module reset NAME), or enable the"
+            " stream that has this package (dnf module enable NAME:STREAM). Then run again."
+        ),
+    ),
+    "H295": (
+        "a package needs another version of one than this node takes: {line}",
+        (
+            "Look which source or pin decides (apt-cache policy NAME, /etc/apt/preferences.d; dnf list"
+            " --showduplicates NAME). Remove the pin, the second source, or the hold (apt-mark showhold, dnf"
+            " versionlock list). Then run again."
+        ),
+    ),
+    "H296": (
+        "the package manager does not do this without being told to, to protect the system: {line}",
+        (
+            "Look what conflicts with the package that it names, and choose a version that needs no such change. If you"
+            " do want it, make that change by hand, then run again."
+        ),
+    ),
+    "H297": (
+        "a package cannot be unpacked, because its path is taken or must not be written: {line}",
+        (
+            "Look what is at that path (ls -ld, lsattr, findmnt). Move away what somebody has put there, or remove its"
+            " immutable flag (chattr -i). Then run again. {log} has the full output."
+        ),
+    ),
+    "H298": (
+        "a package is for another architecture than this node: {line}",
+        "Correct the address of its package source, or request the package of this architecture.",
+    ),
+    "H299": (
+        "the package manager had too little memory: {line}",
+        "Stop programs that need memory, or add swap space. Then run again.",
+    ),
     # I: the inventory and what is given on the command line; I001 to I014: variables
     "I001": ("{variable} is an unknown variable", "{advice}"),
     "I002": (
@@ -1049,7 +1112,7 @@ CODES = {
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",
-        "See {log} on the node; {advice}.",
+        "{way}. See {log} on the node.",
     ),
     "D002": (
         "kernel {kernel} has no headers, so {module} cannot be built for it",
@@ -1097,11 +1160,11 @@ CODES = {
     ),
     "D033": (
         "the {kernel_modules} modules of driver {version} do not build for kernel {kernel}: {error}",
-        "See {log} on the node; {advice}. The former driver, if any, is unchanged.",
+        "{way}. See {log} on the node. The former driver, if any, is unchanged.",
     ),
     "D034": (
         "the installer of driver {version} failed: {error}",
-        "See {log} on the node. {left}",
+        "{way}. See {log} on the node. {left}",
     ),
     "D035": (
         "the .run file of driver {version} cannot install {kernel_modules} kernel modules",
@@ -1118,18 +1181,14 @@ CODES = {
     # D040 to D049: a driver that does not work on the node
     "D040": (
         "{names} cannot be configured: DKMS could not build {module} {version} for kernel {kernel}: {error}",
-        "Remove these packages (apt-get remove {remove}) and run again: gpulab then plans a driver that builds.",
+        "{way}.",
     ),
     "D041": (
         (
             "DKMS could not build {module} {version} for kernel {kernel}; this module does not belong to gpulab's"
             " driver: {error}"
         ),
-        (
-            "Update or remove the package of {module} (apt list --installed '*dkms*' lists such packages), or"
-            " remove the module from DKMS (dkms remove {module}/{version} --all). Then run again. See {log} on the"
-            " node."
-        ),
+        "{way}. See {log} on the node.",
     ),
     # C: what nvcc says of a node, the source of nccl-tests, and toolkits made of wheels
     "C001": (

@@ -13,30 +13,83 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.tool_words import cut, find
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.tool_words import Meaning
 
 TREE = Path("/var/lib/dkms")
 # Spares the compiler the debugging information that DKMS strips off again; the modules are the same. A kernel whose
 # headers have its vmlinux makes types for BPF (BTF) of it before, and does not build without: make asks in each build.
 # KCFLAGS: https://docs.kernel.org/kbuild/kbuild.html
-ENVIRONMENT = {"KCFLAGS": "$(if $(wildcard $(objtree)/vmlinux),,-g0)"}
-ADVICE = "choose a driver branch or kernel modules (open, proprietary) that support this kernel"
+# Its errors are read, and so are in English on every node.
+ENVIRONMENT = {"KCFLAGS": "$(if $(wildcard $(objtree)/vmlinux),,-g0)", "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+ADVICE = "Choose a driver branch or kernel modules (open, proprietary) that support this kernel"
+WORDS = ("dkms", "build")  # the tools whose messages a build may end with
 STILL = 120.0  # seconds for which a compiler at work may print nothing
 _BUILD = re.compile(r"make\.log for (\S+) for kernel (\S+)")
-_COMPILER_ERROR = re.compile(r"^.*?: (?:fatal )?error: .*$|^.*undefined reference to .*$", re.MULTILINE)
-# A tool that is missing, or does not run; pahole is asked for and not needed.
-_TOOL_ERROR = re.compile(
-    r"^.*: (?!pahole)[\w.+-]+: (?:command )?not found$|^make.*: \S+: No such file or directory$"
-    r"|^.*GLIBC_\S+ not found.*$",
-    re.MULTILINE,
-)
-_BUILD_ERROR = re.compile(r"^(?:ERROR: |\*\*\* |make.*\*\*\* |.*modpost: ).*$", re.MULTILINE)
+_COMPILER_ERROR = re.compile(r"^.*?: (?:[Ff]atal )?[Ee]rror: .*$|^.*undefined reference to .*$", re.MULTILINE)
+# Of what else fails, in the order of what says most: DKMS itself, a tool that is missing (pahole is asked for and not
+# needed), modpost and make with a reason; at last the consequences that make counts.
+_OTHER_ERRORS = [
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"^.*Error! .*(?:\n.+)?",
+        r"^.*: (?!pahole)[\w.+/-]+: (?:command )?not found$|^make.*: \S+: No such file or directory$",
+        r"^(?:ERROR: |FATAL: |\*\*\* |make.*\*\*\* (?!\[)|.*modpost: ).*$",
+        r"^make.*\*\*\* .*$",
+    )
+]
+_BAD_BUILD = "Bad return status for module build"
 
 
 def first_compiler_error(log: str) -> str:
-    """Return the first error of the compiler in a make.log; failing that, of the linker, a tool, modpost or make."""
-    match = _COMPILER_ERROR.search(log) or _TOOL_ERROR.search(log) or _BUILD_ERROR.search(log)
-    lines = log.strip().splitlines()
-    return match[0].strip() if match else (lines[-1].strip() if lines else "its make.log is empty")
+    """Return in one line why a build failed, from its log: what is known, else the first error of the compiler.
+
+    Failing that, of DKMS, of a tool, of modpost or of make.
+    """
+    log = cut(log)
+    known = find(log, *WORDS)
+    if known:
+        return known.lines[0]
+    match = _COMPILER_ERROR.search(log)
+    weak = None if match else find(log, *WORDS, weak=True)
+    if weak:
+        return weak.lines[0]
+    match = match or next(filter(None, (pattern.search(log) for pattern in _OTHER_ERRORS)), None)
+    lines = match[0].split("\n") if match else log.strip().splitlines()[-1:] or ["its make.log is empty"]
+    return " ".join(line.strip() for line in lines)
+
+
+def failure(said: str, log: str) -> str:
+    """Return in one line why DKMS failed: by what it compiled, or by its own words where it did not come to that.
+
+    said is what DKMS printed, log its make.log, which may be that of an earlier build.
+    """
+    return first_compiler_error(log if log and (_BAD_BUILD in said or not said.strip()) else said)
+
+
+def told(error: str, otherwise: str = ADVICE) -> dict[str, str]:
+    """Return {error, way}: an error with what is behind it, and what cures that, without a full stop.
+
+    otherwise is the way where nothing is known of the error.
+    """
+    known = _known(error)
+    if not known:
+        return {"error": error, "way": otherwise}
+    return {"error": f"{error.rstrip('.')}. Known cause: {known.cause}", "way": known.remedy}
+
+
+def is_of_node(error: str) -> bool:
+    """Tell whether an error is known to have a cause that is mended on the node, with the driver as it is."""
+    known = _known(error)
+    return known is not None and not known.message.driver
+
+
+def _known(error: str) -> Meaning | None:
+    return find(error, *WORDS) or find(error, *WORDS, weak=True)
 
 
 def version_key(version: str) -> tuple[tuple[int, str], ...]:

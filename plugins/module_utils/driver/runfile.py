@@ -128,7 +128,7 @@ def removal_arguments(usage: str) -> list[str]:
 
 def first_error(log: str, make_log: str) -> str:
     """Return why an installer failed: the compiler's first error where there is one, else its own."""
-    if "error" in make_log:
+    if re.search(r"[Ee]rror|\*\*\*", make_log):
         return first_compiler_error(make_log)
     match = _ERROR.search(log)
     return " ".join(match[1].split()) if match else "it gives no reason"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 INSTALL, REMOVE = "nvidia-runfile", "nvidia-runfile-removal"
 CHUNK = 2**20
+NO_WAY = "Mend what it names, and run again"
 
 
 class Runfile:
@@ -183,7 +184,7 @@ class Runfile:
         error = dkms.first_compiler_error(read(Path(log)))
         self.clear()
         wish = self._wanted()
-        return refuse("D033", **asdict(wish.driver), kernel=kernel, error=error, log=log, advice=dkms.ADVICE)
+        return refuse("D033", **asdict(wish.driver), kernel=kernel, log=log, **dkms.told(error))
 
     # installing
 
@@ -214,14 +215,14 @@ class Runfile:
             left = f"The driver {former} is still installed."
         else:
             left = f"The driver {former} was already removed."
-        return refuse("D034", version=version, error=error, log=runfile.LOG, left=left)
+        return refuse("D034", version=version, log=runfile.LOG, left=left, **dkms.told(error, NO_WAY))
 
     def finish(self) -> None:
         """See that the driver is there, and let go of what was unpacked. Raises Refusal D034."""
         wish, found = self._wanted(), self.installed()
         if not runfile.is_there(found, wish.driver):
             error, left = "it reported success", f"Now installed: {found or 'no driver'}."
-            raise refuse("D034", version=wish.driver.version, error=error, log=runfile.LOG, left=left)
+            raise refuse("D034", version=wish.driver.version, error=error, log=runfile.LOG, left=left, way=NO_WAY)
         self._write_record(complete=True)
         self.clear()
 

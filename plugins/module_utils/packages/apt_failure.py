@@ -6,84 +6,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
+from ansible_collections.gpulab.node.plugins.module_utils.core.tool_words import cut, find
 
-# In the order of trust: the first pattern found names the cause. Group 0 is what the user is shown, in one line.
-# What a server, a proxy or the network said comes before "is not signed" and "no Release file", with which apt ends.
-CAUSES = [
-    ("H040", r"Could not get lock (?P<lock>\S+?)\. It is held by process (?P<pid>\d+) \((?P<command>[^)]*)\)"),
-    ("H047", r"dpkg was interrupted"),
-    ("H046", r"No space left on device|You don't have enough free space in \S+"),
-    ("H216", r"Read-only file system"),
-    (
-        "H213",
-        (
-            r"Conflicting values set for option|is not known on line \d+ in source list|Malformed \w+ \d+ in \w+"
-            r"|No priority \(or zero\) specified for pin|Invalid record in the preferences file"
-            r"|^E: Syntax error \S+:\d+|method driver \S+ could not be found|Unsupported proxy configured"
-            r"|The list of sources could not be read"
-        ),
-    ),
-    (
-        "H217",
-        (
-            r"package lists or status file could not be parsed or opened|files list file for package .* is missing"
-            r"|parsing file '/var/lib/dpkg/\S+'|Problem with MergeList|Encountered a section with no Package: header"
-        ),
-    ),
-    ("H211", r"Unable to locate package (?P<package>(?:linux|proxmox|pve)-headers-(?P<kernel>\d\S*))"),
-    ("H049", r"Unable to locate package|has no installation candidate|Version '[^']*' for '[^']*' was not found"),
-    ("H045", r"Release file for .* (?:is not valid yet|is expired)"),
-    ("H228", r"Clearsigned file isn't valid, got '\w+'"),
-    (
-        "H214",
-        (
-            r"^(?:E: Failed to fetch \S+)?  (?:4(?!04)\d\d|5\d\d)  \w|HTTP code \d+ from proxy"
-            r"|Invalid response from proxy|Redirection loop"
-            r"|Redirection from \S+ to \S+ is forbidden|Bad header (?:line|data)|sent an invalid reply header"
-        ),
-    ),
-    (
-        "H041",
-        (
-            r"Temporary failure resolving|Could not resolve|Could not connect to|Connection (?:refused|reset|failed)"
-            r"|[Cc]onnection timed out|Unable to connect to|Network is unreachable|No route to host"
-            r"|Cannot initiate the connection|[Cc]ertificate verif(?:ication|y) failed|SSL connection failed"
-            r"|Could not handshake|No system certificates available"
-        ),
-    ),
-    (
-        "H212",
-        (
-            r"Splitting up \S+ into data and signature failed|Couldn't create temporary file|gnupg\d? do not seem to be"
-            r"|At least one invalid signature|Could not execute '(?:apt-key|\S*gpgv?)'|Sub-process gpgv received"
-        ),
-    ),
-    ("H229", r"BADSIG|Bad GPG signature"),
-    ("H044", r"NO_PUBKEY|SIG [0-9A-F]{8,}|Missing key|not considered secure|GPG error|could(?:n't| not) be verified"),
-    ("H044", r"is not signed|OpenPGP signature verification failed"),
-    ("H230", r"File has unexpected size|Mirror sync in progress"),
-    ("H043", r"Hash Sum mismatch|Hashes of received file"),
-    (
-        "H043",
-        r"not a Debian format archive|compressed data is corrupt|corrupted filesystem tarfile|short read on buffer",
-    ),
-    ("H042", r"404 +[A-Z]|does not (?:no longer )?have a Release file|Unable to find expected entry"),
-    ("H057", r"Held packages were changed"),
-    ("H215", r"(?:Try|might want to run) 'apt(?:-get)? (?:--fix-broken|-f) install'"),
-    ("H048", r"error processing archive \S+.*\n trying to overwrite"),
-    ("H048", r"unmet dependencies|held broken packages|Unmet dependencies|Unable to correct problems"),
-    (
-        "H052",
-        (
-            r"installed (?P<package>\S+) package (?P<script>\S+) script subprocess"
-            r" (?:returned error|failed with) exit status \d+"
-        ),
-    ),
-]
-_PATTERNS = [(code, re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)) for code, pattern in CAUSES]
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.tool_words import Meaning
+
+
 # What to do about a signature, by what APT, GPG or sqv says of it
 SIGNATURES = [
     (r"is not valid yet", "The node's clock is behind: correct it (timedatectl)"),
@@ -102,9 +35,13 @@ SIGNATURES = [
     ),
     (r"", "Install the key that it names (Signed-By, gpgkey), or remove the source"),
 ]
+SCRIPT_FAILED, BROKEN = "H052", "H215"
 _UNMET = re.compile(r"^ \S+ : (?:Depends|Conflicts|Breaks|PreDepends): .*$", re.MULTILINE)
+_OWNER = r"^ (?P<owner>\S+) : (?:(?!^ \S+ : )[\s\S])*?"
 _ERROR = re.compile(r"^(?:E|dpkg): .*$", re.MULTILINE)
-_LAST_WORDS = re.compile(r"^(.+)\ndpkg: error processing package \S+ \(--\w+\):$", re.MULTILINE)
+# dpkg, before and after a script of a package speaks
+_PROGRESS = ("Setting up ", "Preparing to unpack ", "Unpacking ", "Removing ")
+_FAILED = re.compile(r"^dpkg: error processing (?:package|archive) \S+ \(--\w+\):$", re.MULTILINE)
 _DKMS = re.compile(
     r"Bad return status for module build on kernel: (?P<kernel>\S+) \([^)]*\)\s+"
     r"Consult (?P<log>/var/lib/dkms/(?P<module>[^/]+)/(?P<version>[^/]+)/build/make\.log)"
@@ -123,13 +60,14 @@ class DkmsFailure:
 
 def classify(report: str, log: str) -> Refusal:
     """Return the refusal that says why apt-get failed; report is what it printed, log where that can be read."""
-    for code, pattern in _PATTERNS:
-        matches = list(pattern.finditer(report))
-        if matches:
-            line = _essential(code, [match[0] for match in matches], report)
-            return refuse(code, line=line, log=log, way=signature_way(line), **matches[0].groupdict())
-    errors = _ERROR.findall(report) or report.strip().splitlines()[-1:] or ["it printed nothing"]
-    return refuse("H059", line=errors[0], log=log)
+    report = cut(report)
+    found = find(report, "apt")
+    if not found:
+        errors = _ERROR.findall(report) or report.strip().splitlines()[-1:] or ["it printed nothing"]
+        return refuse("H059", line=errors[0], log=log)
+    line = _essential(found, report)
+    refusal = refuse(found.message.code, line=line, log=log, way=signature_way(line), **found.groups)
+    return _explained(refusal, _script_words(report)) if found.message.code == SCRIPT_FAILED else refusal
 
 
 def signature_way(line: str) -> str:
@@ -145,12 +83,34 @@ def dkms_failure(report: str) -> DkmsFailure | None:
     return None
 
 
-def _essential(code: str, lines: list[str], report: str) -> str:
+def _essential(found: Meaning, report: str) -> str:
     """Return the line that says most: the unmet dependency, else an error that apt sums up with, else the first."""
-    unmet = _UNMET.findall(report) if code in {"H048", "H215"} and "overwrite" not in lines[0] else []
-    errors = [line for line in lines if line.startswith("E: ")]
-    last_words = _LAST_WORDS.findall(report) if code == "H052" else []
-    chosen = (unmet or errors or lines)[0]
-    source = re.search(rf"^Err:\d+ (.+)\n{re.escape(chosen)}$", report, re.MULTILINE)
-    told = [f"{source[1]}:" if source else "", chosen, *(f"({words})" for words in last_words[:1])]
-    return " ".join(" ".join(told).split())
+    unmet = _UNMET.findall(report) if found.message.code == BROKEN else []
+    errors = [line for line in found.lines if line.startswith("E: ")]
+    chosen = " ".join((unmet or errors or list(found.lines))[0].split())
+    words = r"\s+".join(map(re.escape, chosen.split()))
+    source = re.search(rf"^Err:\d+ (.+)\n\s*{words}$", report, re.MULTILINE)
+    owner = re.search(_OWNER + words, report, re.MULTILINE) if re.match("(?:Pre)?Depends: ", chosen) else None
+    last_words = _script_words(report).splitlines()[-1:] if found.message.code == SCRIPT_FAILED else []
+    told = [f"{source[1]}:" if source else "", f"{owner['owner']} :" if owner else "", chosen]
+    return " ".join(" ".join([*told, *(f"({word})" for word in last_words)]).split())
+
+
+def _script_words(report: str) -> str:
+    """Return what a package's script printed before it failed."""
+    failed = _FAILED.search(report)
+    said: list[str] = []
+    for line in reversed(report[: failed.start()].splitlines() if failed else []):
+        if line.startswith(_PROGRESS):
+            break
+        said.append(line)
+    return "\n".join(reversed(said))
+
+
+def _explained(refusal: Refusal, said: str) -> Refusal:
+    """Return the refusal of a script that failed with what DKMS or a build said in it, and what is behind that."""
+    known = find(said, "dkms", "build")
+    if not known:
+        return refusal
+    cause = f"{refusal.cause} It said: {known.lines[0].rstrip('.')}. Known cause: {known.cause}."
+    return replace(refusal, cause=for_people(cause), remedy=f"{for_people(known.remedy)}. {refusal.remedy}")

@@ -37,6 +37,10 @@ JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
 HISTORY = Path("/var/log/apt/history.log")
 PREFERENCES = Path("/etc/apt/preferences")
+OF_OTHERS = (
+    "Update or remove the package of {module} (apt list --installed '*dkms*' lists such packages), or remove the module"
+    " from DKMS (dkms remove {module}/{version} --all). Then run again"
+)
 PREFERENCES_PARTS = Path("/etc/apt/preferences.d")
 
 
@@ -213,9 +217,11 @@ class Apt(PackageHost):
         if text:
             (self._step.directory / "make.log").write_text(text)
         kept = self._step.directory / "make.log"
-        told = {"error": dkms.first_compiler_error(text), "log": kept, "advice": dkms.ADVICE}
         named = {"module": failure.module, "version": failure.version, "kernel": failure.kernel}
-        return refuse("D001" if failure.module.startswith("nvidia") else "D041", **named, **told)
+        error = dkms.first_compiler_error(text)
+        if failure.module.startswith("nvidia"):
+            return refuse("D001", **named, log=kept, **dkms.told(error))
+        return refuse("D041", **named, log=kept, **dkms.told(error, OF_OTHERS.format(**named)))
 
     def _retirable(self, todo: Wishes) -> tuple[str, ...]:
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs.

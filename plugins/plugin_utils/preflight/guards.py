@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import KERNEL, NEVER
-from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display
 
 if TYPE_CHECKING:
@@ -84,11 +83,20 @@ def _cut_off(facts: Facts, driver: dict[str, Any]) -> Iterator[Refusal]:
     of_driver = {name: versions[name] for name in left if name in versions}
     failed = _failed_build(facts, of_driver.values())
     if failed:
-        names = list(of_driver)
-        yield explained(refuse("D040", names=", ".join(names), remove=" ".join(names), **failed))
+        yield _unbuilt(list(of_driver), failed)
         left = [name for name in left if name not in of_driver]
     if left or not found:
         yield refuse("H047", line=f"{', '.join(left) or 'a transaction of dpkg'} was interrupted")
+
+
+def _unbuilt(names: list[str], failed: dict[str, str]) -> Refusal:
+    """Return the refusal of packages whose module does not build; a node that is to be mended keeps them."""
+    remove = f"Remove these packages (apt-get remove {' '.join(names)}) and run again"
+    other = f"{remove}: gpulab then plans a driver that builds"
+    told = dkms.told(failed["error"], "")
+    further = "Then run dpkg --configure -a on the node, and run again" if dkms.is_of_node(failed["error"]) else other
+    way = ". ".join(filter(None, (told["way"], further)))
+    return refuse("D040", names=", ".join(names), **{**failed, "error": told["error"], "way": way})
 
 
 def _failed_build(facts: Facts, versions: Iterable[str]) -> dict[str, str] | None:

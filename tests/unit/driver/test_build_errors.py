@@ -2,8 +2,8 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.build_errors import explained
+from ansible_collections.gpulab.node.plugins.module_utils.core.tool_messages import MESSAGES
+from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 
 # As GCC words them where the language is C.UTF-8
 REAL = {
@@ -21,23 +21,21 @@ REAL = {
 }
 
 
+KNOWN = {message.id: message for message in MESSAGES if message.tool == "build"}
+
+
 def failed(error):
     names = {"module": "nvidia", "version": "570.1", "kernel": "7.2"}
-    return refuse("D001", **names, error=error, log="/log", advice="choose another")
-
-
-def test_every_known_error_has_an_example():
-    assert sorted(REAL) == sorted(error["id"] for error in catalog.load().build_errors)
+    return refuse("D001", **names, log="/log", **dkms.told(error))
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_known_error_is_explained_with_its_remedy_first(name):
-    (known,) = (error for error in catalog.load().build_errors if error["id"] == name)
-    told = explained(failed(REAL[name]))
+def test_a_known_error_is_explained_with_its_remedy_in_place_of_another_driver(name):
+    told = failed(REAL[name])
     assert told.code == "D001"
-    assert told.cause.endswith(f"Known cause: {known['cause']}.".replace("{tool}", "g++"))
-    assert told.remedy.startswith(known["remedy"].replace("{tool}", "g++"))
-    assert "/log" in told.remedy
+    assert told.cause.endswith(f"Known cause: {KNOWN[name].cause}.".replace("{tool}", "g++"))
+    assert told.remedy == f"{KNOWN[name].remedy}. See /log on the node.".replace("{tool}", "g++")
+    assert dkms.ADVICE not in told.remedy
 
 
 @pytest.mark.parametrize(
@@ -45,19 +43,22 @@ def test_a_known_error_is_explained_with_its_remedy_first(name):
     [("/bin/sh: 1: gcc-12: not found", "gcc-12"), ("make[1]: bc: No such file or directory", "bc")],
 )
 def test_the_tool_that_is_missing_is_named(error, tool):
-    told = explained(failed(error))
+    told = failed(error)
     assert f"Known cause: the node does not have the program {tool}." in told.cause
     assert told.remedy.startswith(f"Install {tool} ")
 
 
 def test_an_older_gcc_words_it_with_a_space():
-    assert (
-        "/proc/version" in explained(failed("gcc: error: unrecognized command line option '-mharden-sls=all'")).remedy
-    )
+    assert "/proc/version" in failed("gcc: error: unrecognized command line option '-mharden-sls=all'").remedy
 
 
-def test_what_is_not_known_is_told_as_it_is():
+def test_what_is_not_known_is_told_as_it_is_and_another_driver_may_help():
     unknown = failed("nv.c:1:1: error: expected identifier")
-    assert explained(unknown) == unknown
-    another = refuse("H059", line=REAL["strncpy"], log="/log")
-    assert explained(another) == another
+    assert "Known cause" not in unknown.cause
+    assert unknown.remedy.startswith(dkms.ADVICE)
+
+
+@pytest.mark.parametrize(("name", "of_node"), [("out-of-space", True), ("older-compiler", True), ("strncpy", False)])
+def test_a_node_that_is_to_be_mended_is_told_from_a_driver_that_does_not_fit(name, of_node):
+    assert dkms.is_of_node(REAL[name]) is of_node
+    assert not dkms.is_of_node("nv.c:1:1: error: expected identifier")

@@ -221,6 +221,42 @@ def test_the_log_of_a_failed_build_outlives_the_driver(tmp_path, monkeypatch):
     assert (tmp_path / "make.log").read_text() == MAKE_LOG
 
 
+BAD_BUILD = (
+    "Error! Bad return status for module build on kernel: 6.1 (x86_64)\nConsult make.log for more information.\n"
+)
+NO_SPACE = "cp: error writing '/lib/modules/6.1/updates/dkms/nvidia.ko': No space left on device\ndepmod...\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "log", "error"),
+    [
+        (BAD_BUILD, MAKE_LOG, "too few arguments"),
+        ("", MAKE_LOG, "too few arguments"),
+        (NO_SPACE, MAKE_LOG, "No space left on device"),
+        ("Error! Could not locate dkms.conf file.\nFile: x does not exist.\n", "", "File: x does not exist."),
+        ("", "", "its make.log is empty"),
+    ],
+    ids=[
+        "it did not compile",
+        "DKMS said nothing",
+        "it compiled, and was not installed",
+        "no source",
+        "nothing at all",
+    ],
+)
+def test_dkms_own_words_count_where_it_did_not_fail_to_compile(tmp_path, monkeypatch, said, log, error):
+    monkeypatch.setattr(dkms, "make_log", lambda *_of: tmp_path / "dkms.log")
+    (tmp_path / "dkms.log").write_text(log)
+    (tmp_path / "log").write_text(said)
+    asked = {"module": "nvidia-current", "version": "535", "kernels": [KERNEL], "path": str(tmp_path)}
+    assert error in dkms_module.diagnose(asked)["failure"]["cause"]
+
+
+def test_a_build_speaks_english_on_every_node():
+    """The units of a node whose /etc/locale.conf has another language would have it, too."""
+    assert (dkms.ENVIRONMENT["LC_ALL"], dkms.ENVIRONMENT["LANGUAGE"]) == ("C.UTF-8", "")
+
+
 @pytest.mark.parametrize(("state", "discarded"), [("installed", False), ("built", True), ("added", True)])
 def test_what_is_installed_is_never_discarded(monkeypatch, state, discarded):
     done = []

@@ -130,7 +130,7 @@ CASES = [
         "dpkg was interrupted",
     ),
     (
-        "H048",
+        "H292",
         (
             "The following packages have unmet dependencies:\n p-unmet : Depends: p-nosuch but it is not installable\n"
             "E: Unable to correct problems, you have held broken packages.\n"
@@ -213,7 +213,7 @@ CASES = [
         "Splitting up /var/lib/apt/lists/partial/m",
     ),
     (
-        "H048",
+        "H291",
         (
             "dpkg: error processing archive /var/cache/apt/archives/nvidia-fw-server_1_amd64.deb (--unpack):\n"
             " trying to overwrite '/lib/firmware/gsp.bin', which is also in package nvidia-firmware-535 535.86.10\n"

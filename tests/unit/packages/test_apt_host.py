@@ -614,6 +614,9 @@ def test_another_packages_module_that_does_not_build_is_named_as_such(host, step
     assert refusal.code == "D041"
     assert "unknown type name" in refusal.cause
     assert "branch" not in refusal.remedy
+    assert "dkms remove evdi/1.9.1 --all" in refusal.remedy
+    (tmp_path / "make.log").write_text("evdi.c:1:1: fatal error: error writing to /tmp/x.s: No space left on device\n")
+    assert host.diagnose()[0].remedy.startswith("Free space in /tmp")
 
 
 def test_a_failed_build_is_told_by_its_first_error_and_its_log_is_kept(host, step, tmp_path, monkeypatch):

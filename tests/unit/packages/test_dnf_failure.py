@@ -76,7 +76,7 @@ REPORTS = {
     "headers": ("H211", "Error: Unable to find a match: kernel-devel-5.14.0-70.el9.x86_64\n"),
     "unknown, dnf 5": ("H049", "Failed to resolve the transaction:\nNo match for argument: nosuch\n"),
     "file conflict": (
-        "H048",
+        "H291",
         "Error: Transaction test error:\n  file /usr/x from install of a conflicts with file from package b\n",
     ),
     "settings": ("H213", 'Config error: Parsing file "/etc/yum.repos.d/x.repo" failed: IniParser: Missing section\n'),

@@ -102,6 +102,8 @@ def test_check_mode_is_one_call_with_a_diff():
 
 
 UNKNOWN = refuse("H049", line="E: Unable to locate package x")
+HALF_THERE = refuse("H292", line="x : Depends: y (= 2) but it is not installable")
+OTHER_VERSION = refuse("H295", line="x : Depends: y (= 2) but 1 is to be installed")
 MOVED = {"failure": {"code": "H042", "cause": "404.", "remedy": "Again."}, "undo": [], "script": ""}
 
 
@@ -116,9 +118,10 @@ class Refusing(Played):
         return answer
 
 
-def test_a_name_that_no_list_has_is_looked_for_in_fresh_ones():
+@pytest.mark.parametrize("missing", [UNKNOWN, HALF_THERE, OTHER_VERSION], ids=lambda refusal: refusal.code)
+def test_a_name_or_version_that_no_list_has_is_looked_for_in_fresh_ones(missing):
     """Lists may be old, or some of them gone, though somebody has noted them as fresh."""
-    played = Refusing({"look": [UNKNOWN, PREPARED], "lists": STALE})
+    played = Refusing({"look": [missing, PREPARED], "lists": STALE})
     assert played.carry_out({"present": ["x"], "transaction": "driver"})["changed"]
     assert played.names() == ["driver-lists", "driver"]
 

@@ -47,6 +47,14 @@ def test_a_driver_that_does_not_build_is_not_to_be_configured_once_more():
     assert "dpkg --configure" not in text
 
 
+def test_a_node_that_is_to_be_mended_keeps_the_driver_that_would_build():
+    """A full disk, a missing compiler or library: no other driver builds there either."""
+    (text,) = told(half_configured(error="cc1: fatal error: error writing to /tmp/x.s: No space left on device"))
+    assert "Remedy: Free space in /tmp" in text
+    assert "Then run dpkg --configure -a on the node" in text
+    assert "apt-get remove" not in text
+
+
 def test_what_else_was_cut_off_beside_it_is_named_for_itself():
     assert found(half_configured("bash")) == [("fail", "D040"), ("fail", "H047")]
     assert "nvidia" not in told(half_configured("bash"))[1]

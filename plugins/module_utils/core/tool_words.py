@@ -1,0 +1,70 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What package managers and builds mean by what they print (catalog/tool_messages.yml). No I/O happens here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.tool_messages import MESSAGES, Message
+
+LONGEST = 1000  # characters of a line
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A known message in a report.
+
+    lines: every place in the report that says it, each in one line; the first one stands first.
+    groups: what the pattern's groups matched there.
+    """
+
+    message: Message
+    lines: tuple[str, ...]
+    groups: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def cause(self) -> str:
+        """Return what is behind it, as a clause; empty where the message has a refusal of its own."""
+        return self._filled(self.message.cause)
+
+    @property
+    def remedy(self) -> str:
+        """Return what cures it, without a full stop; empty where the message has a refusal of its own."""
+        return self._filled(self.message.remedy)
+
+    def _filled(self, text: str) -> str:
+        return text.replace("{tool}", next(iter(self.groups.values()), ""))
+
+
+def cut(report: str) -> str:
+    """Return a report with its lines cut: no tool needs a longer one, and to search it would take minutes."""
+    return "\n".join(line[:LONGEST] for line in report.split("\n"))
+
+
+def find(report: str, *tools: str, weak: bool = False) -> Meaning | None:
+    """Return the first known message of these tools in the report, by the table's order; None where it has none.
+
+    weak: only those that builds which succeed print, too; else only the others.
+    """
+    for message in MESSAGES:
+        matches = _pattern(message).finditer(report) if message.tool in tools and message.weak == weak else ()
+        found = list(matches)
+        if found:
+            groups = {name: text for name, text in found[0].groupdict().items() if text}
+            return Meaning(message, tuple(_lines(report, match) for match in found), groups)
+    return None
+
+
+def _lines(report: str, match: re.Match[str]) -> str:
+    """Return all lines that a match is in, as one."""
+    start, end = report.rfind("\n", 0, match.start()) + 1, report.find("\n", match.end())
+    return " ".join(report[start : end if end >= 0 else len(report)].split())
+
+
+@cache
+def _pattern(message: Message) -> re.Pattern[str]:
+    return re.compile("|".join(message.patterns), re.MULTILINE)
