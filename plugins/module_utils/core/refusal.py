@@ -874,7 +874,7 @@ CODES = {
     ),
     "P020": (
         "a driver from a .run file ({version}) is installed, and packages do not replace its files",
-        "Run nvidia-uninstall on the node first. To keep that driver, set nvidia_driver_source: runfile.",
+        "Run nvidia-uninstall on the node first.{keep}",
     ),
     "P021": ("{variable} holds an outdated recipe, '{text}': {wrong}", "Instead: {right}."),
     "P022": ("CUDA toolkit {version} is unknown to the catalog", "Use one of: {known}."),

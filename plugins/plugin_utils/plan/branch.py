@@ -158,10 +158,13 @@ def _another(case: Case, flavours: tuple[str, ...]) -> str:
     return f"; or use another branch ({'; or '.join(packaged)})" if packaged else ""
 
 
-def can_serve(case: Case, name: str) -> bool:
-    """Tell whether a source has packages for the node, and a branch that serves all its GPUs and NVSwitches."""
-    switches = bool(case.facts["pci"]["nvswitches"]) or any(gpu.fabric_manager == "always" for gpu in case.gpus)
-    for branch in _carried(case).get(name, ()):
+def can_serve(case: Case, name: str, *, uninstalled: bool = False) -> bool:
+    """Tell whether a source has packages for the node, and a branch that serves all its GPUs and NVSwitches.
+
+    uninstalled: once the driver of a .run file, which packages do not replace, is gone.
+    """
+    switches = case.needs_fabric_manager
+    for branch in _carried(case, uninstalled=uninstalled).get(name, ()):
         sets = [names for names in case.platform["driver_sources"][name]["package_sets"] if branch in names["branches"]]
         managed = any(names.get("fabric_manager") for names in sets)
         if (managed or not switches) and all(gpu.served_by(branch) for gpu in case.gpus):
@@ -187,7 +190,7 @@ def _settings(case: Case, **settings: str) -> str:
     return ", ".join(f"{name}: {value}" for name, value in settings.items())
 
 
-def _carried(case: Case) -> dict[str, list[str]]:
+def _carried(case: Case, *, uninstalled: bool = False) -> dict[str, list[str]]:
     """Return the branches of every source of the platform that serves the node's architecture."""
     sources = {
         name: record["branches"]
@@ -198,7 +201,7 @@ def _carried(case: Case) -> dict[str, list[str]]:
     if case.facts["driver"]["packages"]:  # a .run file cannot be installed over packages, nor packages over one
         return sources
     runfile = {"runfile": list(case.catalog.branches)}
-    return runfile if case.facts["driver"]["runfile"] else {**sources, **runfile}
+    return runfile if case.facts["driver"]["runfile"] and not uninstalled else {**sources, **runfile}
 
 
 def _lasting(case: Case, branches: Iterable[str], flavours: tuple[str, ...]) -> str | None:

@@ -89,6 +89,11 @@ class Case(Request):
         """The CPU architecture as the kernel names it: x86_64 or aarch64."""
         return self.facts["system"]["architecture"]
 
+    @property
+    def needs_fabric_manager(self) -> bool:
+        """Whether the node has NVSwitches, or boards that always do."""
+        return bool(self.facts["pci"]["nvswitches"]) or any(gpu.fabric_manager == "always" for gpu in self.gpus)
+
 
 def _no_gpu(pci: Pci) -> Refusal:
     """Return why there is no GPU to plan for."""

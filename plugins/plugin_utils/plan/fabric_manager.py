@@ -29,14 +29,12 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         return {**gone, "because": ["The Fabric Manager is removed with the driver."]}
     switches = case.facts["pci"]["nvswitches"]
     boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager == "always"]
-    if not switches and not boards:
+    if not case.needs_fabric_manager:
         none = {"needed": False, "packages": [], "version": None, "modules": []}
         return {**none, "because": [_of_rack(case) or "The node has no NVSwitch."]}
     names = packages.beside_driver(case, driver, "fabric_manager")
     if not names:
-        served = branch.can_serve(case, "nvidia")
-        way = f"Set {branch.settings_of(case, 'nvidia')}" if served else "Move the GPUs to a node with another system"
-        raise refuse("P031", source=driver["source"], system=case.platform["name"], way=way)
+        raise refuse("P031", source=driver["source"], system=case.platform["name"], way=_way(case))
     if boards and case.architecture == "x86_64" and driver["source"] == "nvidia":
         names.append(NVLINK_5_LIBRARY + (f"={driver['version']}*" if driver["version"] else ""))
     if boards and driver["source"] != "nvidia":
@@ -52,6 +50,18 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
         "modules": [NVLINK_5_MODULE] if boards else [],
         "because": [f"{', '.join(boards) or f'{len(switches)} NVSwitches'}: its version must match the driver's."],
     }
+
+
+def _way(case: Case) -> str:
+    """Return how the node gets a driver that has a Fabric Manager."""
+    if not branch.can_serve(case, "nvidia", uninstalled=True):
+        return "Move the GPUs to a node with another system"
+    settings = branch.settings_of(case, "nvidia")
+    return (
+        f"Run nvidia-uninstall on the node, and set {settings}"
+        if case.facts["driver"]["runfile"]
+        else f"Set {settings}"
+    )
 
 
 def _of_rack(case: Case) -> str | None:

@@ -226,4 +226,5 @@ def _check_mixture(case: Case, name: str) -> None:
         way = f"nvidia_driver_source: {origins[0]}" if len(origins) == 1 else "with another nvidia_driver_source"
         raise refuse("P019", packages=", ".join(sorted(package["name"] for package in driver["packages"])[:3]), way=way)
     if name != "runfile" and driver["runfile"]:
-        raise refuse("P020", version=driver["runfile"])
+        keep = "" if case.needs_fabric_manager else " To keep that driver, set nvidia_driver_source: runfile."
+        raise refuse("P020", version=driver["runfile"], keep=keep)

@@ -1983,7 +1983,7 @@ REFUSALS = {
         "P085",
         "apt-mark unhold",
     ),
-    "packages on a run file": (RUNFILE, {}, "P020", "nvidia-uninstall"),
+    "packages on a run file": (RUNFILE, {}, "P020", "To keep that driver, set nvidia_driver_source: runfile"),
     "cu122": (facts(), environment("pytorch", "2.9", index="cu122"), "P021", "cu126"),
     "tensorflow-gpu": (facts(), environment("jax", "0.9", packages=["tensorflow-gpu==2.14.0"]), "P021", "tensorflow"),
     "horovod": (facts(), environment("pytorch", "2.9", packages=["horovod[pytorch]"]), "P021", "torchrun"),
@@ -2199,6 +2199,12 @@ REFUSALS = {
     "TensorRT that dropped volta": (facts(gpus=[V100]), {"tensorrt_version": "10.16.1"}, "P029", "10.0.0 to 10.4.0"),
     "container toolkit below its floor": (facts(), {"container_toolkit_version": "1.17.8"}, "P030", "CVE-2026-24260"),
     "NVSwitch with debian's driver": (SWITCHED, ALLOWED, "P031", "nvidia_driver_source: nvidia"),
+    "NVSwitch with a run file": (
+        {**RUNFILE, "pci": {**RUNFILE["pci"], **SWITCHES}},
+        {**ALLOWED, **OF_RUNFILE},
+        "P031",
+        "Run nvidia-uninstall on the node, and set nvidia_driver_source: nvidia",
+    ),
     "NVSwitch where NVIDIA's repository serves no such node": (
         {
             **facts("debian-13", [GH200], architecture="aarch64"),
