@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import environments
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import environments, framework_builds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def with_sets(known: Catalog, cell: Cell) -> Cell:
         if environments.obstacle_of_set(record, cell.release, cell.build):
             return False
         limit = environments.pythons_of_set(record, cell.build)
-        return limit is None or environments.is_within(cell.python, limit)
+        return limit is None or framework_builds.is_within(cell.python, limit)
 
     return cell._replace(sets=tuple(name for name, record in known.package_sets.items() if fits(record)))
 

@@ -24,6 +24,9 @@ class ActionModule(LongStepAction):
             self._run("uv", "environments-uv", self._ask_node("fetch")["argv"])
         changes = [self._make(name) for name in todo] + [self._ask_node("finish", only=name) for name in gone]
         changes += [self._ask_node("give", only=name) for name in given]
+        warnings = [note for one in changes for note in one.pop("notes", [])]
+        if warnings:
+            seen["warnings"] = warnings
         if changes:
             seen.update(told(changes, seen["changes"]))
         return {key: value for key, value in seen.items() if key != "invocation"}

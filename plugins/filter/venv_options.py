@@ -10,7 +10,10 @@ from typing import Any, Callable
 from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import mirrored
 
-OPTIONS = ("name", "python", "requirements", "index_packages", "variables", "framework", "version", "cuda", "group")
+OPTIONS = (
+    *("name", "python", "requirements", "index_packages", "variables", "framework", "version", "cuda", "group"),
+    *("constraints", "overrides", "compile", "prereleases"),
+)
 
 
 def venv_options(planned: list[dict[str, Any]], mirror: str | None = None) -> list[dict[str, Any]]:
@@ -22,7 +25,7 @@ def venv_options(planned: list[dict[str, Any]], mirror: str | None = None) -> li
         {
             **{option: environment[option] for option in OPTIONS},
             "index_url": mirrored(environment["index_url"], mirror),
-            "lock": file_text(environment["lock"]) if environment["lock"] else None,
+            "lock": file_text(environment["lock"]) if environment["lock"] else environment["lock_text"],
         }
         for environment in planned
     ]

@@ -18,8 +18,10 @@ description:
   - A change makes a new build in a directory of its own, tries it with its own interpreter, and then moves a link. When
     anything fails, the former build stays in use. Jobs that run go on with the build that they were started with.
   - Building runs as long steps (see M(gpulab.node.long_step)).
-  - Only wheels are installed. uv takes pip's index, proxy and certificate settings from C(/etc/pip.conf) and
-    C(/etc/xdg/pip/pip.conf), and proxies from the task's environment.
+  - Source code of a package that has no wheel is built, if that takes no compiler or O(environments[].compile) names
+    it. What is older than it could be for want of a wheel is told in a warning.
+  - uv takes pip's index, proxy and certificate settings from C(/etc/pip.conf) and C(/etc/xdg/pip/pip.conf), and proxies
+    from the task's environment.
 options:
   directory:
     description: Where the environments are; C(DIRECTORY/NAME) is the one of that name.
@@ -55,6 +57,25 @@ options:
         type: list
         elements: str
         default: []
+      constraints:
+        description: Limits of versions, as uv takes them by C(--constraints).
+        type: list
+        elements: str
+        default: []
+      overrides:
+        description: Requirements that stand in for those of other packages, as uv takes them by C(--overrides).
+        type: list
+        elements: str
+        default: []
+      compile:
+        description: Packages whose source code is built with a compiler and the CUDA toolkit of the node.
+        type: list
+        elements: str
+        default: []
+      prereleases:
+        description: Whether versions before a release are taken.
+        type: bool
+        default: false
       variables:
         description: Environment variables that its interpreters set where the user has not.
         type: dict
@@ -199,13 +220,14 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.builds im
 )
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv_host import Tool, Venvs
 
+LISTS = ("requirements", "index_packages", "constraints", "overrides", "compile")
 UNKNOWN = "its version is known once uv is there"
 
 
 def wanted(environment: dict[str, Any]) -> venv.Wanted:
     """Return an element of the option environments as the core takes it."""
     given = {key: value for key, value in environment.items() if key not in ("index_url", "group")}
-    lists = {key: tuple(given[key]) for key in ("requirements", "index_packages")}
+    lists = {key: tuple(given[key]) for key in LISTS}
     variables = {name: str(value) for name, value in given["variables"].items()}
     return venv.Wanted(**{**given, **lists, "variables": variables, "index": environment["index_url"]})
 
@@ -265,7 +287,9 @@ def operate(module: Module) -> dict[str, Any]:
     if params["operation"] in ("lock", "make"):
         return {"argv": venvs.lock(one) if params["operation"] == "lock" else venvs.make(one)}
     before, because = venvs.packages(one.name), venv.reasons(venvs.build(one.name), one)
-    return change(one.name, because, before, venvs.finish(one))
+    found = change(one.name, because, before, venvs.finish(one))
+    build = venvs.build(one.name)
+    return {**found, "notes": venv.told(one.name, build.record if build else {})}
 
 
 def main() -> None:
@@ -285,6 +309,10 @@ def main() -> None:
                     "lock": {"type": "str"},
                     "index_url": {"type": "str", "no_log": True},
                     "index_packages": names,
+                    "constraints": names,
+                    "overrides": names,
+                    "compile": names,
+                    "prereleases": {"type": "bool", "default": False},
                     "variables": {"type": "dict", "default": {}},
                     "group": {"type": "str"},
                     "framework": {"type": "str", "choices": ["pytorch", "tensorflow", "jax"]},

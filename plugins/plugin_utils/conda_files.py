@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, jupyter
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines as lines
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,9 @@ ANACONDAS = (
 ANACONDAS_SERVER = re.compile(r"^https?://repo\.(?:anaconda\.com|continuum\.io)/")
 PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 FIRST_PIP = (22, 2)
+NO_CONSTRAINTS = lines.Fault(
+    "limits versions for pip, which the lock would not show", "Write its limits at the packages"
+)
 OLD_PIP = "before 22.2, pip cannot report what it installed, and gpulab needs that for the lock"
 # A file of the index that everybody has; mirrors have it by its name, so the lock does not name the address.
 _COMMON_FILE = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+$")
@@ -123,6 +127,7 @@ def _of_file(name: str, path: str, replace: dict[str, str | None]) -> dict[str, 
         if isinstance(one, dict) and list(one) == ["pip"]:
             by_pip += _texts(name, path, "pip", one["pip"])
     plain = [one for one in dependencies if not (isinstance(one, dict) and list(one) == ["pip"])]
+    check_system(name, path, [one for one in plain if isinstance(one, str)], str(content.get("prefix", "")))
     left = dict(replace)
 
     def changed(found: list[str]) -> list[str]:
@@ -130,15 +135,29 @@ def _of_file(name: str, path: str, replace: dict[str, str | None]) -> dict[str, 
         return [line for line in new if line]
 
     by_pip = changed(by_pip)
+    found_by_pip = requirements.included(by_pip, Path(path))
+    faults = [
+        *found_by_pip.faults,
+        *((line, NO_CONSTRAINTS) for line in by_pip if requirements.CONSTRAINTS.match(line)),
+    ]
+    if faults:
+        raise lines.refusal(name, path, faults)
     found = {
         "packages": changed(_texts(name, path, "dependencies", plain)),
-        "pip": changed(_included(name, path, by_pip)),
+        "pip": changed(found_by_pip.lines),
         "channels": _texts(name, path, "channels", content.get("channels")),
         "variables": _variables(name, path, content.get("variables")),
     }
     if left:
         raise _unusable(name, path, f"replace names {', '.join(left)}, but the file has no such line")
     return found
+
+
+def check_system(name: str, path: str, packages: list[str], prefix: str) -> None:
+    """Raise Refusal E070 for a file that conda exported on another system than Linux."""
+    found = requirements.for_another(packages, prefix)
+    if found:
+        raise refuse("E070", name=name, file=path, system=found[0], detail=found[1])
 
 
 def _texts(name: str, path: str, section: str, value: Any) -> list[str]:
@@ -161,36 +180,6 @@ def _variables(name: str, path: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(one, (str, int, float)) for one in value.values()):
         raise _unusable(name, path, "its section variables is not a mapping of names and values")
     return value
-
-
-def _included(name: str, path: str, found: list[str], outer: tuple[Path, ...] = ()) -> list[str]:
-    """Return lines for pip with those of the files that they name by -r, which lie below the directory of the first.
-
-    Raises Refusal E018.
-    """
-    file = Path(path).expanduser().resolve()
-    base = (*outer, file)[0].parent
-    result: list[str] = []
-    for line in found:
-        match = lines.INCLUDE.match(line)
-        if not match:
-            result.append(line)
-            continue
-        inner = (file.parent / match[1].strip()).resolve()
-        if "://" in match[1] or base not in inner.parents or inner in (*outer, file):
-            advice = f"Put that file in {base}, or replace this line by the lines of that file."
-            raise _unusable(name, path, f"{line} points outside the file's directory, or to itself", advice)
-        if not inner.is_file():
-            raise _unusable(name, path, f"{line} names a file that does not exist", f"Copy it to {inner}.")
-        result += _included(name, str(inner), _requirements(_text(name, str(inner))), (*outer, file))
-    return result
-
-
-def _requirements(text: str) -> list[str]:
-    """Return the lines of a requirements file: without comments, and those that go on on the next line in one."""
-    joined = re.sub(r"\\\n", " ", text)
-    stripped = (re.sub(r"(?:^|\s)#.*$", "", line).strip() for line in joined.splitlines())
-    return [line for line in stripped if line]
 
 
 # what is not taken
@@ -222,20 +211,18 @@ def _of_allowed(name: str, package: str, defaults: str | None) -> str:
 
 
 def _check(options: dict[str, Any], file: str | None, indexes: Sequence[str]) -> None:
-    """Refuse lines that cannot be installed or locked. Raises Refusal E018."""
+    """Refuse lines that cannot be installed or locked, all at once. Raises Refusal E018."""
+    faults = []
     for line in options["packages"]:
-        found = None
         if re.match(r"[-./~]|file:", line):
-            found = lines.Fault("is an option or a path, not a package of a channel", "Name the package")
+            faults.append((line, lines.Fault("is an option or a path, not a package of a channel", "Name the package")))
         elif options["pip"] and conda.name_of(line) == "pip" and _is_old(line):
-            found = lines.Fault(f"is too old: {OLD_PIP}", "Request pip>=22.2")
-        if found:
-            raise lines.refusal(options["name"], file, line, found)
+            faults.append((line, lines.Fault(f"is too old: {OLD_PIP}", "Request pip>=22.2", "'pip>=22.2'")))
     options["pip"] = [line for line in options["pip"] if not lines.HARMLESS.match(line)]
-    for line in options["pip"]:
-        found = lines.fault(line, indexes)
-        if found:
-            raise lines.refusal(options["name"], file, line, found)
+    found = [(line, lines.fault(line, indexes)) for line in options["pip"]]
+    faults += [(line, fault) for line, fault in found if fault]
+    if faults:
+        raise lines.refusal(options["name"], file, faults)
 
 
 def _is_old(spec: str) -> bool:

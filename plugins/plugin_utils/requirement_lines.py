@@ -27,10 +27,11 @@ WHEEL = "Request a wheel of it, by its address or from your own index"
 
 
 class Fault(NamedTuple):
-    """Why a line cannot be used, and what helps."""
+    """Why a line cannot be used, what helps, and a line that stands in for it, or null for none, as YAML."""
 
     why: str
     advice: str
+    instead: str = "null"
 
 
 OPTIONS = (
@@ -51,26 +52,32 @@ OPTIONS = (
     ),
     (INCLUDE, Fault("names a file that gpulab cannot read from here", "Write that file's lines in its place")),
 )
-OPTION_FOR_UV = Fault(
-    "is an option, not a package",
-    "Set an index in environments_index_url or in the node's pip.conf, and name only packages here",
+INDEX_FOR_UV = Fault(
+    "names an index, not a package",
+    "Set it in environments_index_url or in the node's pip.conf, and remove the line",
 )
+FILE_FOR_UV = Fault(
+    "names a file or a directory, not a package", "Set file: PATH in the environment, and remove the line"
+)
+_INDEXES = re.compile(r"^(?:-i|--index-url|--pypi-url|--extra-index-url|--find-links|-f|--no-index|--trusted-host)\b")
+_FILES = re.compile(r"^(?:-r|--requirement|-c|--constraint|-e|--editable)\b")
+_GITHUB = re.compile(r"git\+(?:https|ssh)://(?:git@)?github\.com/([\w.-]+)/([\w.-]+?)(?:\.git)?@([0-9a-f]{40})(#\S*)?$")
 ANOTHER_OPTION = Fault("is an option of pip, not a package", "Remove it")
 
 
-def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fault | None:
+def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True, in_file: bool = False) -> Fault | None:
     """Return why gpulab does not give a line to pip; None where it does.
 
-    indexes are the addresses that lines may name beside the node's own index. sources tells whether source code, which
-    gpulab has to build, is accepted if its address pins it.
+    indexes are the addresses that lines may name beside the node's own index. sources tells whether git is asked for
+    source code: uv has no hash of that, so it takes an archive of the commit instead (see as_archive).
     """
     if line.startswith("-"):
-        return _of_option(line, indexes) if sources else OPTION_FOR_UV
+        return _of_option(line, indexes) if sources else _of_option_for_uv(line, in_file=in_file)
     if _OPTION_BEHIND.search(line):
         return Fault("has a pip option after the package", "Write only the package")
     address = _ADDRESS.match(line)
     if address and not address[1].startswith("file:"):
-        return _of_address(address[1], sources=sources)
+        return _of_address(line, address[1], sources=sources)
     if not address and not line.startswith((".", "~")) and "/" not in line.partition(";")[0]:
         return None
     if not sources and re.search(r"(?:^|file://)/.*\.whl$", line):
@@ -78,11 +85,35 @@ def fault(line: str, indexes: Sequence[str] = (), *, sources: bool = True) -> Fa
     return Fault("is a path, which does not exist on the node", f"{WHEEL}, or remove it")
 
 
-def refusal(name: str, file: str | None, line: str, found: Fault) -> Refusal:
-    """Return the refusal of a line of an environment, which is in its file or, without one, in the inventory."""
-    way = f" Or keep the file as it is, and set in the environment replace: {{{line!r}: ...}}; null removes the line."
-    advice = f"{found.advice}.{way if file else ''}"
-    return refuse("E018", name=name, file=file or "the definition", detail=f"{line} {found.why}", advice=advice)
+def refusal(name: str, file: str | None, found: Sequence[tuple[str, Fault]]) -> Refusal:
+    """Return the refusal of lines of an environment, which are in its file or, without one, in the inventory."""
+    told = list(dict(found).items())
+    edits = ", ".join(f"{line!r}: {one.instead}" for line, one in told)
+    way = f" Or keep the file as it is, and set in the environment replace: {{{edits}}}; null removes the line."
+    detail = "; ".join(f"{line} {one.why}" for line, one in told)
+    advice = ". ".join(dict.fromkeys(one.advice for _line, one in told))
+    return refuse(
+        "E018", name=name, file=file or "the definition", detail=detail, advice=f"{advice}.{way if file else ''}"
+    )
+
+
+def as_archive(line: str) -> str:
+    """Return a line with the archive of a commit of GitHub in the place of its repository: of that there is a hash."""
+    place, _sign, marker = line.partition(" ;")
+    match = _GITHUB.search(place)
+    if not match or (match[4] or "").startswith("#subdirectory"):
+        return line
+    owner, repository, commit, _fragment = match.groups()
+    name = place[: match.start()].strip() or f"{repository} @"
+    return f"{name} https://github.com/{owner}/{repository}/archive/{commit}.zip{f' ;{marker}' if marker else ''}"
+
+
+def _of_option_for_uv(line: str, *, in_file: bool) -> Fault:
+    if _INDEXES.match(line):
+        return INDEX_FOR_UV
+    if _FILES.match(line) and not in_file:
+        return FILE_FOR_UV
+    return next((found for pattern, found in OPTIONS if pattern.match(line)), ANOTHER_OPTION)
 
 
 def further(line: str) -> str | None:
@@ -104,18 +135,18 @@ def _of_option(line: str, indexes: Sequence[str]) -> Fault | None:
     return next((found for pattern, found in OPTIONS if pattern.match(line)), ANOTHER_OPTION)
 
 
-def _of_address(address: str, *, sources: bool) -> Fault | None:
+def _of_address(line: str, address: str, *, sources: bool) -> Fault | None:
     path = address.partition("#")[0].partition("?")[0]
     if path.lower().endswith(".whl") and "+" not in address.partition("://")[0]:
         return None
-    if not sources:
-        return Fault("points to source code, which gpulab does not build for a virtual environment", WHEEL)
     if re.match(r"git\+(?:https?|ssh)://", address):
         if _COMMIT.search(address):
-            return None
+            known = sources or (_GITHUB.match(address) and "#subdirectory" not in address)
+            return None if known else Fault("points to git, of which uv has no hash", "Name an archive of that commit")
         return Fault(
             "does not name a full commit, so its content could change",
             f"Write @ and the commit's 40 digits after the address; git ls-remote {_repository(address)} prints them",
+            repr(f"{line.partition(' @ ')[0] + ' @ ' if ' @ ' in line else ''}git+{_repository(address)}@COMMIT"),
         )
     if _ARCHIVE.search(path) and "+" not in address.partition("://")[0]:
         return None

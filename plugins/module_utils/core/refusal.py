@@ -1255,11 +1255,10 @@ CODES = {
         "Change its packages, its channels or its framework's version. {former}",
     ),
     "E005": (
-        "the index has no wheel of a package of {name} for its Python, and gpulab does not build packages: {line}",
+        "the index has no wheel of a package of {name} for its Python: {line}",
         (
-            "Check the package's name and version. If the index has only its source code, use a version that has a"
-            " wheel, or put your own wheel on an index. If the index has a wheel, something else answers at its"
-            " address, such as a login page: check the node's proxy and pip.conf. {former}"
+            "Check the package's name and version. If the index has a wheel, something else answers at its address,"
+            " such as a login page: check the node's proxy and pip.conf. {former}"
         ),
     ),
     "E006": (
@@ -1361,6 +1360,41 @@ CODES = {
         (
             "Set a directory below those that only root may write to, such as /opt, or let only root write to"
             " {directory}. Nothing was changed."
+        ),
+    ),
+    # E068 to E077: files of others, and packages that have no wheel
+    "E068": (
+        "packages of {name} cannot be had as they are asked for: {line}",
+        (
+            "Set the python or the replace that is named, if one is, in the environment. Otherwise change or remove"
+            " these packages. A package that needs a compiler is built if you list it in the environment's setting"
+            " compile. If the index has what is missing, something else answers at its address, such as a login page:"
+            " check the node's proxy and pip.conf. {former}"
+        ),
+    ),
+    "E069": (
+        "the package index has no {package} for {name}: builds named +{build} are in an index of their own",
+        (
+            "Write the version without +{build}, and set index: {build} in the environment, which takes it from"
+            " PyTorch's index of that build. {former}"
+        ),
+    ),
+    "E070": (
+        "{file} of the environment {name} is for {system}, not for Linux: {detail}",
+        (
+            "Use a file that was exported on Linux, or one without builds (conda env export --from-history)."
+            " Nothing was changed."
+        ),
+    ),
+    "E071": (
+        "{file} of the environment {name} needs Python {needed}, but {python} is planned",
+        "Set python in the environment to one that it takes, quoted. Nothing was changed.",
+    ),
+    "E072": (
+        "the lock is a file of {tool}, not a list of packages with hashes",
+        (
+            "Name it as file, not as lock, in the environment. Or make a list of it: uv export --no-emit-project."
+            " Nothing was changed."
         ),
     ),
     # S001 to S008: long steps

@@ -36,6 +36,7 @@ _EXPLICIT_LINE = re.compile(
 )
 
 _OF_A_COMMIT = re.compile(r"^(?:[A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?\s*@\s*)?git\+\w+://\S+@[0-9a-f]{40}(?:#\S*)?$")
+_CPU = re.compile(r"(?:^|::)cpuonly\b|-cpu\b|[=\s*]cpu")  # cpuonly, pytorch-cpu, pytorch=*=cpu*, jaxlib=*=*cpu*
 _FURTHER = re.compile(r"^(?:--extra-index-url|--find-links|-f)[\s=]*\S+$")
 
 _NOWHERE = (
@@ -93,12 +94,17 @@ class Wanted:
         """Return what the proof compares with: framework and CUDA as the packages of the build have them."""
         label = next((packages[name] for name in FRAMEWORKS.get(self.framework or "", ()) if name in packages), "")
         version = label.partition(" ")[0]
+        cuda = _cuda(packages.get(BUILDS.get(self.framework or "", ""), label), packages)
         return {
             "framework": self.framework,
             "version": version.partition("+")[0] or None,
-            "cuda": _cuda(packages.get(BUILDS.get(self.framework or "", ""), label), packages),
+            "cuda": cuda or (venv.ANY if self.cuda and not self._asks_for_cpu() else None),
             "variables": self.variables,
         }
+
+    def _asks_for_cpu(self) -> bool:
+        """Tell whether a build without CUDA is asked for: by the name or the build of a package, or by a lock."""
+        return self.lock is not None or any(_CPU.search(one) for one in self.packages)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,23 @@ if TYPE_CHECKING:
 
 FORMER = "The former environment stays in use."
 RECORD = "gpulab.json"
-RECORD_SHAPE = {"fingerprint": str, "names": [str], "content?": str, "sizes?": {str: int}, "expected?": {str: object}}
+RECORD_SHAPE = {
+    "fingerprint": str,
+    "names": [str],
+    "content?": str,
+    "sizes?": {str: int},
+    "expected?": {str: object},
+    "notes?": {"built": [{str: str}], "older": [{str: str}]},
+}
 NO_ANSWER = {"failure": "the test wrote no result"}
 LOCK = "gpulab.lock"
+ANY = "any"  # as the CUDA of a plan: the framework's version is that of a file, and so is the CUDA that it is built for
+NOT_ASKED_FOR = (
+    "it is a build without CUDA, which nothing asks for: ask for one with CUDA, by conda with a package such as"
+    " pytorch=*=cuda*, or for this one, by conda with one such as pytorch=*=cpu*, else by index: cpu"
+)
+LATER = ("constraints", "overrides", "compile", "prereleases")
+BUILT = "# built from source: "  # in a lock, before the name of each package that has no wheel
 VARIABLES = "gpulab_variables.pth"
 CAPTURED = Path("/var/lib/gpulab/locks")
 
@@ -41,10 +55,12 @@ _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(?=[^;]*$)")  # where no marker
 _DIST_INFO = re.compile(r"^(.+)-([^-]+)\.dist-info$")
 _ERROR = re.compile(r"^ *error: .*(?:\n(?:\s+cause: |\s+).*)*", re.MULTILINE)
 
+_LOCAL = re.compile(r"there is no version of (\w[\w.-]*?(?:==|@)[^\s+]+\+((?:cu|cpu|rocm)[\w.]*))")
 _NOTHING = r"\(from versions: none\)"  # which pip says of an index that it does not reach, too
 
 # What uv or pip printed, and the refusal that it means; the first that is found counts.
 CAUSES = [
+    ("E068", r"(?m)^gpulab: "),
     ("E011", r"No space left on device|Disk quota exceeded"),
     ("E003", r"Hash mismatch|DO NOT MATCH THE HASHES|have a hash, but none were provided"),
     ("E006", r"python-build-standalone|No interpreter found|No download found for"),
@@ -92,7 +108,9 @@ class Wanted:
 
     requirements are as pip takes them; index is the address of an index of packages that come from nowhere else;
     lock is the text of a requirements file with hashes, and stands in for the requirements; variables are set in every
-    interpreter of the environment where its user has not set them. framework, version and cuda are what the plan says.
+    interpreter of the environment where its user has not set them. framework, version and cuda are what the plan says;
+    ANY is any CUDA. constraints and overrides are as uv takes them; compile names packages whose source code may need a
+    compiler. prereleases tells whether versions before a release are taken.
     """
 
     name: str
@@ -105,12 +123,20 @@ class Wanted:
     framework: str | None = None
     version: str | None = None
     cuda: str | None = None
+    constraints: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    compile: tuple[str, ...] = ()
+    prereleases: bool = False
 
     @property
     def fingerprint(self) -> str:
-        """Return a digest of all that decides what a build holds: of an index the last part, cu126, not the server."""
-        index = (self.index or "").rstrip("/").rpartition("/")[2]
-        return hashlib.sha256(json.dumps({**asdict(self), "index": index}, sort_keys=True).encode()).hexdigest()
+        """Return a digest of all that decides what a build holds: of an index the last part, cu126, not the server.
+
+        What came with a later gpulab counts where it is set, so that an update of gpulab rebuilds nothing.
+        """
+        given = {key: value for key, value in asdict(self).items() if value or key not in LATER}
+        given["index"] = (self.index or "").rstrip("/").rpartition("/")[2]
+        return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
 
     def expected(self) -> dict[str, Any]:
         """Return what the proof compares with."""
@@ -148,7 +174,13 @@ def packages(names: tuple[str, ...] | list[str]) -> dict[str, str]:
 
 
 def locked(text: str) -> dict[str, str]:
-    """Return the version of each package of a lock. Raises Refusal E007 for a line that pins nothing."""
+    """Return the version of each package of a lock.
+
+    Raises Refusal E007 for a line that pins nothing, E072 for a lock of another form.
+    """
+    tables = re.search(r"^\[\[(packages?)\]\]$", text, re.MULTILINE)
+    if tables:
+        raise refuse("E072", tool="uv (uv.lock)" if tables[1] == "package" else "the form pylock.toml")
     found = {}
     for line in text.replace("\\\n", " ").splitlines():
         requirement = line.strip()
@@ -159,6 +191,20 @@ def locked(text: str) -> dict[str, str]:
             raise refuse("E007", line=requirement.split(" --hash")[0])
         found[normalized(match[1])] = _version(match[2])
     return found
+
+
+def built(lock: str) -> list[str]:
+    """Return the packages of a lock that are built from source code."""
+    return [normalized(line[len(BUILT) :].strip()) for line in lock.splitlines() if line.startswith(BUILT)]
+
+
+def told(name: str, record: dict[str, Any]) -> list[str]:
+    """Return what a build cost in versions, as warnings: what was taken because of source code that does not build."""
+    older = record.get("notes", {}).get("older", [])
+    return [
+        f"{name}: {one['name']} {one['version']} is taken, not {one['newer']}, because {one['because']}"
+        for one in older
+    ]
 
 
 def _version(pinned: str) -> str:
@@ -275,6 +321,9 @@ def pip_settings(texts: list[str]) -> dict[str, str]:
 def classify(printed: str, name: str, log: str) -> Refusal:
     """Return the refusal that says why uv or pip failed; printed is the end of what it said, log where all of it is."""
     text = essence(printed)
+    local = _LOCAL.search(printed)
+    if local:
+        return refuse("E069", name=name, package=local[1], build=local[2], former=FORMER)
     for code, pattern in CAUSES:
         if re.search(pattern, printed):
             advice = advice_on(printed, "Check the node's network, proxy and pip.conf, and the addresses of the index.")
@@ -289,6 +338,9 @@ def advice_on(told: str, otherwise: str) -> str:
 
 def essence(printed: str) -> str:
     """Return the essential part of what uv or pip printed: its errors, and why pip found nothing."""
+    own = re.findall(r"^gpulab: (.*)", printed, re.MULTILINE)
+    if own:
+        return "; ".join(own)
     found = [
         *_ERROR.findall(printed),
         *re.findall(r"^(?:ERROR: (?!Exception:)|hint: An index|╰─> ).*", printed, re.MULTILINE),
@@ -309,7 +361,10 @@ def faults(answer: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     version = answer["version"].partition("+")[0]
     if expected["version"] and version != expected["version"]:
         found.append(f"{expected['framework']} is {version}, but {expected['version']} is planned")
-    if not _same_release(answer["cuda"], expected["cuda"]):
+    if expected["cuda"] == ANY:
+        if answer["cuda"] is None:
+            found.append(NOT_ASKED_FOR)
+    elif not _same_release(answer["cuda"], expected["cuda"]):
         found.append(f"it is built for {_cuda(answer['cuda'])}, but {_cuda(expected['cuda'])} is planned")
     if not answer["cpu_matmul"]:
         found.append("a matrix multiplication on the CPU gave wrong results")

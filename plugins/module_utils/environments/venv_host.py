@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
-from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, locking, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names
 
+TOOLKIT = Path("/usr/local/cuda")  # where the planned toolkit is (see the role cuda)
+BESIDE_TORCH = ("setuptools", "wheel", "ninja", "packaging", "psutil")  # what its extensions ask for without saying so
+PYTHONS = ("3.14", "3.13", "3.12", "3.11", "3.10", "3.9")  # which are tried where packages cannot be had for one
 LOCK_SECONDS = 300  # what uv waits for another uv
 
 
@@ -67,22 +74,64 @@ class Venvs(Builds):
         return self._script(".uv", [clean, pip, ["mv", str(new), str(final)]])
 
     def lock(self, wanted: venv.Wanted) -> list[str] | None:
-        """Return what writes the lock; None where it is given. Present versions stay where they can."""
+        """Return what writes the lock, or tries the source code of one that is given; None where it has none.
+
+        Present versions stay where they can.
+        """
         work = self._work(wanted.name)
         if wanted.lock is not None:
             files.write(work / "lock", wanted.lock)
-            return None
+            if not venv.built(wanted.lock):
+                return None
+            return self._script(wanted.name, [self._locking(wanted, work)])
         present = self.directory / wanted.name
         files.write(work / "lock", files.read(present / venv.LOCK) or files.read(venv.captured_lock(present)))
         files.write(work / "pyproject.toml", venv.project(wanted), 0o600)
-        return self._script(wanted.name, [self._compile(wanted, work / "lock")])
+        (work / "notes.json").unlink(missing_ok=True)
+        return self._script(wanted.name, [self._locking(wanted, work)])
 
-    def _compile(self, wanted: venv.Wanted, lock: Path) -> list[str]:
-        project = str(self._work(wanted.name) / "pyproject.toml")
-        return [
-            *(str(self.uv), "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate"),
-            *("--only-binary", ":all:", "--python-version", wanted.python, "--output-file", str(lock), project),
-        ]
+    def _locking(self, wanted: venv.Wanted, work: Path) -> list[str]:
+        """Return the command that makes the lock (see locking)."""
+        more = ["--prerelease", "allow"] if wanted.prereleases else []
+        for option, lines in (("--constraints", wanted.constraints), ("--overrides", wanted.overrides)):
+            if lines:
+                file = work / f"{option[2:]}.txt"
+                files.write(file, "".join(f"{line}\n" for line in lines))
+                more += [option, str(file)]
+        given = {
+            "uv": str(self.uv),
+            "python": wanted.python,
+            "project": str(work / "pyproject.toml"),
+            "lock": str(work / "lock"),
+            "notes": str(work / "notes.json"),
+            "scratch": str(work / "locking"),
+            "more": more,
+            "index": ["--index", wanted.index] if wanted.index else [],
+            "compile": list(wanted.compile),
+            "requirements": list(wanted.requirements),
+            "toolkit": self._toolkit(wanted, work),
+            "pythons": list(PYTHONS),
+            "sources": venv.built(wanted.lock or ""),
+        }
+        files.write(work / "locking.json", json.dumps(given), 0o600)
+        files.write(work / "locking.py", inspect.getsource(locking))
+        shutil.rmtree(work / "locking", ignore_errors=True)
+        return ["python3", "-I", str(work / "locking.py"), str(work / "locking.json")]
+
+    def _toolkit(self, wanted: venv.Wanted, work: Path) -> dict[str, str]:
+        """Return the environment variables for building what may be compiled, against the environment's framework."""
+        if not wanted.compile:
+            return {}
+        path = f"{TOOLKIT / 'bin'}:{os.environ.get('PATH', os.defpath)}"
+        settings = {"CUDA_HOME": str(TOOLKIT), "PATH": path}
+        if wanted.framework != "pytorch":
+            return settings
+        build = f"+{wanted.index.rstrip('/').rpartition('/')[2]}" if wanted.index else ""
+        torch = f"torch=={wanted.version}{build}" if wanted.version else "torch"
+        text = "".join(f"{json.dumps(name)} = {json.dumps([torch, *BESIDE_TORCH])}\n" for name in wanted.compile)
+        files.write(work / "uv.toml", f"[extra-build-dependencies]\n{text}")
+        index = {"UV_INDEX": wanted.index, "UV_INDEX_STRATEGY": "unsafe-best-match"} if wanted.index else {}
+        return {**settings, "UV_CONFIG_FILE": str(work / "uv.toml"), **index}
 
     def make(self, wanted: venv.Wanted) -> list[str]:
         """Return what makes the next build from the lock, and tries it."""
@@ -94,17 +143,22 @@ class Venvs(Builds):
         commands = [
             [uv, "venv", "--clear", "--quiet", "--python", wanted.python, "--prompt", wanted.name, str(path)],
             [
-                *(uv, "pip", "sync", "--require-hashes", "--only-binary=:all:", "--compile-bytecode"),
+                *(uv, "pip", "sync", "--require-hashes", *_wheels_only(work / "lock"), "--compile-bytecode"),
                 *("--index-strategy", "unsafe-best-match", "--allow-empty-requirements"),
                 *("--python", python, str(work / "lock")),
             ],
             ["cp", str(work / venv.VARIABLES), str(site)],
         ]
         commands += self.probe(wanted, path)
-        return self._script(wanted.name, commands, path, wanted.index)
+        return self._script(wanted.name, commands, path, wanted.index, self._toolkit(wanted, work))
 
     def _script(
-        self, name: str, commands: list[list[str]], undo: Path | None = None, index: str | None = None
+        self,
+        name: str,
+        commands: list[list[str]],
+        undo: Path | None = None,
+        index: str | None = None,
+        toolkit: dict[str, str] | None = None,
     ) -> list[str]:
         settings = {
             **MESSAGES,
@@ -118,6 +172,7 @@ class Venvs(Builds):
             **builds.pip_settings(),
             **self._settings,
         }
+        settings.update(toolkit or {})
         if index:  # the lock says by their hashes which files are right, wherever they lie
             settings["UV_INDEX"] = f"{index} {settings.get('UV_INDEX', '')}".strip()
         return self._write_script(name, [*commands, *self._closed()], settings, undo)
@@ -139,6 +194,9 @@ class Venvs(Builds):
         self._judge(wanted, wanted.expected())
         names = site_names(path)
         record = {"fingerprint": wanted.fingerprint, "names": names, "expected": wanted.expected()}
+        notes = files.read(self._work(wanted.name) / "notes.json")
+        if notes:
+            record["notes"] = json.loads(notes)
         self._take_into_use(wanted.name, files.read(self._work(wanted.name) / "lock"), record)
         return venv.packages(names)
 
@@ -153,7 +211,7 @@ class Venvs(Builds):
             return venv.locked(wanted.lock)
         if not self.uv.exists():
             return None
-        beside = Venvs(scratch, self.tool, {**self._settings, "UV_NO_CACHE": "1"})
+        beside = Venvs(scratch, self.tool, self._settings)  # with its cache, which goes with it
         beside.uv = self.uv
         (scratch / wanted.name).mkdir()
         files.write(scratch / wanted.name / venv.LOCK, files.read(self.directory / wanted.name / venv.LOCK))
@@ -161,3 +219,12 @@ class Venvs(Builds):
         if rc != 0:
             raise venv.classify(errors, wanted.name, "its message")
         return venv.locked(files.read(scratch / ".work" / wanted.name / "lock"))
+
+
+def _wheels_only(lock: Path) -> list[str]:
+    """Return the options by which only those packages of a lock are built that it says to be."""
+    text = files.read(lock)
+    sources = venv.built(text)
+    if not sources:
+        return ["--only-binary=:all:"]
+    return [f"--only-binary={name}" for name in venv.locked(text) if name not in sources]

@@ -139,6 +139,7 @@ REQUIREMENT = Form(
     secret=True,
     elsewhere="Write it in root's .netrc on the node, or take the package from an index",
 )
+REPLACED = Form(words="packages", entries=((".+", replace(REQUIREMENT, nullable=True)),))
 PARAMETERS = Form(
     words="names of parameters",
     entries=((r"[A-Za-z0-9_]+", Form(r'[^"]*', "a value without a double quote", 1024)),),
@@ -181,7 +182,7 @@ OPTIONS: dict[str, Form] = {
     "conda_environments.name": NAME,
     "conda_environments.packages": REQUIREMENT,
     "conda_environments.pip": REQUIREMENT,
-    "conda_environments.replace": Form(words="packages", entries=((".+", replace(REQUIREMENT, nullable=True)),)),
+    "conda_environments.replace": REPLACED,
     "conda_environments.variables": Form(
         words="names of variables",
         entries=(("[A-Za-z_][A-Za-z0-9_]*", Form(".*", LINE.words, LINE.most, secret=True)),),
@@ -240,7 +241,11 @@ OPTIONS: dict[str, Form] = {
     "gpu_settings_values": Form(words="names of settings", entries=((".+", NESTED),)),
     "gpulab_allow_branches": BRANCH,
     "gpulab_due": Form(choices=("differing", "all")),
+    "gpulab_environments.compile": NAME,
+    "gpulab_environments.extras": NAME,
+    "gpulab_environments.file": HERE,
     "gpulab_environments.group": ACCOUNT,
+    "gpulab_environments.groups": NAME,
     "gpulab_environments.index": Form(r"\w+", None),
     "gpulab_environments.jax": VERSION,
     "gpulab_environments.lock": HERE,
@@ -248,6 +253,7 @@ OPTIONS: dict[str, Form] = {
     "gpulab_environments.packages": REQUIREMENT,
     "gpulab_environments.python": Form(r"3\.\d+", None),
     "gpulab_environments.pytorch": VERSION,
+    "gpulab_environments.replace": REPLACED,
     "gpulab_environments.sets": NAME,
     "gpulab_environments.tensorflow": VERSION,
     "gpulab_host_names": HOST_NAME,

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import jupyter
+from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import ANY
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conda, newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conda, environment_file, framework_builds, newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
+from packaging.specifiers import SpecifierSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
-    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
 
 FRAMEWORKS = ("pytorch", "tensorflow", "jax")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/{index}"
 PYTORCH_PACKAGES = ("torch", "torchvision", "torchaudio")  # what that index is asked for; all else is the general one's
-CPU = "cpu"  # as an index: a build without CUDA, which every release has
-PYPI = "pypi"  # as an index: the build that the general index has itself
 # Set in every interpreter of an environment whose user has not: memory is taken as it is needed, not all at once.
 VARIABLES = {
     "pytorch": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
@@ -43,30 +43,60 @@ def mirrored(url: str | None, mirror: str | None) -> str | None:
 
 
 def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
+    framework_of(wish)
+    check_packages(wish)
+    contents = reading.read(wish) if wish.get("file") else reading.Contents()
+    wish = {**wish, **environment_file.of_file(case, driver, wish, contents)}
     name, index = wish["name"], wish.get("index")
     framework = framework_of(wish)
-    check_packages(wish)
     if case.wishes["nvidia_driver_state"] == "absent":
         check_driver(wish)
     sets = _sets(case, name, framework, wish.get("sets") or ())
     release = _release(case, name, framework, wish[framework]) if framework else None
-    build = {"cuda": None, "index": CPU} if index == CPU else _build(case, driver, name, release, index)
-    further = [*_of_sets(name, release, build, sets), *wish.get("packages", ())]
-    python = _python(case, name, release, _pythons(sets, build), wish.get("python"))
+    build = (
+        {"cuda": None, "index": framework_builds.CPU}
+        if index == framework_builds.CPU
+        else _build(case, driver, name, release, index)
+    )
+    further = [
+        *_of_sets(name, release, build, sets),
+        *wish.get("packages", ()),
+        *environment_file.lines_of(contents, release),
+    ]
+    limits = _pythons(sets, build)
+    python = _python(
+        case,
+        name,
+        release,
+        limits,
+        wish.get("python") or environment_file.python_of(case, wish, contents, release, limits),
+    )
+    if not SpecifierSet(contents.python).contains(f"{python}.99"):
+        raise refuse("E071", name=name, file=wish["file"], needed=contents.python, python=python)
     further += [jupyter.PACKAGE] if wish.get("jupyter") else []
-    own_index = framework == "pytorch" and index != PYPI
+    lock_text = reading.lock(wish, contents, python, case.architecture)
+    index_of_file = contents.build if release is None and index != framework_builds.PYPI else None
+    own_index = (framework == "pytorch" and index != framework_builds.PYPI) or bool(index_of_file)
+    tried = framework or (environment_file.framework_named(contents, lock_text) if wish.get("file") else None)
     if release:
         _warn(case, name, release, build)
     return {
         "name": name,
-        "framework": framework,
+        "framework": tried,
         "version": release["version"] if release else None,
         "python": python,
-        "cuda": build["cuda"] if release else None,
-        "index_url": PYTORCH_INDEX.format(index=build["index"]) if own_index else None,
+        "cuda": build["cuda"]
+        if release
+        else (ANY if tried and framework_builds.CPU not in (index, index_of_file) else None),
+        "index_url": PYTORCH_INDEX.format(index=index_of_file or build["index"]) if own_index else None,
         "index_packages": list(PYTORCH_PACKAGES) if own_index else [],
         "requirements": requirements(release, build, further),
         "lock": wish.get("lock"),
+        "lock_text": lock_text,
+        "constraints": contents.constraints,
+        "overrides": contents.overrides,
+        "compile": list(wish.get("compile") or ()),
+        "prereleases": contents.prereleases,
         "jupyter": bool(wish.get("jupyter")),
         "group": wish.get("group"),
         "variables": {**(VARIABLES[framework] if framework else {}), **_workers(case)},
@@ -77,10 +107,12 @@ def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> di
 def _warn(case: Case, name: str, release: dict[str, Any], build: dict[str, Any]) -> None:
     """Warn of what may be slow or may not work with the GPUs and the architecture of the node."""
     framework = release["framework"]
-    if framework == "tensorflow" and any(_by_ptx(build, one) for gpu in case.gpus for one in gpu.compute_capabilities):
+    if framework == "tensorflow" and any(
+        framework_builds.by_ptx(build, one) for gpu in case.gpus for one in gpu.compute_capabilities
+    ):
         case.warnings.append(f"{name}: TensorFlow has no compiled kernels for these GPUs, so its first run is slow.")
     for gpu in case.gpus:
-        if not all(_runs_on(build, one) for one in gpu.compute_capabilities):
+        if not all(framework_builds.runs_on(build, one) for one in gpu.compute_capabilities):
             case.warnings.append(
                 f"{name}: the wheels of {framework} {release['version']} serve some {gpu.architecture} GPUs and not"
                 f" others; which of them {gpu.name} is, the environment's first computation tells."
@@ -107,7 +139,7 @@ def framework_of(wish: dict[str, Any]) -> str | None:
     Raises Refusal P032 where it names several frameworks, or nothing at all.
     """
     named = [framework for framework in FRAMEWORKS if wish.get(framework)]
-    others = any(wish.get(one) for one in ("packages", "sets", "lock", "jupyter"))
+    others = any(wish.get(one) for one in ("packages", "sets", "lock", "jupyter", "file"))
     if len(named) > 1 or not (named or others):
         raise refuse("P032", name=wish["name"], named=" and ".join(named) or "none")
     return named[0] if named else None
@@ -115,15 +147,15 @@ def framework_of(wish: dict[str, Any]) -> str | None:
 
 def check_packages(wish: dict[str, Any]) -> None:
     """Refuse packages that uv could not install or lock, by the wish alone. Raises Refusal E018."""
-    for line in wish.get("packages") or ():
-        found = requirement_lines.fault(line, sources=False)
-        if found:
-            raise requirement_lines.refusal(wish["name"], None, line, found)
+    found = [(line, requirement_lines.fault(line, sources=False)) for line in wish.get("packages") or ()]
+    faults = [(line, fault) for line, fault in found if fault]
+    if faults:
+        raise requirement_lines.refusal(wish["name"], None, faults)
 
 
 def check_driver(wish: dict[str, Any]) -> None:
     """Refuse an environment that is built for CUDA on a node that is to have no driver. Raises Refusal I012."""
-    if any(wish.get(framework) for framework in FRAMEWORKS) and wish.get("index") != CPU:
+    if any(wish.get(framework) for framework in FRAMEWORKS) and wish.get("index") != framework_builds.CPU:
         raise refuse(
             "I012",
             one="nvidia_driver_state: absent",
@@ -174,7 +206,7 @@ def obstacle_of_set(
         label = f"{record['framework']} {release['version'] if release else ''}".strip()
         return f"it has no wheels for {label}", f"Request {record['framework']} {', '.join(releases)}"
     if majors and _major(build) not in majors:
-        right = " or ".join("no CUDA (index: cpu)" if one == CPU else f"CUDA {one}" for one in majors)
+        right = " or ".join("no CUDA (index: cpu)" if one == framework_builds.CPU else f"CUDA {one}" for one in majors)
         built_for = f"CUDA {build['cuda']}" if build["cuda"] else "a build without CUDA"
         return f"it has no wheels for {built_for}", f"Request a build for {right}"
     return None
@@ -199,7 +231,7 @@ def _pythons(sets: Sequence[dict[str, Any]], build: dict[str, Any]) -> dict[str,
 
 
 def _major(build: dict[str, Any]) -> str:
-    return build["cuda"].partition(".")[0] if build["cuda"] else CPU
+    return build["cuda"].partition(".")[0] if build["cuda"] else framework_builds.CPU
 
 
 def _workers(case: Case) -> dict[str, str]:
@@ -241,14 +273,16 @@ def _build(
 ) -> dict[str, Any]:
     if release is None:
         if index is not None:
-            raise refuse("P034", name=name, release="an environment without a framework", index=index, right=CPU)
+            raise refuse(
+                "P034", name=name, release="an environment without a framework", index=index, right=framework_builds.CPU
+            )
         return {"cuda": conda.newest_cuda(case, driver), "index": None}
-    builds = [build for build in release["builds"] if index in (None, *_indexes(build))]
+    builds = [build for build in release["builds"] if index in (None, *framework_builds.indexes(build))]
     label = f"{release['framework']} {release['version']}"
     if not builds:
-        right = ", ".join(one for build in release["builds"] for one in _indexes(build)) or "none"
+        right = ", ".join(one for build in release["builds"] for one in framework_builds.indexes(build)) or "none"
         raise refuse("P034", name=name, release=label, index=index, right=right)
-    obstacles = {build["cuda"]: _obstacle(case, driver, build) for build in builds}
+    obstacles = {build["cuda"]: framework_builds.obstacle(case, driver, build) for build in builds}
     fitting = [build for build in builds if obstacles[build["cuda"]] is None]
     if not fitting:
         why = "; ".join(f"CUDA {cuda}: {obstacle}" for cuda, obstacle in obstacles.items())
@@ -258,55 +292,11 @@ def _build(
     return max(in_full or fitting, key=lambda build: version_key(build["cuda"]))
 
 
-def _indexes(build: dict[str, Any]) -> list[str]:
-    """Return the indexes that a build is in."""
-    return [*([build["index"]] if build["index"] else []), *([PYPI] if build.get("pypi") else [])]
-
-
-def _obstacle(case: Case, driver: dict[str, Any], build: dict[str, Any]) -> str | None:
-    floor = case.catalog.min_drivers[build["cuda"].partition(".")[0]]
-    if not same_or_newer(driver["newest_known"], floor):
-        return f"needs driver {floor}"
-    for gpu in case.gpus:
-        if not _covers(build, gpu):
-            return f"has no kernels for {gpu.name}"
-    return None
-
-
-def _covers(build: dict[str, Any], gpu: Gpu) -> bool:
-    return any(_runs_on(build, one) for one in gpu.compute_capabilities)
-
-
-def _runs_on(build: dict[str, Any], compute_capability: str) -> bool:
-    if not same_or_newer(compute_capability, build.get("min_compute_capability", "0")):
-        return False
-    if not same_or_newer(build.get("max_compute_capability", "99"), compute_capability):
-        return False
-    if "compute_capabilities" not in build:
-        return True
-    return _has_kernels(build, compute_capability) or _by_ptx(build, compute_capability)
-
-
-def _has_kernels(build: dict[str, Any], compute_capability: str) -> bool:
-    """Tell whether compiled kernels run: those of the same major and of no higher minor do."""
-    major, minor = version_key(compute_capability)
-    return any(
-        version_key(known)[0] == major and version_key(known)[1] <= minor for known in build["compute_capabilities"]
-    )
-
-
-def _by_ptx(build: dict[str, Any], compute_capability: str) -> bool:
-    """Tell whether a GPU runs the build only by compiling its PTX."""
-    if "ptx" not in build:
-        return False
-    return not _has_kernels(build, compute_capability) and same_or_newer(compute_capability, build["ptx"])
-
-
 def _alternative(case: Case, driver: dict[str, Any], framework: str) -> str:
     """Name the newest release of the framework that runs on this node."""
     for version, release in reversed(case.catalog.frameworks[framework].items()):
         for build in reversed(release["builds"]):
-            if _obstacle(case, driver, build) is None:
+            if framework_builds.obstacle(case, driver, build) is None:
                 return f"{framework} {version} built for CUDA {build['cuda']}"
     return "another driver branch or framework"
 
@@ -324,7 +314,7 @@ def _python(
         wanted = own if same_or_newer(own, lowest) else lowest
         requested = highest if highest and same_or_newer(wanted, highest) else wanted
     for of_set, limit in limits:
-        if is_within(requested, limit):
+        if framework_builds.is_within(requested, limit):
             continue
         right = f"{limit['min']} to {limit['max'] or 'newer'}"
         if of_set is None and release:
@@ -336,8 +326,3 @@ def _python(
         )
         raise refuse("P098", name=name, set=of_set, why=why, way=way)
     return requested
-
-
-def is_within(python: str, limit: dict[str, Any]) -> bool:
-    """Tell whether a Python is one of those from min to max."""
-    return same_or_newer(python, limit["min"]) and (limit["max"] is None or same_or_newer(limit["max"], python))

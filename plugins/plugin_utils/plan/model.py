@@ -231,6 +231,11 @@ class Environment(TypedDict):
     index_packages: list[str]
     requirements: list[str]
     lock: str | None
+    lock_text: str | None
+    constraints: list[str]
+    overrides: list[str]
+    compile: list[str]
+    prereleases: bool
     jupyter: bool
     group: str | None
     variables: dict[str, str]

@@ -270,10 +270,10 @@ def test_what_pip_reported_without_its_digest_cannot_be_locked(archive):
         ({"pytorch": "2.10.0 cuda130_py312_300", "cuda-version": "13.3 h5"}, "2.10.0", "13.0"),
         ({"pytorch": "2.5.1 py3.12_cuda12.4_cudnn9.1.0_0"}, "2.5.1", "12.4"),
         ({"pytorch": "2.9.1 cuda_py312_300", "cuda-version": "12.9 h5"}, "2.9.1", "12"),
-        ({"pytorch": "2.9.1 cpu_py312_0", "cuda-version": "12.8 h5"}, "2.9.1", None),
+        ({"pytorch": "2.9.1 cpu_py312_0", "cuda-version": "12.8 h5"}, "2.9.1", "any"),
         ({"torch": "2.9.1+cu130 (pip)"}, "2.9.1", "13.0"),
-        ({"torch": "2.9.1 (pip)"}, "2.9.1", None),
-        ({}, None, None),
+        ({"torch": "2.9.1 (pip)"}, "2.9.1", "any"),
+        ({}, None, "any"),
     ],
 )
 def test_the_proof_expects_the_framework_that_was_installed(packages, version, cuda):
@@ -282,11 +282,12 @@ def test_the_proof_expects_the_framework_that_was_installed(packages, version, c
 
 
 @pytest.mark.parametrize(
-    ("build", "answered"), [("cuda129_py312_202", "12"), ("cuda130_py312_202", "13"), ("cpu_py312_2", None)]
+    ("build", "answered", "asked"),
+    [("cuda129_py312_202", "12", "six"), ("cuda130_py312_202", "13", "six"), ("cpu_py312_2", None, "jaxlib=*=cpu*")],
 )
-def test_the_build_of_jax_is_that_of_jaxlib(build, answered):
+def test_the_build_of_jax_is_that_of_jaxlib(build, answered, asked):
     packages = {"jax": "0.7.2 pyhd8ed1ab_0", "jaxlib": f"0.7.1 {build}", "cuda-version": "13.3 h5"}
-    expected = replace(WANTED, framework="jax").expected(packages)
+    expected = replace(WANTED, framework="jax", packages=(asked,)).expected(packages)
     answer = {"failure": None, "version": "0.7.2", "cuda": answered, "cpu_matmul": True}
     assert venv.faults(answer, expected) == []
 
@@ -294,3 +295,17 @@ def test_the_build_of_jax_is_that_of_jaxlib(build, answered):
 def test_names_of_conda_meta_are_packages():
     names = ["history", "nvidia-ml-py-13.5-py_0.json", "_libgcc_mutex-0.1-main.json", "odd.json"]
     assert conda.of_meta(names) == {"nvidia-ml-py": "13.5 py_0", "_libgcc_mutex": "0.1 main"}
+
+
+@pytest.mark.parametrize(
+    "asked", ["cpuonly", "pytorch::cpuonly", "pytorch-cpu=2.5", "pytorch=*=cpu*", "pytorch 2.5.1 cpu_1"]
+)
+def test_a_build_without_cuda_has_to_be_asked_for(asked):
+    """conda/conda#14761: pytorch with torchvision resolves to a build for the CPU on a node with GPUs."""
+    answer = {"failure": None, "version": "2.5.1", "cuda": None, "cpu_matmul": True}
+    wanted = replace(WANTED, framework="pytorch", packages=("pytorch", "torchvision"))
+    found = {"pytorch": "2.5.1 cpu_mkl_py312_h2a8c5bf_103"}
+    (fault,) = venv.faults(answer, wanted.expected(found))
+    assert "without CUDA" in fault
+    assert venv.faults(answer, replace(wanted, packages=(asked,)).expected(found)) == []
+    assert venv.faults(answer, replace(wanted, cuda=None).expected(found)) == []

@@ -234,7 +234,7 @@ def test_a_pip_that_is_new_enough_or_may_be_is_taken(resolve, version):
         ("--index-url https://a.example/simple", "another index", "conda_index_url"),
         ("-i https://a.example/simple", "another index", "conda_index_url"),
         ("--no-binary :all:", "an option of pip", "Remove it"),
-        ("-c constraints.txt", "an option of pip", "Remove it"),
+        ("-c constraints.txt", "limits versions", "at the packages"),
         ("alpha --no-deps", "a pip option after", "only the package"),
     ],
 )
@@ -361,10 +361,12 @@ def test_a_lock_without_what_jupyter_needs_is_refused(resolve):
         ("alpha @ file:///srv/wheels/alpha-1.0-py3-none-any.whl", True),
         ("wheels/alpha-1.0-py3-none-any.whl", False),
         ("/srv/alpha", False),
-        ("https://a.example/alpha-1.0.tar.gz", False),
+        ("alpha @ https://a.example/alpha-1.0.tar.gz", True),
         (f"{REPOSITORY}@{COMMIT}", False),
+        (f"alpha @ git+https://github.com/a/alpha.git@{COMMIT}", True),
+        (f"alpha @ git+https://github.com/a/alpha.git@{COMMIT}#subdirectory=b", False),
         ("--pre", False),
     ],
 )
-def test_uv_is_given_wheels_alone(line, taken):
+def test_uv_is_given_what_it_has_a_hash_of(line, taken):
     assert (requirement_lines.fault(line, sources=False) is None) is taken

@@ -1,5 +1,9 @@
 """The pure part of virtual environments."""
 
+import hashlib
+import json
+from dataclasses import replace
+
 import pytest
 from ansible_collections.gpulab.node.plugins.filter.venv_options import venv_options
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -173,6 +177,7 @@ def test_options_of_the_module_come_from_the_plan(tmp_path):
         "jupyter": True,
         "python": "3.11",
         "because": ["x"],
+        **dict.fromkeys(("constraints", "overrides", "compile", "prereleases", "lock_text")),
         "index_url": "https://download.pytorch.org/whl/cu130",
         "lock": str(tmp_path / "a.lock"),
     }
@@ -180,4 +185,35 @@ def test_options_of_the_module_come_from_the_plan(tmp_path):
     assert {"because", "jupyter"}.isdisjoint(options)
     assert options["index_url"] == "https://mirror.example/pytorch/cu130"
     assert options["lock"] == "alpha==1.0 --hash=sha256:00\n"
-    assert venv_options([{**planned, "lock": None}])[0]["index_url"] == planned["index_url"]
+    (options,) = venv_options([{**planned, "lock": None, "lock_text": "beta==1.0 --hash=sha256:00\n"}])
+    assert (options["index_url"], options["lock"]) == (planned["index_url"], "beta==1.0 --hash=sha256:00\n")
+
+
+def test_what_came_with_a_later_gpulab_rebuilds_nothing_where_it_is_not_set():
+    """The digest of an environment before constraints, overrides, compile and prereleases were known."""
+    given = {"name": "lab", "python": "3.12", "requirements": ["six"], "index_packages": [], "lock": None}
+    former = {**given, "variables": {}, "framework": None, "version": None, "cuda": None, "index": ""}
+    digest = hashlib.sha256(json.dumps(former, sort_keys=True).encode()).hexdigest()
+    wanted = venv.Wanted("lab", "3.12", ("six",))
+    assert wanted.fingerprint == digest
+    assert replace(wanted, compile=("six",)).fingerprint != digest
+
+
+def test_a_local_version_of_pytorch_is_about_its_index():
+    """NVlabs/FoundationPose: torch==2.0.0+cu118. The words of uv 0.13.9."""
+    said = (
+        "error: No solution found when resolving dependencies:\n  cause: Because there is no version of"
+        " torch==2.0.0+cu118 and gpulab-lab depends on torch==2.0.0+cu118, we can conclude that your requirements are"
+        " unsatisfiable.\n"
+    )
+    refusal = venv.classify(said, "lab", "/log")
+    assert (refusal.code, "index: cu118" in refusal.remedy) == ("E069", True), refusal
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"), [('version = 1\n\n[[package]]\nname = "torch"\n', "uv.lock"), ("[[packages]]\n", "pylock.toml")]
+)
+def test_a_lock_of_another_form_is_known_by_its_face(text, tool):
+    with pytest.raises(Refusal) as refusal:
+        venv.locked(text)
+    assert (refusal.value.code, tool in refusal.value.cause) == ("E072", True), refusal.value
