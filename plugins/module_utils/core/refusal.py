@@ -690,7 +690,7 @@ CODES = {
             " at the proxy in between."
         ),
     ),
-    # H291 to H299: packages, beside H040 to H059
+    # H291 to H300: packages, beside H040 to H059
     "H291": (
         "two packages contain the same file: {line}",
         (
@@ -749,6 +749,13 @@ CODES = {
     "H299": (
         "the package manager had too little memory: {line}",
         "Stop programs that need memory, or add swap space. Then run again.",
+    ),
+    "H300": (
+        "a package source says something else of itself than before: {line}",
+        (
+            "Check with its vendor that the change is meant. Then accept it on the node (apt-get update"
+            " --allow-releaseinfo-change) and run again; or remove that source."
+        ),
     ),
     # I: the inventory and what is given on the command line; I001 to I014: variables
     "I001": ("{variable} is an unknown variable", "{advice}"),

@@ -37,7 +37,7 @@ _OTHER_ERRORS = [
     re.compile(pattern, re.MULTILINE)
     for pattern in (
         r"^.*Error! .*(?:\n.+)?",
-        r"^.*: (?!pahole)[\w.+/-]+: (?:command )?not found$|^make.*: \S+: No such file or directory$",
+        r"^.*: (?!pahole)[\w.+/-]+: (?:command )?not found$|^make.*: \S+: No such file or directory$|^awk: .*$",
         r"^(?:ERROR: |FATAL: |\*\*\* |make.*\*\*\* (?!\[)|.*modpost: ).*$",
         r"^make.*\*\*\* .*$",
     )

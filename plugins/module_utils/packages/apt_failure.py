@@ -38,7 +38,7 @@ SIGNATURES = [
 SCRIPT_FAILED, BROKEN = "H052", "H215"
 _UNMET = re.compile(r"^ \S+ : (?:Depends|Conflicts|Breaks|PreDepends): .*$", re.MULTILINE)
 _OWNER = r"^ (?P<owner>\S+) : (?:(?!^ \S+ : )[\s\S])*?"
-_ERROR = re.compile(r"^(?:E|dpkg): .*$", re.MULTILINE)
+_ERROR = re.compile(r"^(?:E|dpkg): .*(?:(?<=:)\n .+)?", re.MULTILINE)
 # dpkg, before and after a script of a package speaks
 _PROGRESS = ("Setting up ", "Preparing to unpack ", "Unpacking ", "Removing ")
 _FAILED = re.compile(r"^dpkg: error processing (?:package|archive) \S+ \(--\w+\):$", re.MULTILINE)
@@ -64,7 +64,7 @@ def classify(report: str, log: str) -> Refusal:
     found = find(report, "apt")
     if not found:
         errors = _ERROR.findall(report) or report.strip().splitlines()[-1:] or ["it printed nothing"]
-        return refuse("H059", line=errors[0], log=log)
+        return refuse("H059", line=" ".join(errors[0].split()), log=log)
     line = _essential(found, report)
     refusal = refuse(found.message.code, line=line, log=log, way=signature_way(line), **found.groups)
     return _explained(refusal, _script_words(report)) if found.message.code == SCRIPT_FAILED else refusal
