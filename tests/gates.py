@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 # Begun in this order, so that none runs on alone at the end; the others are shorter.
 LONGEST = (
+    "life",
     "lab-test",
     "nvidia_repository",
     "container_toolkit",
@@ -39,22 +40,22 @@ TOO_LONG = {
     "nvidia_ubuntu",
 }
 # These have not been seen whole since the roles changed. One that make test-full has seen can come in turn again.
-UNSEEN = {"nvidia_rpm", "life"}
+UNSEEN = {"nvidia_rpm"}
 FULL_ONLY = TOO_LONG | UNSEEN
 # One of these is in each make test that has time left for it; which, the commit decides.
-IN_TURN = ("nvidia_runfile", "conda", "monitoring_server", "rebuild", "slurm")
+IN_TURN = ("nvidia_runfile", "conda", "monitoring_server", "rebuild", "slurm", "capture")
 # Their other nodes are left to make test-full.
 ONE_NODE = {
-    "host_types": ("LAB_NODES=debian",),  # two of four
     "nvidia_repository": ("LAB_NODES=debian13",),
     "container_toolkit": ("LAB_NODES=debian13",),
-    "capture": ("LAB_NODES=debian13",),
     "nightly": ("LAB_NODES=debian12",),
     "rebuild": ("LAB_NODES=debian13",),
 }
-# Whatever the machine: make test ends in time, because other scenarios are left out of a run that is older than LATEST.
-# The order in which they come is the commit's, so that none is always the last.
-ALWAYS = {"nvidia_repository", "network", "storage"}
+# A node of each host type has its life in turn.
+LIVES = ("workstation", "shared", "training", "inference")
+# Each make test has these, and half of the other scenarios; which half, and in which order, the commit decides. It ends
+# in time on any machine, because others than these are left out of a run that is older than LATEST.
+ALWAYS = {"network", "storage", "life"}
 LATEST, LATEST_IN_TURN = 60, 40  # minutes
 # Check mode and a second run are shown by a third of the scenarios in each make test; of which, the commit decides.
 SHORT, TURNS = "SCENARIO_SEQUENCE=[create, prepare, converge, verify, side_effect, destroy]", 3
@@ -114,12 +115,15 @@ def scenario(name: str, *arguments: str, latest: float = inf) -> Gate:
 def of_test(commit: str) -> list[Gate]:
     """Return the gates of make test that follow the first ones."""
     turn = int(commit[:8], 16)
-    names = [name for name in scenarios() if name not in FULL_ONLY and name not in IN_TURN]
-    names = names[turn % len(names) :] + names[: turn % len(names)]
+    ordinary = set(scenarios()) - FULL_ONLY - set(IN_TURN)
+    others = sorted(ordinary - ALWAYS)
+    start, half = turn % len(others), -(-len(others) // 2)
     chosen = []
-    for number, name in enumerate(names):
-        shorter = (SHORT,) if number % TURNS else ()
-        chosen.append(scenario(name, *ONE_NODE.get(name, ()), *shorter, latest=inf if name in ALWAYS else LATEST))
+    for number, name in enumerate([*sorted(ALWAYS), *[*others, *others][start : start + half]]):
+        # The life tells its story in an order of its own.
+        shorter = (SHORT,) if (number + turn // len(others)) % TURNS and name != "life" else ()
+        nodes = (f"LAB_NODES={LIVES[turn % len(LIVES)]}",) if name == "life" else ONE_NODE.get(name, ())
+        chosen.append(scenario(name, *nodes, *shorter, latest=inf if name in ALWAYS else LATEST))
     return [*longest_first([*OTHERS, *chosen]), scenario(IN_TURN[turn % len(IN_TURN)], latest=LATEST_IN_TURN)]
 
 
