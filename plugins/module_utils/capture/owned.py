@@ -4,8 +4,8 @@
 """Which paths of a node are of a package, and whether a file is still as the package brought it.
 
 dpkg records names and MD5 digests (/var/lib/dpkg/info/*.list, *.md5sums; conffiles in /var/lib/dpkg/status), rpm also
-size and time of change. A file is read only where these do not settle it. The links of update-alternatives are the
-packages' too.
+size and time of change; ucf(1) has the digests of files that packages' scripts hand to it, as they do with sshd_config.
+A file is read only where these do not settle it. The links of update-alternatives are the packages' too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 DPKG = "/var/lib/dpkg"
+UCF = "/var/lib/ucf"
 CHOSEN = "/etc/alternatives"
 ALTERNATIVES = (f"{DPKG}/alternatives", "/var/lib/alternatives")
 GHOST = 1 << 6  # a file of rpm's that the package names, but does not bring
@@ -112,6 +113,16 @@ def _dpkg(node: Node) -> Iterator[tuple[str, Owned]]:
             # An update leaves a conffile that somebody edited before it, so its ctime says nothing.
             value, time = (conffiles[path], 0.0) if path in conffiles else (digests.get(path, ""), since)
             yield where if by != short else path, Owned(package, value, time)
+    yield from _ucf(node)
+
+
+def _ucf(node: Node) -> Iterator[tuple[str, Owned]]:
+    registry = (line.partition("\t") for line in _lines(node, f"{UCF}/registry"))
+    packages = {path.strip(): package.strip() for package, _tab, path in registry}
+    for line in _lines(node, f"{UCF}/hashfile"):
+        value, _space, path = line.partition("  ")
+        if path in packages:
+            yield path, Owned(packages[path], value)
 
 
 def _lines(node: Node, path: str) -> list[str]:

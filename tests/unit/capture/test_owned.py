@@ -79,6 +79,17 @@ def test_a_conffile_that_was_edited_before_an_update_is_changed(debian):
     assert unchanged(debian, "/etc/tool.conf")
 
 
+@pytest.mark.parametrize(("text", "is_unchanged"), [("as ucf put it", True), ("edited", False)])
+def test_a_file_that_ucf_keeps_for_a_package_is_the_packages(debian, text, is_unchanged):
+    put(debian, "var/lib/ucf/hashfile", f"{md5('as ucf put it')}  /etc/ssh/sshd_config\n{md5('')}  /etc/of-nobody\n")
+    put(debian, "var/lib/ucf/registry", "openssh-server \t /etc/ssh/sshd_config\n")
+    put(debian, "etc/ssh/sshd_config", text)
+    found = Packages(Node(debian))
+    assert found.name("/etc/ssh/sshd_config") == "openssh-server"
+    assert unchanged(debian, "/etc/ssh/sshd_config") is is_unchanged
+    assert "/etc/of-nobody" not in found
+
+
 def test_a_file_that_did_not_change_since_is_not_read(debian, monkeypatch):
     os.utime(debian / INFO / "tool:amd64.list", (2**33, 2**33))
     found = Packages(Node(debian))
