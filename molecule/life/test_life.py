@@ -24,7 +24,8 @@ OF_THE_RELEASE = re.compile(
 )
 OF_PEOPLE = re.compile(r'"ada"|lab-camera|/srv/|/home/ada/(?!venv)')
 OF_GPULAB = re.compile(r"gpulab|nvidia|cuda|nouveau|not needed|half there|held")
-STAYS = re.compile(r"/opt/venvs/|/kernels/venv-|/var/lib/gpulab/(rebuild|restore)/")
+# packages.json names the engine's packages, where gpulab brought them.
+STAYS = re.compile(r"/opt/venvs/|/kernels/venv-|/var/lib/gpulab/((rebuild|restore)/|packages\.json)")
 # What a person does then, as docs/capture.md says: one goes to another disk, the inventory has a word for the others.
 MOVED = "mv /home/ada/results.csv /srv/data/ada"
 ACCOUNTED = {
