@@ -246,19 +246,16 @@ class Locking:
         return 3
 
     def _other_python(self) -> str | None:
-        """Return another Python with which everything can be had, by wheels alone, if there is one."""
-        blocked, self.blocked = self.blocked, {}
-        mine = self.python
+        """Return another Python with which all that is in the way can be had as wheels, if there is one."""
+        blocked, wheels, mine = self.blocked, self.wheels, self.python
+        self.blocked, self.wheels = {}, {**{name: {} for name in blocked}, **wheels}
         try:
             for other in self.given["pythons"]:
                 self.python = other
-                if (
-                    other != mine
-                    and self._resolve(self.scratch / "other.txt", "--only-binary", ":all:").returncode == 0
-                ):
+                if other != mine and self._resolve(self.scratch / "other.txt").returncode == 0:
                     return str(other)
         finally:
-            self.python, self.blocked = mine, blocked
+            self.python, self.blocked, self.wheels = mine, blocked, wheels
         return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import profile
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     branch,
@@ -132,6 +133,8 @@ def _environments(values: Values) -> Iterator[Refusal]:
     for environment in values.get("gpulab_environments") or ():
         yield from _refused(framework_of, environment)
         yield from _refused(check_packages, environment)
+        if environment.get("file"):
+            yield from _refused(reading.read, environment)
         if not environment.get("lock"):
             continue
         try:

@@ -108,6 +108,13 @@ def test_source_code_of_a_given_lock_is_tried_before_anything_is_installed(lab):
     assert lab.venvs.lock(lab.wish(lock=lock.partition("\n")[2])) is None
 
 
+def test_what_to_leave_out_is_told_as_the_setting_that_does_it(lab):
+    with pytest.raises(Refusal) as refusal:
+        lab.make("core", "native==4.9.3 ; python_version > '3'")
+    edit = """replace: {"native==4.9.3 ; python_version > '3'": null}; null leaves a line out"""
+    assert edit in refusal.value.cause, refusal.value
+
+
 def test_packages_that_only_conflict_are_told_as_a_conflict(lab):
     with pytest.raises(Refusal) as refusal:
         lab.make("core==1.3", "runtime==4.13")
