@@ -182,6 +182,42 @@ class Message(NamedTuple):
 MESSAGES: tuple[Message, ...] = (
 {messages})
 '''
+KNOWN_ERRORS = '''# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: COM819, E501
+"""What errors in the kernel log mean. `make docs` writes this from catalog/xids.yml and catalog/kernel_lines.yml."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# fmt: off
+NEWEST_XID = {newest}
+# severity, remedy and meaning, by number
+XIDS: dict[int, tuple[str, str, str]] = {{
+{xids}}}
+
+# severity and remedy of an NVLink 5 error, by unit and error status
+NVLINK5: dict[str, dict[int, tuple[str, str]]] = {{
+{nvlink5}}}
+
+# severity, remedy and meaning, by the action that XID 154 names
+RECOVERY: dict[str, tuple[str, str, str]] = {{
+{recovery}}}
+
+# how a driver begins its lines
+SPEAKERS: dict[str, str] = {{
+{speakers}}}
+
+# what the catalog says of each kind of line
+LINES: dict[str, dict[str, Any]] = {{
+{lines}}}
+
+# severity, remedy and meaning of an NVSwitch's errors, by kind
+SWITCHES: dict[str, tuple[str, str, str]] = {{
+{switches}}}
+'''
 FAMILIES = {
     "H": "Host and connection",
     "I": "Inventory and input",
@@ -222,6 +258,7 @@ def documents() -> dict[Path, str]:
         ROOT / "docs/errors.md": errors(),
         ROOT / "plugins/module_utils/core/secret_forms.py": secret_forms(),
         ROOT / "plugins/module_utils/core/tool_messages.py": tool_messages(),
+        ROOT / "plugins/module_utils/driver/known_errors.py": known_errors(),
         ROOT / "docs/diagnosis.schema.json": schema(
             diagnosis_model, diagnosis_model.Diagnosis, "diagnosis", "diagnose"
         ),
@@ -251,6 +288,59 @@ def tool_messages() -> str:
         fields = [json.dumps(one["id"]), json.dumps(one["tool"]), _tuple(one["patterns"]), *further]
         rows.append(f"    Message({', '.join(fields)}),\n")
     return MESSAGES_MODULE.format(messages="".join(rows))
+
+
+def known_errors() -> str:
+    """Return catalog/xids.yml and catalog/kernel_lines.yml as a module."""
+    known, lines = catalog.load().read("xids"), catalog.load().read("kernel_lines")
+    actions = {**known["actions"], **known["nvlink5_actions"]}
+    judged = {name: (action["severity"], action["remedy"]) for name, action in actions.items()}
+    return KNOWN_ERRORS.format(
+        newest=known["newest"],
+        xids=_entries({one["xid"]: (*_judged(one, judged), _meaning(one)) for one in known["xids"]}),
+        nvlink5=_entries(
+            {
+                unit: {status: judged[action] for action, of in table.items() for status in of}
+                for unit, table in known["nvlink5"].items()
+            }
+        ),
+        recovery=_entries({name: _told(one) for name, one in known["recovery"].items()}),
+        speakers=_entries(lines["speakers"]),
+        lines=_entries(
+            {
+                one["id"]: {part: value for part, value in one.items() if part not in ("id", "source")}
+                for one in lines["lines"]
+            }
+        ),
+        switches=_entries({name: _told(one) for name, one in lines["switches"].items()}),
+    )
+
+
+def _judged(xid: dict[str, Any], actions: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    own = (xid.get("severity"), xid.get("remedy"))
+    return own if all(own) else actions[xid["action"]]
+
+
+def _meaning(xid: dict[str, Any]) -> str:
+    return xid.get("meaning") or f"{xid['name']} (NVIDIA publishes no more than the name)"
+
+
+def _told(one: dict[str, str]) -> tuple[str, str, str]:
+    return one["severity"], one["remedy"], one["meaning"]
+
+
+def _entries(known: dict[Any, Any]) -> str:
+    """Return the entries of a dictionary, one a line."""
+    return "".join(f"    {_literal(key)}: {_literal(value)},\n" for key, value in known.items())
+
+
+def _literal(value: Any) -> str:
+    """Return a value as Python writes it, strings in double quotes."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(key)}: {_literal(one)}' for key, one in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(_literal, value))},)"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _tuple(words: list[str]) -> str:

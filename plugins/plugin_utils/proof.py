@@ -80,7 +80,6 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
             device: record["pcie_width"] for record in known.read("profiles")["lanes"] for device in record["devices"]
         },
         "gpus": {pci_id: record for record in known.read("gpus")["gpus"] for pci_id in record["pci_ids"]},
-        "xids": {record["xid"]: record for record in known.read("xids")["xids"]},
         "data_path": known.read("data_path"),
         "container_toolkit": known.read("container_toolkit"),
         "branches": {record["branch"]: record for record in known.read("driver_branches")["branches"]},

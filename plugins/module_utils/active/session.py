@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.active import (
     peer_copies,
     programs,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.driver.errors import judged
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
 from ansible_collections.gpulab.node.plugins.module_utils.facts.kernel_log import KernelLogQuery
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
@@ -264,7 +265,10 @@ def _summary(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
-    """Count, by bus id, the errors that a load may bring: of the memory, and in the kernel log, there by their XIDs."""
+    """Count, by bus id, the errors that a load may bring: of the memory, and in the kernel log, there by their XIDs.
+
+    What a program causes is left out: that of a user may run meanwhile.
+    """
     log = KernelLogQuery(node)
     gpus = NvmlQuery(NVML_SECONDS, wishes.nvml_library).facts()["gpus"]
     events = log.facts()["events"]
@@ -282,7 +286,8 @@ def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
 def _logged(events: list[dict[str, Any]]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for event in events:
-        counts[str(event["xid"] or event["kind"])] += event["count"]
+        if judged(event).severity != "info":
+            counts[str(event["xid"] or event["kind"])] += event["count"]
     return dict(counts)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check what the driver said in the kernel log since the node booted."""
+"""Check what the kernel log says of GPUs since the node booted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Result,
     check,
-    fail,
     inapplicable,
     info,
     ok,
     unknown,
-    warn,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.facts.kernel_log import FATAL
+from ansible_collections.gpulab.node.plugins.module_utils.driver import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,20 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/"
-WITHOUT_XID = {
-    "fallen_off_the_bus": ("the GPU has fallen off the bus", "reboot"),
-    "reset_required": ("the GPU requires a reset", "reset_gpu"),
-    "no_power": ("the GPU's power cables are not connected", "check_power"),
-    "wrong_modules": ("the loaded kernel modules do not support this GPU", "other_modules"),
-    "not_supported": ("the loaded driver does not support this GPU", "install_driver"),
-    "init_failed": ("the driver could not start the GPU (RmInitAdapter failed)", "power_cycle"),
-    "sxid": ("an NVSwitch reports an error", "contact_support"),
-    "sxid_fatal": ("an NVSwitch reports a fatal error", "reboot"),
-}
-# If one of these is reported for a GPU, it explains why the driver could not start that GPU.
-WHY_NOT_STARTED, OFF_THE_BUS = ("fallen_off_the_bus", "no_power", "wrong_modules", "not_supported"), 79
-# NVLink 5 errors (XID 144 to 150) say in their text whether they end work; a fatal one needs what NVIDIA names.
-NVLINK5 = range(144, 151)
+NOT_STARTED = "init_failed"  # told once, by what explains it
 
 
 @check("xids", proves="the driver has reported no GPU, board, link or switch error since boot", source=CATALOG)
@@ -52,38 +37,27 @@ def xids(node: Node) -> Iterator[Result]:
         yield unknown("the kernel log could not be read; reading it needs root")
         return
     events = node.facts["kernel_log.events"]
-    whys = [event for event in events if event["kind"] in WHY_NOT_STARTED or event.get("xid") == OFF_THE_BUS]
-    explained = {event.get("bus_id") for event in whys}
+    explained = {event.get("bus_id") for event in events if errors.explains_start(event.data)}
     for event in events:
-        kind = event["kind"]
-        if kind == "xid":
-            yield _xid(node, event)
-        elif kind != "init_failed" or event.get("bus_id") not in explained:
-            yield _without_xid(node, event)
+        if event["kind"] != NOT_STARTED or event.get("bus_id") not in explained:
+            yield _judged(node, event)
     if not events:
         yield ok("no XID since the node booted", 0)
 
 
-def _without_xid(node: Node, event: Facts) -> Result:
+def _judged(node: Node, event: Facts) -> Result:
     seen = _seen(node, event)
-    number = f" (SXid {event['xid']})" if event.get("xid") else ""
-    if event["kind"] == "sxid_nonfatal":
-        return info(f"an NVSwitch reports an error that does not end any work{number}", **seen)
-    text, remedy = WITHOUT_XID[event["kind"]]
-    if event["kind"] == "init_failed" and seen["gpu"].get("uuid"):
-        return info(f"{text}, but it answers now", **seen)
-    return fail(f"{text}{number}", remedy, **seen)
+    judged = errors.judged(event.data, [gpu.get("device") for gpu in node.facts.get("pci.gpus", [])])
+    if errors.over_when_it_answers(event.data) and (seen["gpu"].get("uuid") or _all_answer(node, event)):
+        return info(f"{judged.meaning}, but it answers now", **seen)
+    at = f" ({seen['gpu']['bus_id']})" if seen["gpu"]["bus_id"] and not seen["gpu"].get("uuid") else ""
+    return Result(judged.severity, f"{judged.meaning}{at}", remediation=judged.remedy, **seen)
 
 
-def _xid(node: Node, event: Facts) -> Result:
-    number = event["xid"]
-    record: dict[str, Any] | None = node.catalog.get("xids", {}).get(number)
-    if record is None:
-        return warn(f"XID {number}, which NVIDIA does not document", "contact_support", **_seen(node, event))
-    fatal = number in NVLINK5 and FATAL.search(event.get("text", ""))
-    severity = "fail" if fatal else record["severity"]
-    summary = f"XID {number}: {record['meaning']}"
-    return Result(severity, summary, remediation=record["remedy"], **_seen(node, event))
+def _all_answer(node: Node, event: Facts) -> bool:
+    """Tell, of an event that names no GPU, whether NVML lists every one of the node."""
+    present = {gpu["address"] for gpu in node.facts.get("pci.gpus", [])}
+    return not event.get("bus_id") and bool(present) and present <= {gpu.get("bus_id") for gpu in node.gpus}
 
 
 def _seen(node: Node, event: Facts) -> dict[str, Any]:

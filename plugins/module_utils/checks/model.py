@@ -44,6 +44,8 @@ REMEDIES = {
     "take_back_gpu": "Remove the node from the group gpu-nodes, or detach the GPU from the virtual machine and from "
     "the driver that holds it.",
     "install_grid": "Install the GRID driver that the operator of the hypervisor or cloud provides.",
+    "license_vgpu": "Give the guest its licence: the token in /etc/nvidia/ClientConfigToken, FeatureType in"
+    " /etc/nvidia/gridd.conf, then systemctl restart nvidia-gridd. The operator of the hypervisor has the token.",
     "rebuild_initramfs": "Rebuild the initramfs (update-initramfs -u -k <kernel>, or dracut --force), then reboot.",
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or turn"
     " Secure Boot off in the firmware.",
@@ -62,6 +64,10 @@ REMEDIES = {
     "check_seating": "Power the node off. Reseat the card, its riser and its cables. Try another slot.",
     "check_cooling": "Check fans, air flow, dust and the room's temperature.",
     "check_power": "Check the power supplies and the GPU's power cables.",
+    "firmware_setting": "In the firmware's setup, turn Above 4G decoding (and Resizable BAR) on. Update the firmware"
+    " if that does not help.",
+    "online_movable": "Boot the kernel with memhp_default_state=online_movable. The role tuning sets it on boards with"
+    " such memory: ansible-playbook gpulab.node.provision --tags tuning, then reboot.",
     "check_network": "Check the network between the nodes: NCCL's interface (nccl_interface), addresses,"
     " firewall, cables, switches.",
     "check_storage": "Check the mount, the file server and the network between. umount -l releases one that"
@@ -228,8 +234,8 @@ class Node:
 
     plan has the parts of the plan that the roles have carried out, as their receipts tell, and "drift", what this run
     has put right; None where there is neither. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
-    expected of that board), "gpus" (PCI device id -> its record), "xids" (number -> its record), "branches" (driver
-    branch -> its record) and "container_toolkit" (its record).
+    expected of that board), "gpus" (PCI device id -> its record), "branches" (driver branch -> its record) and
+    "container_toolkit" (its record).
     declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts",
     "level" (of the proof), "across_nodes" (whether all nodes ran one all_reduce), "mounts" (directories of data:
     "path", "least_mbs", "most_ms"), "group_names" (whether the nodes of the group shall know each other).

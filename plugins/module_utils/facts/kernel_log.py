@@ -1,12 +1,14 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the NVIDIA driver said in the kernel log since the node booted: XIDs, SXids, and the lines that carry none."""
+"""What the kernel log says of GPUs since the node booted: XIDs, SXids, and the lines that carry no number."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.driver import errors, known_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,37 +26,38 @@ SXID = re.compile(
     rf"nvidia-nvswitch\d+: SXid \(PCI:{_ADDRESS}\): (?P<xid>\d{{1,6}}), (?!Severity \d|Data \{{)(?P<text>.*)"
 )
 _SWITCH_GRAVITY = {"Fatal": "sxid_fatal", "Non-fatal": "sxid_nonfatal", "Correctable": "sxid_nonfatal"}
-_INSTALLED = rf"NVRM: The NVIDIA (?:GPU {_ADDRESS})?.*installed in this system "
-# Forms in which the driver gives a GPU up without an XID.
-WITHOUT_XID = {
-    "fallen_off_the_bus": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*fallen off the bus"),
-    "reset_required": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*NV_ERR_RESET_REQUIRED"),
-    "no_power": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*does not have the necessary power cables"),
-    "wrong_modules": re.compile(rf"{_INSTALLED}(?:requires use of the NVIDIA open|is not supported by open)"),
-    "not_supported": re.compile(rf"{_INSTALLED}is (?:not supported by|supported through)"),
-    "init_failed": re.compile(rf"NVRM: (?:.*?{_ADDRESS})?.*RmInitAdapter failed!"),
+_WHOLE_ADDRESS = re.compile(r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?")
+# Lines without a number, by their kind. What they are is in catalog/kernel_lines.yml.
+SPEAKERS = {
+    name: re.compile(rf"(?:^|\s)(?P<message>(?:{begin.replace('{address}', _WHOLE_ADDRESS.pattern)}).*)")
+    for name, begin in known_errors.SPEAKERS.items()
 }
+WITHOUT_XID = {kind: (known["speaker"], re.compile(known["line"])) for kind, known in known_errors.LINES.items()}
+_WORDS = ("NVRM", "nvidia", "mlx5_core")  # one of them is in every line that counts
 # Of several lines, of which only the first names the GPU; a full stop ends the last.
 _LONG = re.compile(r"NVRM: The NVIDIA .*GPU\b")
 _CONTINUED = re.compile(r"NVRM: +(?!Xid \()(.*)")
 _MOST_LINES = 8  # of one message; one whose end the kernel has dropped must not take in all that follows
-FATAL = re.compile(r"\bFatal\b")  # NVLink 5 errors are Fatal or Nonfatal in their text
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
 
 
 def events(log: str) -> list[dict[str, Any]]:
-    """Return the driver's errors in a kernel log, oldest first, equal ones as one with a count and the last time.
+    """Return the errors about GPUs in a kernel log, oldest first, equal ones as one with a count and the last time.
 
     Each is {"kind", "xid", "bus_id", "count", "time", "text"}. kind is xid, sxid (of an NVSwitch; sxid_fatal or
     sxid_nonfatal where the driver says which), or one of WITHOUT_XID; xid is the number of an XID or SXid. xid, bus_id
-    and time are None where the line has none. Of one number, a fatal error and one that is not are not equal, nor are
-    those of two MIG instances, which their text names first.
+    and time are None where the line has none. Of one number, errors that are judged otherwise are not equal, nor are
+    those of two MIG instances, which their text names first. Of XID 154, which says what a GPU needs from then on, the
+    last counts.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for message in _messages(log):
         key, event = _event(message)
-        if event:
+        ended = known_errors.LINES.get(event.get("kind", ""), {}).get("ends")
+        if ended:
+            found = {one: past for one, past in found.items() if one[:3] != (ended, None, event["bus_id"])}
+        elif event:
             count = found.pop(key, {"count": 0})["count"] + 1
             found[key] = {**event, "count": count}
     return list(found.values())[-MOST_EVENTS:]
@@ -72,7 +75,7 @@ def _messages(log: str) -> Iterator[str]:
             parts = []
         if not more and _LONG.search(line):
             parts = [line.rstrip()]
-        elif not more and ("NVRM" in line or "SXid" in line):
+        elif not more and any(word in line for word in _WORDS):
             yield line
         if parts and (parts[-1].endswith(".") or len(parts) == _MOST_LINES):
             yield " ".join(parts)
@@ -83,32 +86,40 @@ def _messages(log: str) -> Iterator[str]:
 
 def _event(message: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return what equal events have in common, and the event; nothing where the message is none."""
-    kind, match = _kind(message)
-    if not match:
+    kind, groups = _kind(message)
+    if not kind:
         return (), {}
     time = TIME.match(message)
-    groups = match.groupdict()
-    text = groups["text"].strip() if "text" in groups else message[message.index("NVRM") :].strip()
     instance = groups.get("instance")
     event = {
         "kind": kind,
         "xid": int(groups["xid"]) if "xid" in groups else None,
         "bus_id": sysfs_address(groups["address"]),
         "time": time.group() if time else None,
-        "text": f"{instance}: {text}" if instance else text,
+        "text": f"{instance}: {groups['text'].strip()}" if instance else str(groups["text"]).strip(),
     }
-    return (kind, event["xid"], event["bus_id"], instance, bool(FATAL.search(text))), event
+    gravity = None
+    if event["xid"] != errors.RECOVERY_XID and "ends" not in known_errors.LINES.get(kind, {}):
+        of = errors.judged(event)
+        gravity = (of.severity, of.remedy)
+    return (kind, event["xid"], event["bus_id"], instance, gravity), event
 
 
-def _kind(message: str) -> tuple[str, re.Match[str] | None]:
+def _kind(message: str) -> tuple[str, dict[str, Any]]:
+    """Return the kind of an event and {"address", "text"}, of an XID or SXid "xid" and "instance" too."""
     match = XID.search(message)
     if match:
-        return "xid", match
+        return "xid", match.groupdict()
     match = SXID.search(message)
     if match:
-        return _SWITCH_GRAVITY.get(match["text"].partition(",")[0], "sxid"), match
-    found = ((kind, pattern.search(message)) for kind, pattern in WITHOUT_XID.items())
-    return next(((kind, match) for kind, match in found if match), ("", None))
+        return _SWITCH_GRAVITY.get(match["text"].partition(",")[0], "sxid"), match.groupdict()
+    said = {name: match["message"] for name, speaker in SPEAKERS.items() if (match := speaker.search(message))}
+    kind = next((kind for kind, (by, line) in WITHOUT_XID.items() if by in said and line.search(said[by])), "")
+    if not kind:
+        return "", {}
+    text = said[WITHOUT_XID[kind][0]]
+    address = _WHOLE_ADDRESS.search(text)
+    return kind, {"address": address.group() if address else None, "text": text}
 
 
 def sysfs_address(address: str | None) -> str | None:

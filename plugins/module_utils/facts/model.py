@@ -610,7 +610,7 @@ class Service(TypedDict):
 
 
 class KernelLog(TypedDict):
-    """The NVIDIA driver's errors in the kernel log since boot."""
+    """Errors of GPUs, NVSwitches and network adapters in the kernel log since boot."""
 
     readable: bool
     events: list[KernelEvent]

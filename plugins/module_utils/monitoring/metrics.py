@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.driver.errors import judged
+
 MARKER = "# Written by gpulab (role monitoring); changes made by hand are lost."
 MIB = 1 << 20
 STATES = ("ok", "no_devices", "absent", "not_loaded", "mismatch", "error", "unresponsive")
@@ -107,7 +109,7 @@ def measure(facts: dict[str, Any]) -> Metrics:
             slot = _slot_width(facts["pci"]["gpus"], gpu.get("bus_id"))
             _gpu(metrics, gpu, slot)
             _users(metrics, gpu, facts["owners"])
-    _kernel_log(metrics, facts["kernel_log"])
+    _kernel_log(metrics, facts["kernel_log"], {gpu["device"] for gpu in facts["pci"]["gpus"]})
     for place, mounted in facts["mounts"].items():
         metrics.gauge(
             "gpulab_mount_mounted", "Whether a file system of /etc/fstab is mounted.", mounted, mountpoint=place
@@ -287,16 +289,16 @@ def _links(metrics: Metrics, gpu: dict[str, Any], labels: Labels, slot_width: in
         )
 
 
-def _kernel_log(metrics: Metrics, log: dict[str, Any]) -> None:
+def _kernel_log(metrics: Metrics, log: dict[str, Any], boards: set[str]) -> None:
     metrics.gauge("gpulab_kernel_log_readable", "Whether the kernel log could be read.", log["readable"])
     counts: dict[tuple[Any, ...], int] = {}
     times: dict[tuple[Any, ...], Any] = {}
     for event in log["events"]:  # those that differ in their text only are one series
-        series = (event["kind"], event["xid"], event["bus_id"])
+        series = (event["kind"], event["xid"], event["bus_id"], judged(event, boards).severity)
         counts[series] = counts.get(series, 0) + event["count"]
         times[series] = max(seconds_of(event["time"]) or 0, times.get(series) or 0) or None
     for series, count in counts.items():
-        labels = dict(zip(("kind", "xid", "bus_id"), series))
+        labels = dict(zip(("kind", "xid", "bus_id", "severity"), series))
         metrics.gauge(
             "gpulab_kernel_log_errors", "Errors of the driver in the kernel log of this boot.", count, **labels
         )

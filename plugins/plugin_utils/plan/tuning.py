@@ -31,6 +31,7 @@ CONDITIONS: dict[str, Callable[[Facts, Any], bool]] = {
     "memory_gib_min": lambda facts, gib: (facts["system"]["memory_mib"] or 0) >= gib * GIB_IN_MIB,
     "numa_nodes_min": lambda facts, count: facts["system"]["numa_nodes"] >= count,
     "gpus_min": lambda facts, count: len(facts["pci"]["gpus"]) >= count,
+    "gpu_ids": lambda facts, ids: any(gpu["device"] in ids for gpu in facts["pci"]["gpus"]),
     "bare_metal": lambda facts, _: facts["system"]["virtualization"] == "none",
     "nic_gbps_min": lambda facts, gbps: any((nic["speed_gbps"] or 0) >= gbps for nic in facts["network"] if nic["up"]),
     "rdma": lambda facts, _: any(port["state"] == "active" for port in facts["infiniband"]),

@@ -179,15 +179,16 @@ def test_burn_in_looks_who_uses_the_gpus(measure, take_after):
 
 def test_errors_in_the_kernel_log_are_counted_by_their_xid(measure, monkeypatch):
     lines = [
-        "NVRM: Xid (PCI:0000:01:00): 31, x",
-        "NVRM: Xid (PCI:0000:01:00): 31, x",
+        "NVRM: Xid (PCI:0000:01:00): 31, of somebody's program",
+        "NVRM: Xid (PCI:0000:01:00): 48, x",
+        "NVRM: Xid (PCI:0000:01:00): 48, x",
         "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.",
         "NVRM: Xid (PCI:0000:99:00): 79, another GPU's",
     ]
     log = {"readable": True, "events": events("\n".join(lines))}
     monkeypatch.setattr(session, "KernelLogQuery", lambda _node: SimpleNamespace(facts=lambda: log))
     (gpu,) = measure("t4", "gpu.0.address = 0000:01:00.0")["gpus"]
-    assert gpu["errors"]["after"]["kernel_log"] == {"31": 2, "fallen_off_the_bus": 1}
+    assert gpu["errors"]["after"]["kernel_log"] == {"48": 2, "fallen_off_the_bus": 1}
 
 
 def test_node_without_nvml_has_nothing_to_test(measure):

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks
+from ansible_collections.gpulab.node.plugins.module_utils.driver import known_errors
 
 CATALOG = Path(__file__).parents[3] / "catalog"
 EXPECTED = {"pcie_width", "nvlink_links", "limits", "floors"}
@@ -46,16 +47,39 @@ def test_every_board_with_ecc_reports_its_spare_memory():
         assert ("ecc" in capabilities) == bool(capabilities & {"remapped_rows", "retired_pages"})
 
 
-@pytest.mark.parametrize("record", read("xids.yml")["xids"], ids=lambda record: str(record["xid"]))
-def test_xid_has_a_known_severity_and_remedy(record):
-    assert record["severity"] in SEVERITIES
-    assert record["remedy"] in REMEDIES
-    assert record["meaning"]
+@pytest.mark.parametrize("number", known_errors.XIDS)
+def test_xid_has_a_known_severity_and_remedy(number):
+    severity, remedy, meaning = known_errors.XIDS[number]
+    assert severity in SEVERITIES
+    assert remedy in REMEDIES
+    assert meaning
 
 
 def test_xids_follow_nvidias_action_unless_a_note_says_why():
-    severities = {"RESTART_APP": "info", "IGNORE": "info", "RESET_GPU": "fail", "RESTART_BM": "fail", None: "warn"}
-    for record in read("xids.yml")["xids"]:
-        if record["action"] in severities and "note" not in record:
-            assert record["severity"] == severities[record["action"]], record
-    assert len({record["xid"] for record in read("xids.yml")["xids"]}) == len(read("xids.yml")["xids"]) == 109
+    known = read("xids.yml")
+    for record in known["xids"]:
+        assert record["action"] in known["actions"]
+        assert ("severity" in record) == ("remedy" in record) == ("note" in record), record
+
+
+def test_every_number_of_nvidias_header_is_listed_once():
+    known = read("xids.yml")
+    assert [record["xid"] for record in known["xids"]] == list(range(1, known["newest"] + 1))
+
+
+@pytest.mark.parametrize("kind", known_errors.LINES)
+def test_line_is_complete(kind):
+    line = known_errors.LINES[kind]
+    assert line["speaker"] in known_errors.SPEAKERS
+    if "ends" in line:
+        assert line["ends"] in known_errors.LINES
+    else:
+        assert line["severity"] in SEVERITIES
+        assert line["remedy"] in REMEDIES
+        assert line["meaning"]
+
+
+def test_lines_have_a_source():
+    known = read("kernel_lines.yml")
+    for line in known["lines"]:
+        assert set(line["source"]) <= set(known["sources"])

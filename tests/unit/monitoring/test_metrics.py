@@ -124,6 +124,13 @@ def test_errors_that_differ_in_their_text_only_are_one_series():
     assert samples(found, "gpulab_kernel_log_error_timestamp_seconds", xid="149") == [20.0]
 
 
+@pytest.mark.parametrize(("xid", "severity"), [(79, "fail"), (31, "info"), (999, "warn")])
+def test_an_error_is_as_grave_as_in_the_proof(xid, severity):
+    event = {"kind": "xid", "xid": xid, "bus_id": "0000:19:00.0", "count": 1, "time": None}
+    found = text(kernel_log={"readable": True, "events": [event]})
+    assert samples(found, "gpulab_kernel_log_errors", severity=severity) == [1.0]
+
+
 @pytest.mark.parametrize("time", [None, "", "yesterday", "2026-11-21T08:15:00"])
 def test_a_time_that_is_none_gives_no_sample(time):
     assert metrics.seconds_of(time) is None

@@ -16,6 +16,11 @@ PORT = {"device": "mlx5_0", "port": 1, "link_layer": "infiniband", "state": "act
 NIC = {"name": "ens1", "kind": "physical", "up": True, "speed_gbps": 100.0, "default_route": True}
 
 
+def with_devices(device):
+    """Return the PCI facts of a node with one GPU."""
+    return facts(gpus=[device])["pci"]
+
+
 def node(gpus=2, **changes):
     """Return a bare-metal node with less than 64 GiB; changes replace parts of its facts, or of its system's."""
     made = facts(gpus=["10de:20f1"] * gpus, **changes.pop("system", {"memory_mib": 32768}))
@@ -81,6 +86,13 @@ CONDITIONS = {
         "15380",
     ),
     "iommu": ({"iommu": "identity"}, {"iommu": "DMA-FQ"}, "arguments", [], ["iommu=pt"]),
+    "memory that the kernel takes over": (
+        {},
+        {"pci": with_devices("10de:2342")},
+        "arguments",
+        [],
+        ["memhp_default_state=online_movable"],
+    ),
     "one gpu": ({"gpus": 1, "iommu": "DMA"}, {"iommu": "DMA"}, "arguments", [], ["iommu=pt"]),
 }
 
