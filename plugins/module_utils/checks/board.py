@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Facts,
     Unread,
     check,
     fail,
     inapplicable,
     info,
     ok,
+    unknown,
     warn,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
@@ -25,9 +27,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan impo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
 QUERIES = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
+LICENSING = "https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"
+LICENCE_DAEMON, NO_VBIOS = "nvidia-gridd", "00.00.00.00.00"
 # NVML's errors (nvml.h, without the prefix NVML_ERROR_) that say the GPU is broken, and what helps.
 BROKEN = {
     "GPU_IS_LOST": "reboot",
@@ -43,7 +47,7 @@ RECOVERY = {
     2: ("a reboot", "reboot"),
     3: ("its peers to be drained", "stop_app"),
     4: ("to be drained and reset", "reset_gpu"),
-    5: ("IMEX to recover", "contact_support"),
+    5: ("IMEX to recover", "start_imex"),
     6: ("a bus reset", "reset_gpu"),
     7: ("a reboot of the system", "reboot"),
 }
@@ -99,6 +103,38 @@ def inforom(_node: Node, gpu: Facts) -> Iterator[Result]:
         yield ok("the infoROM is valid", gpu.get("inforom.version"))
     else:
         yield fail("the infoROM is corrupt", "contact_support", observed=False, expected=True)
+
+
+@check("vgpu-licence", proves="a virtual GPU has its licence", source=LICENSING, per_gpu=True)
+def vgpu_licence(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Ask the driver of a vGPU; without a licence it slows down, and CUDA refuses work."""
+    if not _is_vgpu(node, gpu):
+        yield inapplicable("the GPU is no virtual GPU (vGPU)")
+        return
+    daemon = (node.facts.get("services") or Facts({})).get(LICENCE_DAEMON, Facts({})).get("active", "not installed")
+    try:
+        product, licensed = gpu["licence.product"], gpu["licence.licensed"]
+    except Unread:
+        if daemon == "active":
+            yield unknown(f"the driver does not tell the licence; {LICENCE_DAEMON} runs")
+            return
+        product, licensed = gpu.get("name", "vGPU"), False
+    if licensed:
+        yield ok(f"licensed: {product}", product)
+    else:
+        yield fail(
+            f"the vGPU has no licence ({product})",
+            "license_vgpu",
+            observed="unlicensed",
+            expected="licensed",
+            reason=f"{LICENCE_DAEMON} is {daemon}",
+        )
+
+
+def _is_vgpu(node: Node, gpu: Facts) -> bool:
+    """Tell by its configuration space, or by a VBIOS of zeros, which no board has."""
+    seen = {one["address"]: one.get("vgpu") for one in node.facts.get("pci.gpus", [])}
+    return bool(seen.get(gpu.get("bus_id"))) or gpu.get("vbios") == NO_VBIOS
 
 
 @check(

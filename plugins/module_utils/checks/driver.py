@@ -84,11 +84,13 @@ def gpu_count(node: Node) -> Iterator[Result]:
     lost = sorted(present - {gpu.get("bus_id") for gpu in node.gpus})
     errors = sorted({gpu.data["error"] for gpu in node.gpus if "error" in gpu.data})
     if lost:
-        undriven = _undriven(node, "running", lost)
-        why = undriven or (
-            f"NVML answers {', '.join(errors)}" if errors else "on the PCI bus, but NVML does not list them"
+        virtual, undriven = _ordinary_driver_of_vgpu(node), _undriven(node, "running", lost)
+        why = (
+            virtual
+            or undriven
+            or (f"NVML answers {', '.join(errors)}" if errors else "on the PCI bus, but NVML does not list them")
         )
-        remedy = "other_modules" if undriven else BROKEN.get(errors[0], "reboot") if errors else "reboot"
+        remedy = "install_grid" if virtual else "other_modules" if undriven else BROKEN.get([*errors, ""][0], "reboot")
         yield fail(
             f"{len(lost)} of {len(present)} GPUs do not answer: {', '.join(lost)}",
             remedy,
@@ -100,6 +102,13 @@ def gpu_count(node: Node) -> Iterator[Result]:
     else:
         besides = f"; assigned to virtual machines: {lent_to}" if lent else ""
         yield ok(f"{len(present)} GPUs on PCI and in NVML{besides}", len(present))
+
+
+def _ordinary_driver_of_vgpu(node: Node) -> str | None:
+    """Say so where a GPU is a vGPU and the driver is not the GRID driver, which brings a daemon for licences."""
+    virtual = any(gpu.get("vgpu") for gpu in node.facts.get("pci.gpus", []))
+    grid = (node.facts.get("services") or Facts({})).get("nvidia-gridd", Facts({})).get("load") == "loaded"
+    return "the GPU is a virtual GPU (vGPU), which needs NVIDIA's GRID driver" if virtual and not grid else None
 
 
 def _undriven(node: Node, which: str, addresses: Collection[str] | None = None) -> str | None:
@@ -453,24 +462,22 @@ def driver_responsive(node: Node) -> Iterator[Result]:
         cause, remedy = _not_running(node, state)
         yield fail(f"the NVIDIA driver is not running: {cause}", remedy, observed=state, expected="ok", reason=error)
     else:
-        undriven = _undriven(node, "running")
-        remedy = "other_modules" if undriven else "reboot"
-        yield fail(f"NVML answers {error or state}", remedy, observed=state, expected="ok", reason=undriven or error)
+        virtual, undriven = _ordinary_driver_of_vgpu(node), _undriven(node, "running")
+        remedy = "install_grid" if virtual else "other_modules" if undriven else "reboot"
+        why = virtual or undriven or error
+        yield fail(f"NVML answers {error or state}", remedy, observed=state, expected="ok", reason=why)
 
 
 def _not_running(node: Node, state: str) -> tuple[str, str]:
     """Return (cause, remedy) for a driver that is absent or not loaded."""
     running = next((kernel for kernel in node.facts.get("kernels", []) if kernel.get("running")), None)
     library = node.facts.optional("driver.library")
+    virtual = _ordinary_driver_of_vgpu(node)
     undriven, forbidden = _undriven(node, "running"), _forbidden(node, "now", (NEVER, BY_ITSELF))
     later = _forbidden(node, "next_boot", (NEVER, BY_ITSELF))
     causes = (
         (node.foreign_kernel, "the container has no GPU", "configure"),
-        (
-            any(gpu.get("vgpu") for gpu in node.facts.get("pci.gpus", [])),
-            "the GPU is a virtual GPU (vGPU), which needs NVIDIA's GRID driver",
-            "install_grid",
-        ),
+        (virtual, virtual or "", "install_grid"),
         (not _installed(node), "it is not installed", "install_driver"),
         (
             state == "absent" and node.facts.get("modules.nvidia.loaded"),

@@ -29,8 +29,19 @@ FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-gui
 CRC_ERRORS = 100
 # nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*: two bits each, 1 true, 2 false, 0 not known.
 HEALTH_BITS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "access timeout recovery"}
+# ctrl2080gpu.h of the open modules 595.45.04, NV2080_CTRL_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION: what is
+# wrong, and what helps. 0 is not known, 1 none.
 CONFIGURATION_SHIFT, CONFIGURATION_FINE = 8, (0, 1)
-UNHEALTHY = (2, 3)
+CONFIGURATIONS = {
+    2: ("incorrect system GUID", "contact_support"),
+    3: ("incorrect chassis serial number", "contact_support"),
+    4: ("no partition", "check_rack"),
+    5: ("insufficient NVLinks", "contact_support"),
+    6: ("incompatible GPU firmware", "upgrade_software"),
+    7: ("invalid location", "check_seating"),
+    8: ("invalid state of the GPU", "reset_gpu"),
+}
+SUMMARIES = {2: "unhealthy", 3: "limited capacity"}
 CUT = "MIG is on: its instances cannot reach other GPUs"
 
 
@@ -123,7 +134,7 @@ def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
         if not unread.unsupported or not expected:
             raise
         state, status = "not_supported", unread.error
-    unwell = _unwell(gpu.get("fabric.health_mask", 0), gpu.get("fabric.health_summary", 0))
+    unwell, remedy = _unwell(gpu.get("fabric.health_mask", 0), gpu.get("fabric.health_summary", 0))
     if state == "not_supported" and not expected:
         yield inapplicable("the GPU is not on an NVSwitch fabric")
     elif _cut(gpu) and state != "completed":
@@ -136,19 +147,19 @@ def fabric(node: Node, gpu: Facts) -> Iterator[Result]:
             expected="completed",
         )
     elif unwell:
-        yield fail(
-            f"the NVSwitch fabric is not healthy: {unwell}", "contact_support", observed=unwell, expected="healthy"
-        )
+        yield fail(f"the NVSwitch fabric is not healthy: {unwell}", remedy, observed=unwell, expected="healthy")
     else:
         yield ok("joined the fabric", state)
 
 
-def _unwell(mask: int, summary: int) -> str | None:
-    """Return what the fabric's health says is wrong, or None."""
+def _unwell(mask: int, summary: int) -> tuple[str, str]:
+    """Return what the fabric's health says is wrong, empty where nothing is, and the remedy."""
     wrong = [text for shift, text in HEALTH_BITS.items() if mask >> shift & 3 == 1]
-    if mask >> CONFIGURATION_SHIFT & 0xF not in CONFIGURATION_FINE:
-        wrong.append("incorrect configuration")
-    return ", ".join(wrong) or ("unhealthy" if summary in UNHEALTHY else None)
+    number, remedy = mask >> CONFIGURATION_SHIFT & 0xF, "contact_support"
+    if number not in CONFIGURATION_FINE:
+        named, remedy = CONFIGURATIONS.get(number, (f"configuration error {number}", remedy))
+        wrong.append(named)
+    return ", ".join(wrong) or SUMMARIES.get(summary, ""), remedy
 
 
 @check("peer-access", proves="GPUs reach each other's memory over the best path of their boards", source=NVLINK_API)

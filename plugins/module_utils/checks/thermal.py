@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of temperature, power and what holds the clocks down."""
+"""Checks of temperature, power, what holds the clocks down, and work that nobody does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     skipped,
     warn,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import POWER
+from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import CLOCKS, POWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,9 @@ NARROW_MARGIN = 5
 
 # nvml.h, NVML_CLOCKS_EVENT_REASON_*: mask, what it means, severity, remedy. All other bits are benign.
 HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
+# A GPU that works so much of the time has long reached its clock; below this share of it, something holds it down.
+AT_WORK_PERCENT, SLOW_SHARE = 80, 0.5
+BUSY_PERCENT = 95
 
 
 @check("temperature", proves="the GPU is below its slowdown temperature", source=QUERIES, per_gpu=True)
@@ -87,6 +90,42 @@ def clock_events(_node: Node, gpu: Facts) -> Iterator[Result]:
         yield warn("the driver reduces the clocks because of heat", "check_cooling", **seen)
     if not reasons & (HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_POWER_BRAKE):
         yield ok("no slowdown", hex(reasons))
+
+
+@check("clock-without-reason", proves="a GPU at work is not slow for no reason", source=QUERIES, per_gpu=True)
+def clock_without_reason(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Judge a GPU at work: its driver names a reason, be it a setting, whenever it holds the clocks down."""
+    clock, highest, work = gpu["clocks.sm"], gpu["clocks.max_sm"], gpu["utilization.gpu"]
+    if work < AT_WORK_PERCENT:
+        yield inapplicable("the GPU has little to do")
+    elif gpu["clocks.event_reasons"] or CLOCKS in gpu_settings.planned(node, gpu) or clock >= highest * SLOW_SHARE:
+        yield ok(f"{clock} of {highest} MHz at {work} % of work", clock, unit="MHz")
+    else:
+        yield warn(
+            f"the GPU works {work} % of the time at {clock} of {highest} MHz, and the driver names no reason",
+            "power_cycle",
+            observed=clock,
+            expected=highest,
+            unit="MHz",
+            reason="the board, or its power supply, is stuck in a state that only a power cycle ends",
+        )
+
+
+@check("busy-for-nobody", proves="a GPU without a program does nothing", source=QUERIES, per_gpu=True, on_host=True)
+def busy_for_nobody(node: Node, gpu: Facts) -> Iterator[Result]:
+    """Expect a program where a GPU works. Without persistence mode, the reading itself makes an idle GPU work."""
+    work = gpu["utilization.gpu"]
+    used = gpu["processes"] or any(not user["service"] for user in node.facts["users_of_gpus.who"])
+    if work < BUSY_PERCENT or used or not gpu["persistence"]:
+        yield ok(f"{work} % of work", work, unit="%")
+    else:
+        yield warn(
+            f"the GPU works {work} % of the time, and no program uses it",
+            "power_cycle",
+            observed=work,
+            expected=0,
+            unit="%",
+        )
 
 
 @check("power-limit", proves="the board may draw its full power", source=QUERIES, per_gpu=True)

@@ -1116,6 +1116,13 @@ CODES = {
     ),
     # P106: names of tuning_overrides, beside P050, P051 and P055
     "P106": ("tuning_overrides has {name}, which {why}", "{advice}"),
+    "P117": (
+        "this host lends GPUs to virtual machines by NVIDIA's vGPU manager ({lent}), and a node has one NVIDIA driver",
+        (
+            "Remove the node from the group gpu-nodes. A driver with CUDA in place of the vGPU manager would end the"
+            " virtual machines. Use its GPUs in a virtual machine. Nothing was changed."
+        ),
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

@@ -25,6 +25,7 @@ _WIDEST = 32
 ERROR_KINDS = ("correctable", "nonfatal", "fatal")
 # Drivers that lend a device to virtual machines; nvidia-vgpu-vfio and nvgrace-gpu-vfio-pci are among those of VFIO
 _LENDING = re.compile(r"(?:.*vfio.*|pci-stub|(?:xen-)?pciback)\Z")
+VGPU_MANAGER = "/sys/module/nvidia_vgpu_vfio"  # a module of the vGPU manager alone, which has no CUDA for the host
 _RESERVED = re.compile(r"^\s*options\s+vfio[-_]pci\s.*?\bids=(\S+)", re.MULTILINE)
 _CAPABILITIES, _VENDOR_SPECIFIC = 0x34, 0x09  # where the list of a device's capabilities begins; one of its kinds
 _VGPU = b"VF"  # behind id, next and length of a vGPU's (github:NVIDIA/k8s-device-plugin, internal/vgpu/vgpu.go)
@@ -144,13 +145,26 @@ def lender(node: Node, device: str, reserved: set[str]) -> str | None:
 
     reserved are the ids that vfio-pci takes where no other driver was there before it.
     """
-    if node.exists(f"{device}/mdev_supported_types"):
-        return "nvidia-vgpu-vfio"  # NVIDIA's own driver of a host, which cuts the GPU
     driver = bound_driver(node, device)
+    if _cuts(node, device) or (driver == "nvidia" and node.exists(VGPU_MANAGER)):
+        return "nvidia-vgpu-vfio"  # NVIDIA's own driver of a host, which cuts the GPU
     if driver is None:
         driver = node.text(f"{device}/driver_override") or None
         driver = "vfio-pci" if driver in (None, "(null)") and _id(node, device, "") in reserved else driver
     return driver if driver and _LENDING.match(driver) else None
+
+
+def _cuts(node: Node, device: str) -> bool:
+    """Tell whether a host's driver cuts a GPU into vGPUs: in itself, or, from Ampere on, in its virtual functions.
+
+    Those have vGPUs as mediated devices, or since Linux 6.8 by a driver of their own, which shows the type of each.
+    """
+    own = posixpath.basename(device)
+    functions = (f"{DEVICES}/{name}" for name in node.names(DEVICES))
+    paths = [device, *(path for path in functions if posixpath.basename(node.link(f"{path}/physfn") or "") == own)]
+    return any(
+        node.exists(f"{path}/mdev_supported_types") or node.exists(f"{path}/nvidia/current_vgpu_type") for path in paths
+    )
 
 
 def reserved_ids(texts: Iterable[str], cmdline: str) -> set[str]:

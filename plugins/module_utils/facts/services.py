@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 UNITS = (
     "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", "docker.service",
-    "containerd.service", "irqbalance.service", "tuned.service", "display-manager.service",
+    "containerd.service", "irqbalance.service", "tuned.service", "display-manager.service", "nvidia-gridd.service",
 )  # fmt: skip
 PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
 

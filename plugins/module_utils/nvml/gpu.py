@@ -97,6 +97,7 @@ class GpuReader:
             "retired_pages": self.retired_pages(),
             "nvlink": self.nvlink(),
             "fabric": reading(self.fabric),
+            "licence": reading(self.licence),
             "inforom": self.inforom(),
             "gsp": self.gsp(),
             "c2c": self.flag("nvmlDeviceGetC2cModeInfoV"),
@@ -366,6 +367,17 @@ class GpuReader:
             "health_mask": getattr(info, "healthMask", None),
             "health_summary": getattr(info, "healthSummary", None),
         }
+
+    def licence(self) -> dict[str, Any]:
+        """Read which product of NVIDIA's vGPU software the GPU is for, and whether it is licensed."""
+        function = "nvmlDeviceGetGridLicensableFeatures_v4"
+        told = self._nvml.structure(function, self._handle, nvml.Licences())
+        products = [one for one in told.gridLicensableFeatures[: told.licensableFeaturesCount] if one.featureEnabled]
+        if not told.isGridLicenseSupported or not products:
+            raise NvmlError(nvml.NOT_SUPPORTED)
+        licensed = [one for one in products if one.featureState]
+        name = (licensed or products)[0].productName.decode("ascii", "replace")
+        return {"product": name, "licensed": bool(licensed)}
 
     def inforom(self) -> dict[str, Any]:
         """Read the infoROM's version, and whether its checksum holds."""

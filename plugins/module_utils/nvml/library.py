@@ -207,6 +207,39 @@ class FabricInfo3(ctypes.Structure):
     _fields_ = (*FabricInfo2._fields_, ("healthSummary", c_ubyte))
 
 
+class LicenceExpiry(ctypes.Structure):
+    """nvmlGridLicenseExpiry_t."""
+
+    _fields_ = (
+        ("year", ctypes.c_uint32),
+        *((name, ctypes.c_uint16) for name in ("month", "day", "hour", "min", "sec")),
+        ("status", ctypes.c_uint8),
+    )
+
+
+class Licensable(ctypes.Structure):
+    """nvmlGridLicensableFeature_t: a product that a vGPU may be licensed for."""
+
+    _fields_ = (
+        ("featureCode", c_uint),
+        ("featureState", c_uint),
+        ("licenseInfo", c_char * 128),
+        ("productName", c_char * 128),
+        ("featureEnabled", c_uint),
+        ("licenseExpiry", LicenceExpiry),
+    )
+
+
+class Licences(ctypes.Structure):
+    """nvmlGridLicensableFeatures_t, of nvmlDeviceGetGridLicensableFeatures_v4."""
+
+    _fields_ = (
+        ("isGridLicenseSupported", c_int),
+        ("licensableFeaturesCount", c_uint),
+        ("gridLicensableFeatures", Licensable * 3),
+    )
+
+
 class InstancePlacement(ctypes.Structure):
     """nvmlGpuInstancePlacement_t and nvmlComputeInstancePlacement_t, in slices."""
 

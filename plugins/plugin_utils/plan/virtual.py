@@ -14,14 +14,22 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
 NVIDIA = "10de:"
+VGPU_MANAGER = "nvidia-vgpu-vfio"  # the driver that facts name for a GPU that this host cuts
 
 
 def check(facts: Facts, catalog: Catalog) -> list[str]:
-    """Return warnings about GPUs of virtual machines, and of GPUs that may be virtual. Raises Refusal for a vGPU."""
+    """Return warnings about GPUs of virtual machines and about GPUs that may be virtual.
+
+    Raises Refusal for a vGPU, and on a host whose driver is the vGPU manager.
+    """
     lent, gpus = facts["pci"]["lent"], facts["pci"]["gpus"]
     virtual = [gpu["address"] for gpu in gpus if gpu["vgpu"]]
     if virtual:
         raise refuse("P081", gpus=", ".join(virtual))
+    cut = [gpu["address"] for gpu in lent if gpu["driver"] == VGPU_MANAGER]
+    managers = [one["name"] for one in facts["driver"]["packages"] if one["name"].lower().startswith("nvidia-vgpu")]
+    if cut or managers:
+        raise refuse("P117", lent=", ".join(cut or managers))
     guest = facts["system"]["virtualization"] != "none" and not facts["system"]["container"]
     return [
         *(f"gpulab does not use GPU {gpu['address']}: {gpu['driver']} holds it for a virtual machine." for gpu in lent),

@@ -428,6 +428,16 @@ DRIVER = [
         "install_grid",
     ),
     Fault(
+        "a virtual GPU with the ordinary open modules",
+        "t4",
+        all_of(
+            put("nvml", {"state": "error", "error": {"text": "NOT_SUPPORTED"}, "gpus": []}),
+            put("pci.gpus.0.vgpu", value=True),
+        ),
+        "driver-responsive",
+        "install_grid",
+    ),
+    Fault(
         "the proprietary modules of a GPU that takes the open ones",
         "b200x8",
         all_of(NOT_LOADED, with_modules("proprietary")),

@@ -676,6 +676,7 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
         }
         if spec.get("nvswitches") or spec.get("fabric")
         else ABSENT,
+        "licence": ABSENT,
         "inforom": {"version": "G520.0200.00.05", "valid": True},
         "gsp": {"mode": {"enabled": True, "default": True}, "version": DRIVER},
         "c2c": spec.get("c2c", ABSENT),

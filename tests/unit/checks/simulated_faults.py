@@ -110,7 +110,7 @@ SIMULATED_FAULTS: list[tuple[str, str, tuple[str, str, str]]] = [
     ("l40s", "gpu.0.ecc_pending = 0", ("ecc-enabled", "warn", "reboot")),
     ("h100-sxm-8", "gpu.0.recovery_action = 1", ("recovery-action", "fail", "reset_gpu")),
     ("h200-sxm-8", "gpu.0.recovery_action = 4", ("recovery-action", "fail", "reset_gpu")),
-    ("h100-sxm-8", "gpu.0.recovery_action = 5", ("recovery-action", "fail", "contact_support")),
+    ("h100-sxm-8", "gpu.0.recovery_action = 5", ("recovery-action", "fail", "start_imex")),
     ("h100-sxm-8", "gpu.0.recovery_action = 3", ("recovery-action", "fail", "stop_app")),
     ("l40s", "gpu.0.gsp_firmware = 550.1", ("gsp-firmware", "warn", "reinstall_driver")),
     ("a100-pcie-2", "gpu.0.mig = 1\ngpu.0.mig_pending = 1", ("mig", "fail", "configure")),

@@ -77,10 +77,29 @@ def switched() -> dict[str, Any]:
     return facts
 
 
+def at_work() -> dict[str, Any]:
+    """Return a node whose GPUs work."""
+    facts = complete("t4")
+    for gpu in facts["nvml"]["gpus"]:
+        gpu["utilization"]["gpu"], gpu["processes"] = 97, [{"pid": 7, "memory_mib": 900}]
+        gpu["clocks"].update(sm=1900, event_reasons=0x4)
+    return facts
+
+
+def guest() -> dict[str, Any]:
+    """Return a node with a licensed vGPU."""
+    facts = complete("t4")
+    facts["pci"]["gpus"][0]["vgpu"] = True
+    facts["nvml"]["gpus"][0]["licence"] = {"product": "NVIDIA Virtual Compute Server", "licensed": True}
+    return facts
+
+
 MACHINES = {
     **{model: (complete(model), planned(model)) for model in nodes.MODELS},
     "cut": (cut(), {**planned("a100-pcie-x2"), "gpu_settings": {"settings": {"all": {"mig": True}, "gpus": {}}}}),
     "switched": (switched(), planned("a100-pcie-x2")),
+    "at work": (at_work(), planned("t4")),
+    "guest": (guest(), planned("t4")),
 }
 
 
@@ -133,7 +152,7 @@ def is_taken_away(check: str, facts: dict[str, Any]) -> bool:
     }
     cut = any(gpu.get("mig", {}).get("enabled") is True for gpu in facts["nvml"]["gpus"])
     return bool(gone.get(check)) or (
-        cut and check in ("row-remapping", "ecc-corrected", "nvlink", "peer-access", "iommu")
+        cut and check in ("row-remapping", "ecc-corrected", "nvlink", "peer-access", "iommu", "busy-for-nobody")
     )
 
 

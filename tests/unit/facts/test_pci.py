@@ -155,6 +155,24 @@ def test_a_gpu_that_this_host_cuts_and_its_parts_are_none_of_the_nodes(tree):
     assert devices(tree) == (["0000:1a:00.0"], [("0000:19:00.0", "nvidia-vgpu-vfio")])
 
 
+@pytest.mark.parametrize("sign", ["mdev_supported_types/nvidia-556/name", "nvidia/current_vgpu_type"])
+def test_a_gpu_whose_virtual_functions_are_vgpus_is_lent(tree, sign):
+    """From Ampere on; since Linux 6.8 without mediated devices, and the functions' driver is called nvidia, too."""
+    device(tree, "0001:c8:00.0", {**H100, "sriov_numvfs": "48"}, driver="nvidia")
+    device(tree, "0001:c8:04.5", {**H100, sign: "1164"}, driver="nvidia")
+    tree.link(f"{SYSFS}/0001:c8:04.5/physfn", "../0001:c8:00.0")
+    device(tree, "0001:c9:00.0", H100, driver="nvidia")
+    assert devices(tree) == (["0001:c9:00.0"], [("0001:c8:00.0", "nvidia-vgpu-vfio")])
+
+
+@pytest.mark.parametrize(("driver", "lent"), [("nvidia", True), (None, False), ("nouveau", False)])
+def test_a_host_of_vgpus_lends_what_its_driver_has(tree, driver, lent):
+    """Before its virtual functions are there, or on a GPU that lends itself in slices of time."""
+    device(tree, "0000:19:00.0", H100, driver=driver)
+    tree.directory("/sys/module/nvidia_vgpu_vfio")
+    assert bool(devices(tree)[1]) is lent
+
+
 @pytest.mark.parametrize(
     ("changes", "found"),
     [

@@ -48,6 +48,11 @@ def with_pci(node=None, **parts):
     return {**node, "pci": {**node["pci"], **parts}}
 
 
+def with_packages(name, version):
+    node = facts()
+    return {**node, "driver": {**node["driver"], "packages": [{"name": name, "version": version, "source": "local"}]}}
+
+
 def plan(node, today=TODAY, **given):
     found = resolve(node, options.complete(given), catalog.load(), today)
     assert misfits("plan", found) == []
@@ -1853,6 +1858,18 @@ REFUSALS = {
         {},
         "P080",
         "0000:65:00.0 (vfio-pci)",
+    ),
+    "another GPU of a host that cuts one": (
+        with_pci(lent=[{**LENT, "driver": "nvidia-vgpu-vfio"}]),
+        {"nvidia_driver_remove_conflicting": True},
+        "P117",
+        "0000:65:00.0",
+    ),
+    "the vGPU manager is the driver": (
+        with_packages("nvidia-vgpu-ubuntu-580", "580.126.08"),
+        {"nvidia_driver_remove_conflicting": True},
+        "P117",
+        "nvidia-vgpu-ubuntu-580",
     ),
     "a virtual GPU": (with_pci(gpus=[{**facts()["pci"]["gpus"][0], "vgpu": True}]), {}, "P081", "GRID"),
     "unreadable GPU": (facts(gpus=["10de:fff0"]), {}, "P003", "10de:fff0"),
