@@ -41,6 +41,10 @@ _MISSING = (
     ),
     re.compile(r"Wheels are required for `([\w.-]+)()`"),
 )
+_ELSEWHERE = re.compile(
+    r"Request failed|error sending request|Failed to fetch|Failed to download distributions|dns error|timed out"
+    r"|No space left on device|Disk quota exceeded|Hash mismatch"
+)
 _INCLUDED = re.compile(r"included because `([^`]+)` \(v([^)]+)\) depends on")
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*(?:==\s*([^\s;\\]+)|@\s*(\S+))")
 
@@ -118,13 +122,15 @@ class Locking:
             said = done.stderr
             if not self._step_aside(said):
                 break
-        if self.blocked:
+        if self.blocked and not _ELSEWHERE.search(said):
             return self._refuse(said)
         sys.stderr.write(said)
         return 1
 
     def _step_aside(self, said: str) -> bool:
         """Take the package that uv complains of out of the way. Return whether there was one."""
+        if _ELSEWHERE.search(said):
+            return False
         build = _BUILD.search(said)
         if build and "No solution found" not in said:
             name = normalized(build[1])
@@ -176,6 +182,9 @@ class Locking:
                     compilers=name in self.compile,
                 )
                 self.tried[line] = done.returncode == 0
+                if _ELSEWHERE.search(done.stderr) and not self.tried[line]:
+                    sys.stderr.write(done.stderr)
+                    sys.exit(1)
                 if not self.tried[line]:
                     found[name] = {"version": pinned(text).get(name, ""), "why": _reason(done.stderr)}
                     needs = via(text).get(name)

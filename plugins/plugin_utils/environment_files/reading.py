@@ -140,10 +140,11 @@ def _of_lock(content: dict[str, Any], wish: Mapping[str, Any]) -> Contents:
     chosen = {*(wish.get("extras") or ()), *(wish.get("groups") or ())}
     for names in choices:
         if len(chosen & set(names)) > 1:
-            contents.faults.append((" and ".join(names), Fault("exclude each other", "Name one of them")))
-        elif not chosen & set(names):
-            advice = f"Set extras: [{names[0]}] in the environment, or another of {', '.join(names)}"
-            contents.faults.append((" or ".join(names), Fault("is left to be chosen", advice)))
+            raise _unusable(wish, f"{' and '.join(names)} exclude each other", "Name one of them.")
+        if not chosen & set(names):
+            with_gpus = [one for one in names if "cpu" not in one] or names
+            advice = f"Set extras: [{with_gpus[0]}] in the environment, or another of these."
+            raise _unusable(wish, f"one of its extras {', '.join(names)} has to be chosen", advice)
     return contents
 
 

@@ -115,6 +115,14 @@ def test_what_to_leave_out_is_told_as_the_setting_that_does_it(lab):
     assert edit in refusal.value.cause, refusal.value
 
 
+def test_a_file_that_cannot_be_fetched_is_not_called_one_that_does_not_build(lab):
+    """ENCCS/python-for-hpc pylock.toml names an archive of a place that a node may not reach."""
+    lock = f"{venv.BUILT}far\nfar @ http://127.0.0.1:9/far-1.zip --hash=sha256:{'0' * 64}\n"
+    with pytest.raises(Refusal) as refusal:
+        lab.run(lab.venvs.lock(lab.wish(lock=lock)))
+    assert refusal.value.code == "E002", refusal.value
+
+
 def test_packages_that_only_conflict_are_told_as_a_conflict(lab):
     with pytest.raises(Refusal) as refusal:
         lab.make("core==1.3", "runtime==4.13")
