@@ -152,6 +152,13 @@ def test_what_kept_a_gpu_from_starting_is_over_when_all_answer():
     assert (one.severity, one.summary.endswith("but it answers now")) == ("info", True)
 
 
+@pytest.mark.parametrize("log", [BAR.replace("84", "19"), ONLINE.replace("0009:01", "0000:19")], ids=["bar", "online"])
+def test_a_setting_that_is_wrong_is_told_even_if_the_gpu_answers(log):
+    facts = nodes.healthy("h100x8")
+    facts["kernel_log"]["events"] = kernel_log.events(log)
+    assert [r.severity for r in verify(nodes.node(facts)) if r.id == "xids"] == ["fail"]
+
+
 def test_the_name_of_a_program_does_not_hide_how_grave_an_error_is():
     line = nvlink5(144, "SAW_MVB", "Fatal   ", "0x2").replace("144, ", "144, pid=7, name=AB Nonfatal, ")
     (event,) = kernel_log.events(f"{line}\n")
