@@ -248,6 +248,19 @@ def driver_match(node: Node) -> Iterator[Result]:
         yield ok(f"module and library are {loaded}", loaded)
 
 
+def _old_image(node: Node, library: str) -> tuple[str, str] | None:
+    """Return (cause, remedy) of another driver in the next boot's initramfs; None where it brings none."""
+    for kernel in node.kernels():
+        image = kernel.get("initramfs") if kernel.get("next_boot") else None
+        if image and image.get("nvidia") and image.get("nvidia_version") != library:
+            brought = image.get("nvidia_version", "another version")
+            return (
+                f"{image['path']} brings {brought} of the driver, which is loaded before the one on disk",
+                "rebuild_initramfs",
+            )
+    return None
+
+
 def _remedy(module: str, library: str) -> str:
     """Return the remedy where the versions of module and library differ: building a module brings no newer library."""
     return "reinstall_driver" if release(module) > release(library) else "rebuild_module"
@@ -260,7 +273,10 @@ def _mismatch(node: Node, loaded: str, library: str, on_disk: str | None) -> tup
         return f"two drivers are installed: one from packages, and {runfile} from a .run file", "reinstall_driver"
     older = release(library) < release(loaded)
     if on_disk == library:
-        return f"the driver was {'downgraded' if older else 'upgraded'} after its module was loaded", "reboot"
+        return _old_image(node, library) or (
+            f"the driver was {'downgraded' if older else 'upgraded'} after its module was loaded",
+            "reboot",
+        )
     if on_disk == loaded and older:
         path = node.facts.get("driver.library_path") or "it"
         return f"the library is older than the module: {path} was not upgraded with the module", "reinstall_driver"
@@ -334,6 +350,14 @@ def driver_next_boot(node: Node) -> Iterator[Result]:
                 f"kernel {kernel['version']} boots next with module {module}; the library is {library}",
                 _remedy(module, library),
                 observed=module,
+                expected=library,
+            )
+        elif library and (brought := kernel.get("initramfs.nvidia_version")) and brought != library:
+            yield fail(
+                f"the initramfs of {kernel['version']} loads driver {brought} at the next boot; the library is"
+                f" {library}",
+                "rebuild_initramfs",
+                observed=brought,
                 expected=library,
             )
         elif undriven:

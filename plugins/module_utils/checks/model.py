@@ -53,6 +53,12 @@ REMEDIES = {
     "rebuild_environment": "Remove its link in the directory of the environments, and run "
     "ansible-playbook gpulab.node.provision.",
     "configure": "Set it to the expected value: ansible-playbook gpulab.node.provision.",
+    "set_by_hand": "Set it to the expected value in the file named, and restart what reads it. gpulab did not write it,"
+    " and leaves it.",
+    "another_docker": "Use a Docker of packages. Save what its images and volumes hold, remove the other one"
+    " (snap remove docker, or the --config-file of its unit), then run ansible-playbook gpulab.node.provision.",
+    "allow_devices": "Allow it for all containers (setsebool -P container_use_devices on), or for one:"
+    " --security-opt label=disable.",
     "start_service": "Start and enable the service named.",
     "start_fabricmanager": "Install nvidia-fabricmanager in the driver's exact version. Enable and start it.",
     "check_rack": "Check the NVLink switches of the rack, or ask its operator (NMX-Controller). They assign each"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import active_ports
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, ok, warn
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 NCCL_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 LOOPBACK = "lo"  # which NCCL takes where it is told to
+# What comes of a file that is not there: src/graph and src/misc of NCCL
+FILES = {
+    nccl.TOPOLOGY: "NCCL looks for the paths between the GPUs itself",
+    nccl.GRAPH: "NCCL does not start",
+    "NCCL_NET_PLUGIN": "NCCL uses its own network",
+    "NCCL_TUNER_PLUGIN": "NCCL tunes itself",
+    "NCCL_PROFILER_PLUGIN": "NCCL records nothing",
+}
 SOCKETS, ADAPTERS = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"), ("NCCL_IB_HCA",)
 
 
@@ -98,6 +106,53 @@ def _is_gone(interface: Facts) -> bool:
 def _patterns(value: str) -> list[str]:
     """Return the names in a list as =mlx5_0:1,mlx5_1, without their ports."""
     return [name for name in (part.partition(":")[0].strip() for part in value.lstrip("^=").split(",")) if name]
+
+
+@check(
+    "nccl-files",
+    proves="the files that NCCL's settings name are there and describe this machine",
+    source=NCCL_GUIDE,
+)
+def nccl_files(node: Node) -> Iterator[Result]:
+    """Find the settings that came with an image from another machine."""
+    named = [one for one in node.facts["nccl"] if one["name"] in FILES and _names_a_file(one)]
+    there = node.facts.get("nccl_files")
+    found = False
+    for setting in named:
+        name, value = setting["name"], setting["value"]
+        file = there.data.get(value) if there else None
+        found_by = fail if name == nccl.GRAPH else warn  # only then does NCCL not start
+        seen = {"observed": f"{name}={value}", "reason": _place(setting)}
+        if file is None:
+            found = True
+            told = f"{name} names {value or 'no file'}{', which does not exist' if value else ''}: {FILES[name]}"
+            yield found_by(told, "set_by_hand", expected="a file, or no such line", **seen)
+        elif other := _of_another_machine(node, name, file):
+            found = True
+            told = f"{name} names {value}, which describes another machine: {other}"
+            yield found_by(told, "set_by_hand", expected="a file of this machine, or no such line", **seen)
+    if not named:
+        yield inapplicable("no setting of NCCL names a file")
+    elif not found:
+        yield ok("the files in the settings are there and describe this machine", len(named))
+
+
+def _names_a_file(setting: Facts) -> bool:
+    """Tell whether a setting names a file: a plugin may also be named without its path."""
+    value: str = setting["value"]
+    return setting["name"] in (nccl.TOPOLOGY, nccl.GRAPH) or (value.startswith("/") and "," not in value)
+
+
+def _of_another_machine(node: Node, name: str, file: dict[str, list[Any]]) -> str | None:
+    """Return in which GPUs a topology or a graph differs from this machine."""
+    present = {gpu["address"].lower() for gpu in node.pci_gpus}
+    described, devices = set(file["gpus"]), file["devices"]
+    if name == nccl.TOPOLOGY and described and described != present:
+        without = [*sorted(present - described)[:2], *sorted(described - present)[:2]]
+        return f"its {len(described)} GPUs and the {len(present)} of this node differ, as {' and '.join(without)} do"
+    if name == nccl.GRAPH and devices and max(devices) >= len(present):
+        return f"it has GPU {max(devices)}, and this node has {len(present)}"
+    return None
 
 
 @check("nccl-transports", proves="no setting keeps NCCL from using this node's paths between GPUs", source=NCCL_GUIDE)

@@ -1123,6 +1123,16 @@ CODES = {
             " virtual machines. Use its GPUs in a virtual machine. Nothing was changed."
         ),
     ),
+    "P127": (
+        (
+            "Docker on this node reads its settings from {file} and not from {path}{whose}, so gpulab cannot give it"
+            " the GPUs"
+        ),
+        (
+            "Save what its images and volumes hold, remove it (snap remove docker, or the --config-file of its unit),"
+            " and run again: gpulab installs a Docker of packages. Or leave docker out of container_toolkit_engines."
+        ),
+    ),
     # D001 to D003: kernel modules that DKMS builds
     "D001": (
         "DKMS could not build {module} {version} for kernel {kernel}: {error}",

@@ -26,7 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.files import read
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT as STEPS
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step
-from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, runfile
+from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, kernel_compiler, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.driver.licence import SOURCES, declared_licence, flavour
 from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import Driver, Wish
 
@@ -173,11 +173,8 @@ class Runfile:
         if not (place.is_dir() and self._is_unheard(step)):
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self._source(), place, symlinks=True)
-        jobs = f"--jobs={os.cpu_count() or 1}"
-        return {
-            "step": step.name,
-            "argv": ["make", "--directory", str(place), jobs, f"KERNEL_UNAME={kernel}", "modules"],
-        }
+        options = ["--directory", str(place), f"--jobs={os.cpu_count() or 1}", f"KERNEL_UNAME={kernel}"]
+        return {"step": step.name, "argv": ["make", *options, *self._compiler(kernel), "modules"]}
 
     def explain_build(self, kernel: str, log: str) -> Refusal:
         """Return why the modules do not build for a kernel; nothing of the file is left then, unless it is kept."""
@@ -199,7 +196,9 @@ class Runfile:
         if kept and not self.former():
             records.write(self._former_record, {"wish": asdict(kept)}, 0o600)
         program = str(self._tree / "nvidia-installer")
-        argv = [program, *runfile.arguments(self._usage(), wish.driver, kernel)]
+        compiler = self._compiler(kernel)
+        start = ["env", *compiler] if compiler else []
+        argv = [*start, program, *runfile.arguments(self._usage(), wish.driver, kernel)]
         self._write_record(INSTALL, argv, complete=False, former=former.version if former else None)
         return {"step": INSTALL, "argv": argv}
 
@@ -274,6 +273,11 @@ class Runfile:
 
     def _source(self) -> Path:
         return self._tree / runfile.SOURCES[str(self._wanted().driver.kernel_modules)]
+
+    def _compiler(self, kernel: str) -> list[str]:
+        """Return the assignment of CC that takes the kernel's own compiler, where it is there; else nothing."""
+        found = kernel_compiler.of_config(read(self._at(kernel_compiler.CONFIG.format(kernel))))
+        return [f"CC={found}"] if found and self._at(f"/usr/bin/{found}").exists() else []
 
     def _usage(self) -> str:
         return self._help_of(str(self._tree / "nvidia-installer"))

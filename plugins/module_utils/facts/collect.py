@@ -84,6 +84,7 @@ def collect(
     if next_boot:
         next_boot["initramfs"] = initramfs_query.facts()
     answers = nvml_query.facts()
+    nccl_settings = nccl.read(node)
     return {
         "schema": SCHEMA,
         "simulated": simulated or answers["simulated"] or False,
@@ -106,7 +107,8 @@ def collect(
         "network": network.read(node),
         "infiniband": infiniband.read(node),
         "imex": imex_query.facts(),
-        "nccl": nccl.read(node),
+        "nccl": nccl_settings,
+        "nccl_files": nccl.read_files(node, nccl_settings),
         "nccl_own": nccl.read_own(node),
         "group": group_query.facts(),
         "monitoring": monitoring_query.facts(),

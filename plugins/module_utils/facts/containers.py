@@ -1,7 +1,10 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How container engines are given the GPUs: Docker's settings, CDI specifications, the NVIDIA toolkit's settings."""
+"""How container engines are given the GPUs: their settings, CDI specifications, the NVIDIA toolkit's settings.
+
+A setting counts where the engine reads it, and where what it names is there.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +20,102 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 DAEMON_JSON = "/etc/docker/daemon.json"
-DOCKER_PID = "/run/docker.pid"
+DOCKER_PIDS = ("/run/docker.pid", "/run/snap.docker/docker.pid")
+# Docker of a snap reads this file and no other: see its dockerd's --config-file in github:canonical/docker-snap
+SNAP_DOCKER, SNAP_DAEMON_JSON = "/snap/bin/docker", "/var/snap/docker/current/config/daemon.json"
+DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/sbin/dockerd", "/usr/local/bin/dockerd")
+PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")  # the PATH of a service
+CONTAINERD_CONFIG, CONTAINERD_DROP_INS = "/etc/containerd/config.toml", "/etc/containerd/conf.d"
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 CDI_DIRECTORIES = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
+SELINUX = "/sys/fs/selinux"
 _KIND = re.compile(r"nvidia\.com/[\w-]+")
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d+\.[\d.]*\d)")
 # Devices of MIG, by their place (GPU:device) and by UUID: nvidia-ctk names them in either way, or in both
 _MIG_DEVICE = re.compile(r"(?:mig)?(\d+:\d+|MIG-[\w-]+)")
 # A line of a mapping in YAML's block style, which is what nvidia-ctk and editors write: dashes, key, value
 _YAML_LINE = re.compile(r"""( *)((?:- +)*)["']?([\w.-]+)["']? *:(?: +(?:"([^"]*)"|'([^']*)'|(.*?))(?: +#.*)?)?""")
-_LDCONFIG = re.compile(r'^\s*ldconfig\s*=\s*"([^"]*)"', re.MULTILINE)
+# Settings of TOML that a file has once, whatever their table
+_TOOLKIT_SETTING = re.compile(r'^\s*(ldconfig|root|no-cgroups)\s*=\s*"?([^"\n#]*)', re.MULTILINE)
+_ENABLE_CDI = re.compile(r"^\s*enable_cdi\s*=\s*(true|false)", re.MULTILINE)
+_NVIDIA_HANDLER = re.compile(r"""^\s*\[.*\bruntimes\.["']?nvidia""", re.MULTILINE)
+_DRIVER_FILES = ("usr/bin/nvidia-smi", "bin/nvidia-smi", "opt/bin/nvidia-smi")
 
 
 def read(node: Node) -> dict[str, Any]:
     """Return the facts ``containers``."""
-    flags = docker_flags.of_process(node.text(f"/proc/{node.number(DOCKER_PID)}/cmdline"))
-    ldconfig = _LDCONFIG.search(node.text(TOOLKIT_CONFIG))
+    toolkit = {name: value.strip() for name, value in _TOOLKIT_SETTING.findall(node.text(TOOLKIT_CONFIG))}
+    root = toolkit.get("root") or None
     return {
-        "docker": docker(node.text(DAEMON_JSON), flags) if flags or node.exists(DAEMON_JSON) else None,
+        "docker": _docker(node),
+        "containerd": containerd(node),
         "cdi": cdi(node),
-        "toolkit_ldconfig": ldconfig.group(1) if ldconfig else None,
+        "toolkit_ldconfig": toolkit.get("ldconfig"),
+        "toolkit_no_cgroups": toolkit.get("no-cgroups") == "true",
+        "toolkit_root": root,
+        "toolkit_root_there": root is None or any(node.exists(f"{root}/{file}") for file in _DRIVER_FILES),
+        "selinux": selinux(node),
     }
 
 
-def docker(text: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return {"invalid", "runtimes", "default_runtime", "cdi"} of daemon.json and of what the command line fixes.
+def _docker(node: Node) -> dict[str, Any] | None:
+    """Return the settings that Docker has: of the daemon that runs, else of the one that is installed."""
+    processes = [node.text(f"/proc/{node.number(pid)}/cmdline") for pid in DOCKER_PIDS if node.exists(pid)]
+    flags = next(filter(None, map(docker_flags.of_process, processes)), {})
+    from_snap = node.exists(SNAP_DOCKER) and not any(map(node.exists, DOCKER_PROGRAMS))
+    file = flags.get("config-file") or (SNAP_DAEMON_JSON if from_snap else DAEMON_JSON)
+    if not flags and not node.exists(file):
+        return None
+    found = docker(node.text(file), flags)
+    missing = {name: path for name, path in found.pop("programs").items() if not _is_program(node, path)}
+    return {**found, "file": file, "missing_programs": missing}
 
-    invalid says why Docker will not start.
+
+def _is_program(node: Node, path: str) -> bool:
+    return node.exists(path) if "/" in path else any(node.exists(f"{place}/{path}") for place in PROGRAMS)
+
+
+def containerd(node: Node) -> dict[str, Any] | None:
+    """Return {"cdi", "nvidia_runtime"} of containerd's settings; None where there are none.
+
+    cdi tells whether Kubernetes' plugin of it takes CDI (None: its version decides), nvidia_runtime whether it knows
+    a runtime called nvidia.
     """
-    facts: dict[str, Any] = {"invalid": None, "runtimes": [], "default_runtime": None, "cdi": None}
+    files = [f"{CONTAINERD_DROP_INS}/{name}" for name in node.names(CONTAINERD_DROP_INS) if name.endswith(".toml")]
+    if not node.exists(CONTAINERD_CONFIG):
+        return None
+    text = "\n".join(map(node.text, (CONTAINERD_CONFIG, *files)))
+    said = _ENABLE_CDI.findall(text)
+    return {"cdi": said[-1] == "true" if said else None, "nvidia_runtime": bool(_NVIDIA_HANDLER.search(text))}
+
+
+def selinux(node: Node) -> dict[str, Any] | None:
+    """Return {"enforcing", "devices"}; None without SELinux.
+
+    devices is its boolean container_use_devices, without which a container may not open the host's devices; None where
+    the policy has no such boolean.
+    """
+    if not node.exists(f"{SELINUX}/enforce"):
+        return None
+    devices = node.text(f"{SELINUX}/booleans/container_use_devices").split()  # now, and after a commit
+    return {"enforcing": node.number(f"{SELINUX}/enforce") == 1, "devices": devices[0] == "1" if devices else None}
+
+
+def docker(text: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what daemon.json and the command line make of Docker.
+
+    That is {"invalid", "runtimes", "default_runtime", "cdi", "cdi_directories", "selinux", "programs"}: invalid says
+    why Docker will not start; programs are those of its runtimes, by name.
+    """
+    facts: dict[str, Any] = {
+        "invalid": None,
+        "runtimes": [],
+        "default_runtime": None,
+        "cdi": None,
+        "cdi_directories": None,
+        "selinux": False,
+        "programs": {},
+    }
     try:
         settings = docker_settings.load(text) if text.strip() else {}
     except ValueError as error:
@@ -53,13 +123,23 @@ def docker(text: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
     if not isinstance(settings, dict):
         return {**facts, "invalid": "it does not contain a JSON object"}
     settings = docker_settings.effective(settings, flags or {})
-    runtimes, features = settings.get("runtimes"), settings.get("features")
+    runtimes, features = _object(settings, "runtimes"), _object(settings, "features")
+    directories = settings.get("cdi-spec-dirs")
+    paths = {name: _object(runtimes, name).get("path") for name in runtimes}
     return {
         **facts,
-        "runtimes": sorted(runtimes) if isinstance(runtimes, dict) else [],
+        "runtimes": sorted(runtimes),
         "default_runtime": settings.get("default-runtime"),
-        "cdi": features.get("cdi") if isinstance(features, dict) else None,
+        "cdi": features.get("cdi"),
+        "cdi_directories": directories if isinstance(directories, list) else None,
+        "selinux": settings.get("selinux-enabled") is True,
+        "programs": {name: path for name, path in paths.items() if isinstance(path, str)},
     }
+
+
+def _object(settings: dict[str, Any], key: str) -> dict[str, Any]:
+    found = settings.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def cdi(node: Node) -> list[dict[str, Any]]:

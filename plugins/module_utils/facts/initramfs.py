@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the initramfs brings nouveau or nova, by reading the cpio archives in it.
+"""Whether the initramfs brings nouveau, nova or NVIDIA's own driver, by reading the cpio archives in it.
 
 lsinitramfs and lsinitrd are shell scripts that unpack the image, one of them twice; they print names only, while what
 counts is the text of the modprobe.d files inside. One pass over the decompressed stream gives both.
@@ -17,6 +17,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.facts.kernels import NVIDIA_MODULE
 from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import blacklisted, module_key
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ DECOMPRESSORS = {
 DAMAGED = "a damaged cpio archive"
 UNKNOWN = "an unknown compression"
 EMPTY = "an empty image"
-UNREAD = ("nouveau", "blacklist", "nova", "nova_blacklist")
+UNREAD = ("nouveau", "blacklist", "nova", "nova_blacklist", "nvidia", "nvidia_version")
 _CPIO = (b"070701", b"070702")
 _HEADER = 110
 _ALIGNMENT = 4
@@ -46,10 +47,11 @@ _LARGEST_NAME = 4096
 _CHUNK = 1 << 20
 _MODPROBE_FILE = re.compile(r"(?:^|/)modprobe\.d/[^/]+\.conf\Z")
 _RIVAL = re.compile(r"(?:^|/)(nouveau|nova[-_]core)\.ko(?:\.\w+)?\Z")
+_MODULE_VERSION = re.compile(rb"\0version=(\d+(?:\.\d+)+)\0")  # among what modinfo reads
 
 
 def cpio_entries(stream: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
-    """Read one newc cpio archive: each name, and the content of modprobe.d files.
+    """Read one newc cpio archive: each name, and the content of modprobe.d files and of NVIDIA's module.
 
     Raises ValueError on anything else.
     """
@@ -63,7 +65,7 @@ def cpio_entries(stream: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
         name = stream.read(name_size + -(_HEADER + name_size) % _ALIGNMENT)[: name_size - 1].decode("utf-8", "replace")
         if name == "TRAILER!!!":
             return
-        wanted = _MODPROBE_FILE.search(name) is not None
+        wanted = bool(_MODPROBE_FILE.search(name) or _is_nvidia(name))
         content = _skip(stream, size + -size % _ALIGNMENT, keep=wanted)
         yield name, content[:size] if wanted else None
 
@@ -83,11 +85,11 @@ def entries(image: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
         if magic in _CPIO:
             yield from cpio_entries(image)
             continue
-        commands = [command for prefix, command in DECOMPRESSORS.items() if magic.startswith(prefix)]
-        if not commands:
+        command = _decompressor(magic)
+        if not command:
             raise ValueError(UNKNOWN)
         os.lseek(image.fileno(), start, os.SEEK_SET)
-        with subprocess.Popen(commands[0], stdin=image, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, stdin=image, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             if process.stdout:
                 yield from cpio_entries(process.stdout)
             process.kill()
@@ -95,14 +97,19 @@ def entries(image: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
 
 
 def scan(image: IO[bytes]) -> dict[str, Any]:
-    """Say whether an image holds nouveau or nova, and whether its modprobe.d files forbid it. Raises as entries()."""
-    texts, brought, empty = [], set(), True
+    """Say whether an image holds nouveau or nova, and whether its modprobe.d files forbid it; and NVIDIA's driver.
+
+    nvidia_version is the version of that, None where it cannot be told. Raises as entries().
+    """
+    texts, brought, versions, empty = [], set(), [], True
     for name, content in entries(image):
         empty = False
         rival = _RIVAL.search(name)
         if rival:
             brought.add(module_key(rival.group(1)))
-        if content is not None:
+        if _is_nvidia(name):
+            versions.append(_version(content or b""))
+        elif content is not None:
             texts.append(content.decode("utf-8", "replace"))
     if empty:
         raise ValueError(EMPTY)
@@ -112,7 +119,29 @@ def scan(image: IO[bytes]) -> dict[str, Any]:
         "blacklist": "nouveau" in forbidden,
         "nova": "nova_core" in brought,
         "nova_blacklist": "nova_core" in forbidden,
+        "nvidia": bool(versions),
+        "nvidia_version": next(filter(None, versions), None),
     }
+
+
+def _is_nvidia(name: str) -> bool:
+    return NVIDIA_MODULE.match(name.rpartition("/")[2]) is not None
+
+
+def _decompressor(start: bytes) -> list[str] | None:
+    return next((command for prefix, command in DECOMPRESSORS.items() if start.startswith(prefix)), None)
+
+
+def _version(module: bytes) -> str | None:
+    """Return the version that a module has, compressed or not; None where it cannot be read."""
+    command = _decompressor(module)
+    if command:
+        try:
+            module = subprocess.run(command, input=module, capture_output=True, check=False).stdout
+        except OSError:  # there is no such program
+            return None
+    found = _MODULE_VERSION.search(module)
+    return found.group(1).decode() if found else None
 
 
 def find(node: Node, kernel: str) -> str | None:
@@ -132,9 +161,9 @@ class InitramfsQuery:
             self._child = Child(partial(_scan_file, file), seconds)
 
     def facts(self) -> dict[str, Any] | None:
-        """Return {path, nouveau, blacklist, nova, nova_blacklist, error}.
+        """Return {path, nouveau, blacklist, nova, nova_blacklist, nvidia, nvidia_version, error}.
 
-        Those of nouveau and nova are None where the image could not be read.
+        All but the path and the error are None where the image could not be read.
         """
         if self._child is None:
             return None

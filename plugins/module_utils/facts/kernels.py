@@ -9,6 +9,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.driver import kernel_compiler
 from ansible_collections.gpulab.node.plugins.module_utils.driver.licence import flavour
 from ansible_collections.gpulab.node.plugins.module_utils.facts.dkms import installed_file, licence, records
 from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import stand_in
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 MODULES = "/lib/modules"
 # What nvidia.ko is called: nvidia, nvidia-current, nvidia-current-open, nvidia-tesla-535, nvidia-legacy-390xx
-_NVIDIA_MODULE = re.compile(r"(nvidia(?:-(?:current|tesla|legacy|open|server|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?\Z")
+NVIDIA_MODULE = re.compile(r"(nvidia(?:-(?:current|tesla|legacy|open|server|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?\Z")
 _INCLUDED_MAKEFILE = re.compile(r"^\s*include\s+(\S+)/Makefile\s*$", re.MULTILINE)
 _MENU = re.compile(r"^\s*(menuentry|submenu)\s+(['\"])(.*?)\2(.*)$")
 _MENU_ID = re.compile(r"\$menuentry_id_option\s+(['\"])(.*?)\1")
@@ -132,7 +133,7 @@ def nvidia_modules(modules_dep: str) -> dict[str, str]:
     found = {}
     for line in modules_dep.splitlines():
         path = line.partition(":")[0]
-        match = _NVIDIA_MODULE.match(posixpath.basename(path))
+        match = NVIDIA_MODULE.match(posixpath.basename(path))
         if match:
             found[match.group(1)] = path
     return found
@@ -173,6 +174,13 @@ def markers_of(node: Node, kernel: str, headers: str | None) -> list[str]:
         if text:
             return ["pci_exclude_bars"] if re.search(r"\bexclude_bars\b", text) else []
     return []
+
+
+def compiler_of(node: Node, kernel: str, headers: str | None, *, running: bool) -> str | None:
+    """Return the program that built a kernel, such as "gcc-12"."""
+    places = [kernel_compiler.CONFIG.format(kernel), *([f"{headers}/.config"] if headers else [])]
+    found = next(filter(None, (kernel_compiler.of_config(node.text(place)) for place in places)), None)
+    return found or (kernel_compiler.of_version(node.text("/proc/version")) if running else None)
 
 
 def versions(node: Node, running: str) -> dict[str, bool]:
@@ -244,6 +252,7 @@ class KernelsQuery:
             "next_boot": kernel == self.next_boot,
             "headers": headers,
             "markers": markers_of(self._node, kernel, headers),
+            "compiler": compiler_of(self._node, kernel, headers, running=kernel == self._running),
             "dkms": records(self._node, kernel),
             "nvidia_module": module.get("version"),
             "nvidia_module_file": self._files.get(kernel),

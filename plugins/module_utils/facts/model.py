@@ -42,6 +42,7 @@ class Facts(_Receipts):
     infiniband: list[InfinibandPort]
     imex: Imex
     nccl: list[NcclSetting]
+    nccl_files: dict[str, NcclFile]
     nccl_own: dict[str, str]
     group: Group
     monitoring: Monitoring
@@ -270,7 +271,7 @@ class Disk(_Class):
 
 
 class Kernel(TypedDict):
-    """A kernel, and the NVIDIA driver's module that is built for it."""
+    """A kernel, the program that compiled it, and the NVIDIA driver's module that is built for it."""
 
     version: str
     running: bool
@@ -278,6 +279,7 @@ class Kernel(TypedDict):
     next_boot: bool
     headers: str | None
     markers: list[str]
+    compiler: str | None
     dkms: list[DkmsModule]
     nvidia_module: str | None
     nvidia_module_file: str | None
@@ -297,13 +299,18 @@ class DkmsModule(TypedDict):
 
 
 class Initramfs(TypedDict):
-    """What the initramfs of the next boot loads and forbids; error says why it could not be read."""
+    """What the initramfs of the next boot loads and forbids; error says why it could not be read.
+
+    nvidia tells whether it brings NVIDIA's driver, which the root's cannot replace then, and nvidia_version which.
+    """
 
     path: str | None
     nouveau: bool | None
     blacklist: bool | None
     nova: bool | None
     nova_blacklist: bool | None
+    nvidia: bool | None
+    nvidia_version: str | None
     error: str | None
 
 
@@ -464,20 +471,50 @@ class Engines(TypedDict):
 
 
 class Containers(TypedDict):
-    """How container engines get the GPUs."""
+    """How container engines get the GPUs.
+
+    toolkit_root is where the toolkit's settings look for the driver (None: the host), toolkit_root_there whether one is
+    there.
+    """
 
     docker: Docker | None
+    containerd: Containerd | None
     cdi: list[Cdi]
     toolkit_ldconfig: str | None
+    toolkit_no_cgroups: bool
+    toolkit_root: str | None
+    toolkit_root_there: bool
+    selinux: Selinux | None
 
 
 class Docker(TypedDict):
-    """The settings of Docker's daemon; invalid says why it will not start with them."""
+    """The settings of Docker's daemon; invalid says why it will not start with them.
+
+    file is the one that the daemon reads; missing_programs are those of runtimes that are not there, by runtime.
+    """
 
     invalid: str | None
     runtimes: list[str]
     default_runtime: str | None
     cdi: bool | None
+    cdi_directories: list[str] | None
+    selinux: bool
+    file: str
+    missing_programs: dict[str, str]
+
+
+class Containerd(TypedDict):
+    """The settings of containerd: whether Kubernetes' plugin takes CDI, and whether it has a runtime nvidia."""
+
+    cdi: bool | None
+    nvidia_runtime: bool
+
+
+class Selinux(TypedDict):
+    """Whether SELinux enforces its policy, and whether that lets containers use the host's devices."""
+
+    enforcing: bool
+    devices: bool | None
 
 
 class Cdi(TypedDict):
@@ -531,6 +568,13 @@ class NcclSetting(TypedDict):
     name: str
     value: str
     file: str
+
+
+class NcclFile(TypedDict):
+    """The GPUs that a file of NCCL's describes: their PCI addresses in a topology, their numbers in a graph."""
+
+    gpus: list[str]
+    devices: list[int]
 
 
 class Group(TypedDict):

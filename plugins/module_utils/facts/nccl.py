@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 
@@ -18,6 +18,11 @@ PROFILES = "/etc/profile.d"
 OWNER = "nccl"  # the role that keeps a block in CONF
 _NAME = re.compile(r"NCCL_[A-Z0-9_]{1,60}")
 _SETTING = re.compile(r"^(?:export[ \t]+)?(NCCL_[A-Z0-9_]{1,60})=(.*)$", re.MULTILINE)
+TOPOLOGY, GRAPH = "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"
+_GPU_CLASS = ("0x0300", "0x0302")  # of PCI: controllers of displays, with and without a screen
+_PCI, _ATTRIBUTE = re.compile(r"<pci\b([^>]*)>"), re.compile(r"""\b(\w+)=["']([^"']*)["']""")
+_BUS_ID = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F:.]{7})")
+_GRAPH_GPU = re.compile(r"""<gpu\b[^>]*\bdev=["'](?:0x)?([0-9a-fA-F]{1,4})["']""")
 _QUOTED = re.compile(r"""(["'])(.*?)\1""")
 
 
@@ -54,6 +59,23 @@ def read(node: Node) -> list[dict[str, str]]:
     files = [ENVIRONMENT, *(f"{PROFILES}/{name}" for name in node.names(PROFILES) if name.endswith(".sh"))]
     found = {CONF: conf_settings(node.text(CONF)), **{file: settings(node.text(file)) for file in files}}
     return [{"name": name, "value": value, "file": file} for file, own in found.items() for name, value in own.items()]
+
+
+def read_files(node: Node, found: list[dict[str, str]]) -> dict[str, dict[str, list[Any]]]:
+    """Return the facts ``nccl_files``, of the files that settings name and that are there.
+
+    By path, that is {"gpus", "devices"}: the PCI addresses of the GPUs in a file for NCCL_TOPO_FILE, and the numbers of
+    those in a file for NCCL_GRAPH_FILE. See src/graph/xml.cc in https://github.com/NVIDIA/nccl.
+    """
+    paths = dict.fromkeys(setting["value"] for setting in found if setting["value"].startswith("/"))
+    return {path: _described(node.text(path)) for path in paths if node.exists(path)}
+
+
+def _described(text: str) -> dict[str, list[Any]]:
+    cards = (dict(_ATTRIBUTE.findall(attributes)) for attributes in _PCI.findall(text))
+    found = (_BUS_ID.fullmatch(card.get("busid", "")) for card in cards if card.get("class", "").startswith(_GPU_CLASS))
+    gpus = {f"{int(card[1], 16):04x}:{card[2]}".lower() for card in found if card}
+    return {"gpus": sorted(gpus), "devices": sorted({int(number, 16) for number in _GRAPH_GPU.findall(text)})}
 
 
 def read_own(node: Node) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_settings
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import source
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
@@ -38,7 +39,7 @@ def plan(case: Case) -> dict[str, Any]:
     That is {engines, version, floor, packages, retire_packages, packages_change, repository, engine_packages,
     engine_repository, docker, because}; docker is {required, settings, start}: keys of its daemon.json, and whether its
     service is gpulab's to start; None where Docker is not among the engines. Raises Refusal for a version below the
-    floor, and for an engine that cannot be had.
+    floor, and for an engine that cannot be had or does not read what gpulab writes.
     """
     record = case.catalog.container_toolkit
     floor = record["security_floors"][-1]
@@ -56,8 +57,7 @@ def plan(case: Case) -> dict[str, Any]:
     if not same_or_newer(version, floor["version"]):
         raise refuse("P030", version=version, floor=floor["version"], cves=", ".join(floor["cves"]))
     requested = case.wishes["container_toolkit_engines"]
-    found = [engine for engine in ENGINES if case.facts["engines"].get(engine)]
-    engines = found if requested is None else list(requested)
+    engines = _found(case) if requested is None else _requested(case, requested)
     if not engines:
         return {
             **nothing,
@@ -65,7 +65,7 @@ def plan(case: Case) -> dict[str, Any]:
         }
     versions, missing, why_engines = _engines(case, engines)
     docker, why_docker = _docker(case, versions["docker"]) if "docker" in engines else (None, [])
-    _warn_of_old_podman(case, versions.get("podman"))
+    case.warnings += _without_cdi(case, versions)
     return {
         **nothing,
         "engines": engines,
@@ -80,6 +80,36 @@ def plan(case: Case) -> dict[str, Any]:
             *why_docker,
         ],
     }
+
+
+def _found(case: Case) -> list[str]:
+    """Return the engines on the node; a Docker that does not read what gpulab writes is left alone, and named."""
+    foreign = _foreign_docker(case)
+    if foreign:
+        case.warnings.append(
+            f"Docker reads its settings from {foreign} and not from {docker_settings.PATH}{_whose(foreign)}. So gpulab"
+            " does not give it the GPUs. Install a Docker of packages in its place."
+        )
+    return [engine for engine in ENGINES if case.facts["engines"].get(engine) and not (foreign and engine == "docker")]
+
+
+def _requested(case: Case, engines: list[str]) -> list[str]:
+    """Return them. Raises Refusal P127 for a Docker that does not read what gpulab writes."""
+    foreign = _foreign_docker(case)
+    if foreign and "docker" in engines:
+        raise refuse("P127", file=foreign, path=docker_settings.PATH, whose=_whose(foreign))
+    return list(engines)
+
+
+def _foreign_docker(case: Case) -> str | None:
+    """Return the settings file of the node's Docker, where it is another one than gpulab writes."""
+    docker = case.facts["containers"]["docker"]
+    file = docker.get("file", docker_settings.PATH) if docker and case.facts["engines"].get("docker") else None
+    return file if file != docker_settings.PATH else None
+
+
+def _whose(file: str) -> str:
+    return ", as Docker of a snap does" if file.startswith("/var/snap/") else ""
 
 
 def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dict[str, Any], list[str]]:
@@ -121,10 +151,19 @@ def _docker(case: Case, version: str | None) -> tuple[dict[str, Any], list[str]]
     return {"required": {}, "settings": RUNTIME, "start": start}, [why]
 
 
-def _warn_of_old_podman(case: Case, version: str | None) -> None:
-    since = case.catalog.container_toolkit["engines"]["podman"]["cdi_since"]
-    if version and not same_or_newer(version, since):
-        case.warnings.append(f"Podman {version} has no CDI, so its containers cannot use GPUs; Podman {since} can.")
+def _without_cdi(case: Case, versions: Mapping[str, str | None]) -> list[str]:
+    """Return a warning for each engine that has no other way to GPUs, and whose version has no CDI or has it off."""
+    warnings = []
+    for engine in ("podman", "containerd"):
+        version, record = versions.get(engine), case.catalog.container_toolkit["engines"][engine]
+        since, by_default = record["cdi_since"], record["cdi_default_since"]
+        if version and not same_or_newer(version, since):
+            told = f"has no CDI, so its containers cannot use GPUs; {NAMES[engine]} {since} can"
+            warnings.append(f"{NAMES[engine]} {version} {told}.")
+        elif version and not same_or_newer(version, by_default):
+            told = f"has CDI off. Set enable_cdi = true in /etc/containerd/config.toml, or use {by_default} or newer"
+            warnings.append(f"{NAMES[engine]} {version} {told}.")
+    return warnings
 
 
 def _distribution(case: Case, engine: str) -> dict[str, Any] | None:

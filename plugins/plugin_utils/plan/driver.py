@@ -72,6 +72,10 @@ def _present(case: Case) -> dict[str, Any]:
     }
     change = _change(case, planned)
     _check_holds(case, planned, change)
+    if not origin.signed:
+        compilers, without = kernels.compilers(case, build_for)
+        planned["build_packages"] = [*planned["build_packages"], *compilers]
+        case.warnings += without
     case.warnings += [*kernels.foreign(case, build_for), *_leftovers(case, version)]
     if (change or upgrade) and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.

@@ -81,11 +81,19 @@ def driver_steps(plan: dict[str, Any], facts: dict[str, Any], newer: dict[str, A
             ]
         ),
         "remove_imex": facts["imex"]["own"] and not imex["needed"],
+        "rebuild_initramfs": _has_other_driver(facts, change),
         "imex_packages": [] if imex["needed"] else _of_imex(imex["service"], present["packages"]),
         "module_options": _module_options(driver, imex, asked.module_options or {}),
         # What is missing of a driver, as its display's packages, comes in the version that is there.
         "stays": driver["source"] == "distribution" and not driver["version"] and change is None,
     }
+
+
+def _has_other_driver(facts: dict[str, Any], change: dict[str, str] | None) -> bool:
+    """Tell whether the next boot's initramfs brings a driver that is not, or will not be, the one on disk."""
+    on_disk = (None, facts["driver"]["module_on_disk"])
+    images = [kernel["initramfs"] for kernel in facts["kernels"] if kernel.get("next_boot") and kernel.get("initramfs")]
+    return any(image["nvidia"] and (change or image["nvidia_version"] not in on_disk) for image in images)
 
 
 def _change(driver: dict[str, Any], packages: list[str], newer: dict[str, Any]) -> dict[str, str] | None:

@@ -55,7 +55,7 @@ def facts_of(case: Case, kernel: str) -> Mapping[str, Any]:
     for known in case.facts["kernels"]:
         if known["version"] == kernel:
             return known
-    return {"version": kernel, "headers": None, "markers": []}
+    return {"version": kernel, "headers": None, "markers": [], "compiler": None}
 
 
 def is_own(case: Case, kernel: str) -> bool:
@@ -71,6 +71,22 @@ def foreign(case: Case, kernels: list[str]) -> list[str]:
         for kernel in kernels
         if not is_own(case, kernel)
     ]
+
+
+def compilers(case: Case, kernels: list[str]) -> tuple[list[str], list[str]]:
+    """Return the packages of the compilers that built the kernels, beside the system's own, and what cannot be had."""
+    own, others = case.platform["gcc"], [f"gcc-{version}" for version in case.platform.get("other_gcc", ())]
+    packages, warnings = [], []
+    for kernel in kernels:
+        compiler = facts_of(case, kernel)["compiler"]
+        if compiler in others:
+            packages.append(compiler)
+        elif compiler and compiler != f"gcc-{own}":
+            warnings.append(
+                f"Kernel {kernel} was built by {compiler}, which {case.platform['name']} does not have: its gcc is"
+                f" {own}. If the driver does not build, install that compiler, or use a kernel of the distribution."
+            )
+    return list(dict.fromkeys(packages)), warnings
 
 
 def _use_of_headers(case: Case, kernel: str) -> str:

@@ -52,7 +52,16 @@ _FRESH: dict[str, dict[str, Any]] = {
         "nvidia_container_toolkit": None,
         "docker_rivals": [],
     },
-    "containers": {"docker": None, "cdi": [], "toolkit_ldconfig": None},
+    "containers": {
+        "docker": None,
+        "containerd": None,
+        "cdi": [],
+        "toolkit_ldconfig": None,
+        "toolkit_no_cgroups": False,
+        "toolkit_root": None,
+        "toolkit_root_there": True,
+        "selinux": None,
+    },
     "imex": {"nodes": [], "own": False, "state": None, "channel": False},
     "monitoring": {
         "exporter": {**_NO_EXPORTER, "arguments": []},
@@ -76,6 +85,7 @@ def reinstalled(facts: Facts, catalog: Catalog, system: str) -> Facts:
         "next_boot": True,
         "headers": None,
         "markers": [],
+        "compiler": None,
         "dkms": [],
         "nvidia_module": None,
         "nvidia_module_file": None,
@@ -96,4 +106,7 @@ def reinstalled(facts: Facts, catalog: Catalog, system: str) -> Facts:
     fresh["pci"] = {**there["pci"], "gpus": [{**gpu, "driver": None} for gpu in there["pci"]["gpus"]]}
     fresh["kernels"] = [kernel]
     fresh["modules"] = dict.fromkeys(there["modules"], _NOT_LOADED)
-    return cast("Facts", {**fresh, "nccl": [], "nccl_own": {}, "own_files": [], "gpu_settings": {}, "receipts": {}})
+    return cast(
+        "Facts",
+        {**fresh, "nccl": [], "nccl_files": {}, "nccl_own": {}, "own_files": [], "gpu_settings": {}, "receipts": {}},
+    )

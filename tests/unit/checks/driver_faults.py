@@ -170,6 +170,24 @@ PRESENCE = [
         "warn",
     ),
     Fault(
+        "an old driver in the next boot's initramfs",
+        "l40s",
+        all_of(put("kernels.1.initramfs.nvidia", value=True), put("kernels.1.initramfs.nvidia_version", "580.95.05")),
+        "driver-next-boot",
+        "rebuild_initramfs",
+        says="loads driver 580.95.05 at the next boot",
+    ),
+    Fault(
+        "the old driver of the initramfs is loaded",
+        "rtx4090x2",
+        all_of(
+            put("modules.nvidia.version", "580.95.05"),
+            put("kernels.1.initramfs.nvidia", value=True),
+        ),
+        "driver-match",
+        "rebuild_initramfs",
+    ),
+    Fault(
         "nouveau in the next boot's initramfs",
         "a100-pcie-x2",
         put("kernels.1.initramfs.blacklist", value=False),

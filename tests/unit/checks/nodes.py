@@ -381,7 +381,16 @@ def healthy(model: str) -> dict[str, Any]:
                 "nvidia-fabricmanager": {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"},
             },
             "containers": {
-                "docker": {"invalid": None, "runtimes": ["nvidia"], "default_runtime": None, "cdi": None},
+                "docker": {
+                    "invalid": None,
+                    "runtimes": ["nvidia"],
+                    "default_runtime": None,
+                    "cdi": None,
+                    "cdi_directories": None,
+                    "selinux": False,
+                    "file": "/etc/docker/daemon.json",
+                    "missing_programs": {},
+                },
                 "cdi": [
                     {
                         "path": "/var/run/cdi/nvidia.yaml",
@@ -575,6 +584,8 @@ def _kernel(spec: dict[str, Any], version: str, *, running: bool = False, next_b
             "blacklist": True,
             "nova": True,
             "nova_blacklist": True,
+            "nvidia": False,
+            "nvidia_version": None,
             "error": None,
         },
     }

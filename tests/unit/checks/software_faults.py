@@ -392,6 +392,70 @@ NCCL = [
     ),
 ]
 
+TOPOLOGY = "/opt/microsoft/ndv4-topo.xml"
+H100X8 = [f"0000:{0x19 + 0x10 * n:02x}:00.0" for n in range(8)]
+
+
+def nccl_file(name: str, **described: Any) -> Any:
+    """Return an injection of a file for NCCL, which names these GPUs."""
+    return all_of(nccl(name, TOPOLOGY), put("nccl_files", {TOPOLOGY: {"gpus": [], "devices": [], **described}}))
+
+
+NCCL_FILES = [
+    Fault(
+        "NCCL's topology is not there",
+        "h100x8",
+        nccl("NCCL_TOPO_FILE", TOPOLOGY),
+        "nccl-files",
+        "set_by_hand",
+        "warn",
+        says="does not exist",
+    ),
+    Fault(
+        "NCCL's graph is not there",
+        "l40s",
+        nccl("NCCL_GRAPH_FILE", TOPOLOGY),
+        "nccl-files",
+        "set_by_hand",
+        says="NCCL does not start",
+    ),
+    Fault("NCCL's graph has no name", "l40s", nccl("NCCL_GRAPH_FILE", ""), "nccl-files", "set_by_hand", says="no file"),
+    Fault(
+        "NCCL's topology is of a machine with more GPUs",
+        "l40s",
+        nccl_file("NCCL_TOPO_FILE", gpus=H100X8),
+        "nccl-files",
+        "set_by_hand",
+        "warn",
+        says="0000:29:00.0",
+    ),
+    Fault(
+        "NCCL's topology is of as many GPUs elsewhere",
+        "h100x8",
+        nccl_file("NCCL_TOPO_FILE", gpus=[*H100X8[:7], "000e:00:00.0"]),
+        "nccl-files",
+        "set_by_hand",
+        "warn",
+        says="0000:89:00.0 and 000e:00:00.0",
+    ),
+    Fault(
+        "NCCL's graph is of more GPUs",
+        "a100-pcie-x2",
+        nccl_file("NCCL_GRAPH_FILE", devices=[0, 1, 2, 3]),
+        "nccl-files",
+        "set_by_hand",
+        says="it has GPU 3, and this node has 2",
+    ),
+    Fault(
+        "a plugin of NCCL's is not there",
+        "l40s",
+        nccl("NCCL_NET_PLUGIN", "/opt/hpcx/libnccl-net.so"),
+        "nccl-files",
+        "set_by_hand",
+        "warn",
+    ),
+]
+
 LIMITS = [
     Fault(
         "sessions may lock 8 MiB, with InfiniBand",
@@ -477,4 +541,4 @@ DRIFT = [
     ),
 ]
 
-SOFTWARE_FAULTS = DRIFT + LIBRARIES + CONTAINERS + MONITORING + GROUP + NCCL + LIMITS + WAYS
+SOFTWARE_FAULTS = DRIFT + LIBRARIES + CONTAINERS + MONITORING + GROUP + NCCL + NCCL_FILES + LIMITS + WAYS

@@ -5,6 +5,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import v
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import containers
 
+from unit import machines
+
 from . import nodes
 
 CDI = """---
@@ -39,23 +41,41 @@ def tree(tmp_path):
 
 
 def test_bare_node_has_nothing(tmp_path):
-    assert containers.read(Node(tmp_path)) == {"docker": None, "cdi": [], "toolkit_ldconfig": None}
+    assert containers.read(Node(tmp_path)) == machines.machine({})["containers"]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", {"invalid": None, "runtimes": [], "default_runtime": None, "cdi": None}),
+        ("", {}),
         (
             '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}, "default-runtime": "nvidia"}',
-            {"invalid": None, "runtimes": ["nvidia"], "default_runtime": "nvidia", "cdi": None},
+            {
+                "runtimes": ["nvidia"],
+                "default_runtime": "nvidia",
+                "programs": {"nvidia": "nvidia-container-runtime"},
+            },
         ),
-        ('{"features": {"cdi": true}}', {"invalid": None, "runtimes": [], "default_runtime": None, "cdi": True}),
-        ('{"runtimes": [], "features": 1}', {"invalid": None, "runtimes": [], "default_runtime": None, "cdi": None}),
+        ('{"features": {"cdi": true}}', {"cdi": True}),
+        ('{"runtimes": [], "features": 1, "cdi-spec-dirs": "/cdi"}', {}),
+        (
+            '{"runtimes": {"nvidia": 1, "kata": {"runtimeType": "io.containerd.kata.v2"}}}',
+            {"runtimes": ["kata", "nvidia"]},
+        ),
+        ('{"cdi-spec-dirs": ["/cdi"], "selinux-enabled": true}', {"cdi_directories": ["/cdi"], "selinux": True}),
     ],
 )
 def test_daemon_json_is_read(text, expected):
-    assert containers.docker(text) == expected
+    without = {
+        "invalid": None,
+        "runtimes": [],
+        "default_runtime": None,
+        "cdi": None,
+        "cdi_directories": None,
+        "selinux": False,
+        "programs": {},
+    }
+    assert containers.docker(text) == {**without, **expected}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1,}'])
@@ -182,7 +202,8 @@ def test_the_command_line_of_docker_counts_as_its_file_does(tree, tmp_path):
     tree("run/docker.pid", "77")
     tree("proc/77/cmdline", "/usr/bin/dockerd\0-H\0fd://\0--add-runtime=nvidia=/usr/bin/nvidia-container-runtime\0")
     found = containers.read(Node(tmp_path))["docker"]
-    assert found == {"invalid": None, "runtimes": ["nvidia"], "default_runtime": None, "cdi": None}
+    assert (found["runtimes"], found["cdi"], found["file"]) == (["nvidia"], None, "/etc/docker/daemon.json")
+    assert found["missing_programs"] == {"nvidia": "/usr/bin/nvidia-container-runtime"}
     tree("etc/docker/daemon.json", '{"features": {"cdi": true}, "features": {"x": true}}')
     found = containers.read(Node(tmp_path))["docker"]
     assert (found["runtimes"], found["cdi"]) == (["nvidia"], True)

@@ -10,7 +10,7 @@ from .driver_faults import forbid
 from .environment_faults import EXPECTED, environment
 from .faults import all_of, every_gpu, put
 from .hardware_faults import cdi_for, cut_into, tier
-from .software_faults import SLURM, below_switch, left, nccl, planned
+from .software_faults import H100X8, SLURM, below_switch, left, nccl, nccl_file, planned
 
 NO_INFINIBAND = put("infiniband", [])
 NO_NVLINK_NO_PEERS = put("nvml.peers.0", {"gpus": [0, 1], "ancestor": "single", "read": "not_supported"})
@@ -188,6 +188,10 @@ CASES = [
     ("iommu", "ok", "a100-pcie-x2", below_switch(iommu=None), None),
     ("container-runtime", "ok", "t4", put("containers.docker.default_runtime", "runc"), None),
     ("cdi-specification", "inapplicable", "t4", put("containers.cdi", []), None),
+    ("nccl-files", "inapplicable", "t4", nccl("NCCL_NET_PLUGIN", "aws-ofi"), None),
+    ("nccl-files", "ok", "h100x8", nccl_file("NCCL_TOPO_FILE", gpus=H100X8), None),
+    ("nccl-files", "ok", "h100x8", nccl_file("NCCL_GRAPH_FILE", devices=list(range(8))), None),
+    ("driver-next-boot", "ok", "t4", put("kernels.1.initramfs.nvidia", value=True), None),
     ("slurm-munge", "inapplicable", "t4", put("slurm", None), None),
     ("slurm-node", "inapplicable", "t4", put("slurm", None), None),
     ("slurm-gpus", "inapplicable", "t4", put("slurm", None), None),

@@ -207,6 +207,23 @@ def test_modules_are_tried_in_a_directory_of_their_own(machine):
     assert (machine.path(runfile.ROOT) / f"try-{KERNEL}/Makefile").is_file()
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_the_compiler_of_the_kernel_is_taken_where_it_is_there(machine, there):
+    machine.write(f"/lib/modules/{KERNEL}/build/Makefile", "")
+    machine.write(
+        f"/boot/config-{KERNEL}", 'CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1) 12.3.0"\n'
+    )
+    if there:
+        machine.write("/usr/bin/gcc-12", "")
+    node = machine.node()
+    node.fetch(download)
+    assert ("CC=gcc-12" in node.try_build(KERNEL)["argv"]) is there
+    argv = node.start(KERNEL, keep_former=False)["argv"]
+    assert argv[: argv.index(str(machine.path(runfile.ROOT / "tree/nvidia-installer")))] == (
+        ["env", "CC=gcc-12"] if there else []
+    )
+
+
 def test_a_build_that_goes_on_is_not_disturbed(machine):
     machine.write(f"/lib/modules/{KERNEL}/build/Makefile", "")
     node = machine.node()

@@ -59,6 +59,8 @@ def test_image(tree, compress, files, nouveau, blacklist):
         "blacklist": blacklist,
         "nova": False,
         "nova_blacklist": False,
+        "nvidia": False,
+        "nvidia_version": None,
         "error": None,
     }
 
@@ -106,3 +108,29 @@ def test_damaged_image_is_told(tree, image, error):
 def test_empty_image_is_told(tree, image):
     """What a full disk leaves."""
     assert "an empty image" in read(tree, image)["error"]
+
+
+MODULE = b"\x7fELF\0license=Dual MIT/GPL\0srcversion=5\0version=580.119.02\0vermagic=6.1\0"
+WHERE = f"usr/lib/modules/{KERNEL}/updates/dkms/"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "version"),
+    [
+        ("nvidia.ko", MODULE, "580.119.02"),
+        ("nvidia.ko.xz", lzma.compress(MODULE), "580.119.02"),
+        ("nvidia-current-open.ko.gz", gzip.compress(MODULE), "580.119.02"),
+        ("nvidia.ko.zst", b"", None),
+        ("nvidia.ko", b"\x7fELF\0srcversion=5.1\0", None),
+    ],
+)
+def test_the_drivers_module_and_its_version(tree, name, content, version):
+    found = read(tree, gzip.compress(cpio((WHERE + "nvidia-drm.ko", b"x"), (WHERE + name, content), OTHER)))
+    assert (found["nvidia"], found["nvidia_version"], found["error"]) == (True, version, None)
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia-drm.ko", "nvidia-uvm.ko.xz", "nvidiafb.ko", "typec_nvidia.ko", "nvidia.kobold"]
+)
+def test_other_modules_are_not_the_driver(tree, name):
+    assert read(tree, cpio((WHERE + name, MODULE)))["nvidia"] is False

@@ -368,3 +368,42 @@ def test_kernel_without_module(tree):
 )
 def test_names_of_the_module(file, name):
     assert list(kernels.nvidia_modules(f"kernel/x/{file}: a b")) == ([name] if name else [])
+
+
+GCC_12 = "x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "compiler"),
+    [
+        (GCC_12, "gcc-12"),
+        ("gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-2)", "gcc-11"),
+        ("gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0", "gcc-11"),
+        ("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "gcc-12"),
+        ("gcc (GNU (custom) 9.1) 14.2.1 20250110", "gcc-14"),
+        ("Ubuntu clang version 18.1.3 (1ubuntu1)", "clang-18"),
+        ("clang version 14.0.0 (git://example/llvm 2a1b7aa)", "clang-14"),
+        ("icc 2021", None),
+        ("", None),
+    ],
+)
+def test_the_compiler_of_a_kernel_that_does_not_run(tree, text, compiler):
+    kernel(tree, NEW)
+    tree.file(f"/boot/config-{NEW}", f'CONFIG_IRQ_WORK=y\nCONFIG_CC_VERSION_TEXT="{text}"\nCONFIG_GCC_VERSION=0\n')
+    tree.file(
+        "/proc/version", "Linux version 5.15.0-101-generic (buildd@host) (gcc (Ubuntu 9.4.0) 9.4.0, GNU ld 2.38) #1"
+    )
+    assert facts(tree)[NEW]["compiler"] == compiler
+
+
+def test_the_compiler_of_a_kernel_without_a_configuration(tree):
+    kernel(tree, OLD)
+    kernel(tree, NEW)
+    tree.file(f"/lib/modules/{NEW}/build/Makefile").file(
+        f"/lib/modules/{NEW}/build/.config", f'CONFIG_CC_VERSION_TEXT="{GCC_12}"'
+    )
+    tree.file(
+        "/proc/version", f"Linux version {OLD} (buildd@host) ({GCC_12}, GNU ld (GNU Binutils for Ubuntu) 2.38) #31"
+    )
+    found = facts(tree)
+    assert (found[OLD]["compiler"], found[NEW]["compiler"]) == ("gcc-12", "gcc-12")

@@ -82,3 +82,23 @@ def test_own_settings_are_those_outside_of_the_block(tree):
     tree.file("/etc/nccl.conf", text)
     assert nccl.read_own(tree.node()) == {"NCCL_DEBUG": "INFO"}
     assert {setting["name"] for setting in nccl.read(tree.node())} == {"NCCL_DEBUG", "NCCL_IB_HCA"}
+
+
+TOPOLOGY = """<system version="1"><cpu numaid="0">
+<pci busid="ffff:ff:01.0" class="0x060400"><pci busid="00000001:0B:00.0" class="0x030200"><gpu dev="0"/></pci>
+<pci class='0x020700' busid='0101:00:00.0'/></pci></cpu>
+<cpu><pci busid="0002:00:00.0" class="0x030000"/></cpu></system>"""
+GRAPH = (
+    '<graphs version="1"><graph id="0"><channel><net dev="0"/><gpu dev="0"/><gpu dev="0x7"/></channel></graph></graphs>'
+)
+
+
+def test_files_that_settings_name_are_read_where_they_are(tree):
+    tree.file("/etc/topo.xml", TOPOLOGY).file("/etc/graph.xml", GRAPH).file(
+        "/etc/nccl.conf", "NCCL_TOPO_FILE=/etc/topo.xml\n"
+    )
+    named = [{"value": value} for value in ("/etc/topo.xml", "/etc/graph.xml", "/etc/gone.xml", "1", "")]
+    assert nccl.read_files(tree.node(), named) == {
+        "/etc/topo.xml": {"gpus": ["0001:0b:00.0", "0002:00:00.0"], "devices": [0]},
+        "/etc/graph.xml": {"gpus": [], "devices": [0, 7]},
+    }

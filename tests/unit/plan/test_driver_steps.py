@@ -289,3 +289,22 @@ def test_the_role_asks_with_its_own_variables():
     newer = {"predicted": {"change": {"libcuda1": ["1", "2"]}}}
     assert found(__nvidia_driver_newer=newer)["upgrade"] is True
     assert found(__nvidia_driver_newer={"skipped": True})["upgrade"] is False
+
+
+@pytest.mark.parametrize(
+    ("image", "change", "rebuilt"),
+    [
+        (None, CHANGE, False),
+        ({"nvidia": False, "nvidia_version": None}, CHANGE, False),
+        ({"nvidia": None, "nvidia_version": None}, CHANGE, False),  # it could not be read
+        ({"nvidia": True, "nvidia_version": "580.1"}, None, False),
+        ({"nvidia": True, "nvidia_version": "580.1"}, CHANGE, True),
+        ({"nvidia": True, "nvidia_version": "570.1"}, None, True),
+        ({"nvidia": True, "nvidia_version": None}, None, False),  # nobody can tell, and it would be so in each run
+        ({"nvidia": True, "nvidia_version": None}, CHANGE, True),
+    ],
+)
+def test_an_initramfs_with_another_driver_is_made_again(image, change, rebuilt):
+    kernels = [{"version": "6.1.0-50-amd64", "dkms": [], "next_boot": True, "initramfs": image}]
+    node = on_node(kernels=kernels, module_on_disk="580.1")
+    assert steps(node, driver={"change": change})["rebuild_initramfs"] is rebuilt

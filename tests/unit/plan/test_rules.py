@@ -43,6 +43,15 @@ LENT = {"address": "0000:65:00.0", "device": T4, "driver": "vfio-pci"}
 AMD = {"address": "0000:05:00.0", "device": "1002:74a1", "maker": "AMD"}
 
 
+SNAP_DOCKER = machines.changed(
+    facts(),
+    {
+        "engines": {"docker": "28.4.0"},
+        "containers": {"docker": {"file": "/var/snap/docker/current/config/daemon.json"}},
+    },
+)
+
+
 def with_pci(node=None, **parts):
     node = node or facts()
     return {**node, "pci": {**node["pci"], **parts}}
@@ -1340,6 +1349,46 @@ def test_an_engine_nobody_has_packages_for_is_said():
     assert "Docker is not installed" in planned["warnings"][-1]
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("1.6.20", "has no CDI"), ("1.7.24", "enable_cdi = true"), ("2.1.3", None), (None, "enable_cdi = true")],
+)
+def test_a_containerd_without_cdi_is_said(version, said):
+    made = plan(
+        machines.changed(facts("debian-13"), {"engines": {"containerd": version}}),
+        container_toolkit_engines=["containerd"],
+    )
+    told = [line for line in made["warnings"] if "CDI" in line]
+    assert [said in line for line in told] == ([True] if said else [])
+
+
+def test_a_docker_that_reads_other_settings_is_left_alone_and_named():
+    made = plan(SNAP_DOCKER)
+    assert made["container_toolkit"]["engines"] == []
+    assert any("/var/snap/docker/current/config/daemon.json" in line for line in made["warnings"])
+    assert plan(SNAP_DOCKER, container_toolkit_engines=["podman"])["container_toolkit"]["engines"] == ["podman"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "compiler", "packages", "warned"),
+    [
+        ("ubuntu-22.04", "gcc-12", ["dkms", "gcc-12"], False),
+        ("ubuntu-22.04", "gcc-11", ["dkms"], False),
+        ("ubuntu-22.04", None, ["dkms"], False),
+        ("ubuntu-22.04", "gcc-15", ["dkms"], True),
+        ("debian-12", "clang-18", ["dkms"], True),
+        ("rhel-9", "gcc-11", ["dkms"], False),
+        ("rhel-9", "gcc-14", ["dkms"], True),
+    ],
+)
+def test_modules_are_built_by_the_compiler_of_the_kernel(platform, compiler, packages, warned):
+    node = facts(platform)
+    node["kernels"] = [{**one, "compiler": compiler} for one in node["kernels"]]
+    made = plan(node)
+    assert made["driver"]["build_packages"] == packages
+    assert any(f"was built by {compiler}" in line for line in made["warnings"]) is warned
+
+
 @pytest.mark.parametrize(("podman", "said"), [("3.4.4", True), ("4.1.0", False), ("5.4.2", False)])
 def test_a_podman_without_cdi_is_said(podman, said):
     assert any("Podman" in line for line in toolkit(engines={"podman": podman})["warnings"]) == said
@@ -2222,6 +2271,7 @@ REFUSALS = {
         "P031",
         "Run nvidia-uninstall on the node, and set nvidia_driver_source: nvidia",
     ),
+    "Docker of a snap": (SNAP_DOCKER, {"container_toolkit_engines": ["docker"]}, "P127", "snap remove docker"),
     "NVSwitch where NVIDIA's repository serves no such node": (
         {
             **facts("debian-13", [GH200], architecture="aarch64"),
