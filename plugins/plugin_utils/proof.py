@@ -28,6 +28,8 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
         "environments": known.get("gpulab_environments", []),
         "cuda_compiled": known.get("gpulab_cuda_compiled") if known["gpulab"].get("cuda", {}).get("toolkits") else None,
     }
+    if facts.get("engines", {}).get("docker"):
+        facts["container_started"] = known.get("gpulab_container_started")
     measured = level != "quick" and "gpulab_measurements" in known
     if not measured:
         return facts

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
+DOCKER_RUN = "https://docs.docker.com/reference/cli/docker/container/run/"
 SELINUX_GUIDE = "https://github.com/containers/container-selinux"
 BUILT_IN_RUNTIMES = ("runc", "io.containerd.runc.v2")
 CDI_WAY = "CDI"
@@ -60,6 +61,22 @@ def container_runtime(node: Node) -> Iterator[Result]:
         yield skipped("Docker takes GPUs by CDI alone (see cdi-specification)")
     else:
         yield ok("Docker is set up for GPUs", ways)
+
+
+@check("container-start", proves="Docker starts a container, with its default runtime and settings", source=DOCKER_RUN)
+def container_start(node: Node) -> Iterator[Result]:
+    """Judge the container without GPUs that this proof had Docker start."""
+    started = node.facts.get("container_started")
+    planned = node.plan.get("container_toolkit.engines", []) if node.plan else []
+    if not node.facts.optional("engines.docker"):
+        yield inapplicable("Docker is not installed")
+    elif not started:
+        yield skipped("no container was started: Docker does not run, or this is a preview")
+    elif started.get("problem"):
+        told = ("Docker does not start a container", "mend_docker")
+        yield (fail if "docker" in planned else warn)(*told, observed=started["problem"], reason=started["problem"])
+    else:
+        yield ok("Docker starts a container", started["seconds"], unit="s")
 
 
 def _refused(docker: Facts) -> Result | None:

@@ -57,6 +57,8 @@ REMEDIES = {
     " and leaves it.",
     "another_docker": "Use a Docker of packages. Save what its images and volumes hold, remove the other one"
     " (snap remove docker, or the --config-file of its unit), then run ansible-playbook gpulab.node.provision.",
+    "mend_docker": "Mend what Docker says; journalctl -u docker says more. Restart Docker when none of its containers"
+    " is needed.",
     "allow_devices": "Allow it for all containers (setsebool -P container_use_devices on), or for one:"
     " --security-opt label=disable.",
     "start_service": "Start and enable the service named.",

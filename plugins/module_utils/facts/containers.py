@@ -60,8 +60,7 @@ def read(node: Node) -> dict[str, Any]:
 
 def _docker(node: Node) -> dict[str, Any] | None:
     """Return the settings that Docker has: of the daemon that runs, else of the one that is installed."""
-    processes = [node.text(f"/proc/{node.number(pid)}/cmdline") for pid in DOCKER_PIDS if node.exists(pid)]
-    flags = next(filter(None, map(docker_flags.of_process, processes)), {})
+    flags = next(filter(None, map(docker_flags.of_process, _daemons(node))), {})
     from_snap = node.exists(SNAP_DOCKER) and not any(map(node.exists, DOCKER_PROGRAMS))
     file = flags.get("config-file") or (SNAP_DAEMON_JSON if from_snap else DAEMON_JSON)
     if not flags and not node.exists(file):
@@ -69,6 +68,15 @@ def _docker(node: Node) -> dict[str, Any] | None:
     found = docker(node.text(file), flags)
     missing = {name: path for name, path in found.pop("programs").items() if not _is_program(node, path)}
     return {**found, "file": file, "missing_programs": missing}
+
+
+def docker_runs(node: Node) -> bool:
+    """Tell whether Docker's daemon runs; it is not asked, for its socket would start it."""
+    return any(command.partition("\0")[0].rpartition("/")[2] == docker_flags.PROGRAM for command in _daemons(node))
+
+
+def _daemons(node: Node) -> list[str]:
+    return [node.text(f"/proc/{node.number(pid)}/cmdline") for pid in DOCKER_PIDS if node.exists(pid)]
 
 
 def _is_program(node: Node, path: str) -> bool:

@@ -27,6 +27,7 @@ BEFORE_THE_PROOF = (
     "__verify_started",
     "__verify_read_again",
     "__verify_tested",
+    "__verify_container",
     "__verify_compiled",
     "__verify_environments",
     "gpulab_reading",

@@ -368,6 +368,7 @@ def healthy(model: str) -> dict[str, Any]:
             },
             "filesystems": [{**machines.FILESYSTEM, "free_mib": 200000, "size_mib": 400000, "free_inodes": 10**7}],
             "cuda_compiled": None,
+            "container_started": {"seconds": 1.2, "problem": None},
             "engines": {
                 "docker": "28.0.1",
                 "podman": None,

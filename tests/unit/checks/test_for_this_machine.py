@@ -36,6 +36,11 @@ def complete(model: str) -> dict[str, Any]:
     facts["hardware"]["memory"].update(ecc=True, errors=[])
     facts["hardware"]["kernel_mib"] = 60
     facts["driver"]["display"] = {"libGLX_nvidia.so.0": nodes.DRIVER}
+    facts["engines"].update(podman="5.4.2", containerd="2.1.3")
+    facts["containers"].update(selinux={"enforcing": True, "devices": True}, toolkit_root="/")
+    topology = sorted(gpu["address"] for gpu in facts["pci"]["gpus"])
+    facts["nccl"].append({"name": "NCCL_TOPO_FILE", "value": "/etc/topology.xml", "file": "/etc/nccl.conf"})
+    facts["nccl_files"] = {"/etc/topology.xml": {"gpus": topology, "devices": []}}
     facts["filesystems"].append({**facts["filesystems"][0], "mount": "/boot"})
     facts["services"]["irqbalance"] = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"}
     facts["tuning"]["swaps"] = {"/dev/sda3": ["/dev/sda3"]}
@@ -52,6 +57,7 @@ def planned(model: str) -> dict[str, Any]:
         "driver": {**PLAN["driver"], "kernel_modules": flavour},
         "cuda": {**COMPAT_PLAN["cuda"], "home": "/usr/local/cuda", "compute_capabilities": ["8.9"]},
         "libraries": {"cudnn": {"version": "9.14.0.64"}, "nccl": {"version": "2.28.3"}, "tensorrt": None},
+        "container_toolkit": {"engines": ["docker", "podman", "containerd"], "packages": []},
         "environments": [{"name": "vision"}],
         "gpu_settings": {"settings": {"all": settings, "gpus": {}, "power_budget_watts": None}},
         "tuning": {
@@ -108,6 +114,7 @@ def judged(machine: str, level: str = "burn-in") -> list[Any]:
     whole, plan = MACHINES[machine]
     known = {"gpulab": {name: part for name, part in whole.items() if name != "measurements"}}
     known["gpulab_environments"], known["gpulab_cuda_compiled"] = whole["environments"], whole["cuda_compiled"]
+    known["gpulab_container_started"] = whole["container_started"]
     known["gpulab_measurements"] = {**whole["measurements"], "level": level}
     known["gpulab_nodes_all_reduce"] = whole["measurements"]["nodes_all_reduce"]
     facts = facts_of(known, level)

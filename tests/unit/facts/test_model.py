@@ -16,7 +16,7 @@ from unit.preflight.make import NODE
 from unit.shapes import misfits
 
 # What the role verify adds for the checks
-LATER = {"cuda_compiled", "measurements"}
+LATER = {"container_started", "cuda_compiled", "measurements"}
 
 
 def unfit(facts):
