@@ -19,7 +19,7 @@ SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test slurm-test kill-test accident-test cuda-builds \
-        share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check fault-table docs site build
+        share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check board-list fault-table docs site build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,9 @@ plan-matrix: setup ## what every GPU of the catalog gets on every system
 
 catalog-check: setup ## what pip, APT and NVIDIA's repositories have and the catalog does not; each framework x CUDA x Python
 	python3 tests/catalog_check.py
+
+board-list: setup ## how many of NVIDIA's boards the catalog has, by source; how to read the lists anew is in tests/board_list.py
+	python3 tests/board_list.py
 
 fault-table: setup ## every injected fault, the check that finds it, the remedy
 	python3 tests/fault_table.py

@@ -25,7 +25,8 @@ def main() -> None:
     for gpu in known.read("gpus")["gpus"]:
         cells = []
         for platform in SYSTEMS:
-            node = facts(platform, gpu["pci_ids"][:1], architecture=gpu.get("cpu", "x86_64"))
+            form = known.gpus[gpu["pci_ids"][0]]["form"]
+            node = facts(platform, gpu["pci_ids"][:1], architecture="aarch64" if form == "superchip" else "x86_64")
             try:
                 plan = resolve(node, options.complete({}), known, today)
                 driver = plan["driver"]

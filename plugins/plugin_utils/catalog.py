@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils import boards
 
 ROOT = Path(__file__).parents[2] / "catalog"
 
@@ -54,12 +55,18 @@ class Catalog:
     @cached_property
     def gpus(self) -> dict[str, Record]:
         """GPUs by PCI id, such as "10de:2330"."""
-        return {pci_id: gpu for gpu in self._gpus["gpus"] for pci_id in gpu["pci_ids"]}
+        return boards.records(self._gpus["architectures"], self.read("boards")["boards"], self._gpus["gpus"])
 
     @cached_property
     def architectures(self) -> dict[str, Record]:
         """What holds for a whole architecture, by its name."""
-        return {record["architecture"]: record for record in self._gpus["architectures"]}
+        return {
+            record["architecture"]: {
+                **record,
+                "compute_capabilities": list(dict.fromkeys(chip["compute_capability"] for chip in record["chips"])),
+            }
+            for record in self._gpus["architectures"]
+        }
 
     @cached_property
     def nvswitches(self) -> dict[str, Record]:
@@ -160,7 +167,7 @@ class Catalog:
     @cached_property
     def profiles(self) -> dict[str, Record]:
         """What is expected of a board, by its PCI id."""
-        return {device: board for board in self.read("profiles")["profiles"] for device in board["devices"]}
+        return boards.profiles(self.gpus, self.read("profiles")["profiles"])
 
     @cached_property
     def tuning(self) -> list[Record]:

@@ -73,15 +73,9 @@ def catalog(changes: dict[str, Any] | None = None) -> dict[str, dict[Any, Any]]:
     """Return the records that checks compare with; changes replace values in every board's profile."""
     known = load()
     return {
-        "profiles": {
-            device: _changed(record, changes or {})
-            for record in known.read("profiles")["profiles"]
-            for device in record["devices"]
-        },
-        "lanes": {
-            device: record["pcie_width"] for record in known.read("profiles")["lanes"] for device in record["devices"]
-        },
-        "gpus": {pci_id: record for record in known.read("gpus")["gpus"] for pci_id in record["pci_ids"]},
+        "profiles": {device: _changed(record, changes or {}) for device, record in known.profiles.items()},
+        "any_profile": dict(changes or {}),
+        "gpus": known.gpus,
         "data_path": known.read("data_path"),
         "container_toolkit": known.read("container_toolkit"),
         "branches": {record["branch"]: record for record in known.read("driver_branches")["branches"]},

@@ -196,16 +196,14 @@ def gpu_idle(node: Node) -> Iterator[Result]:
         yield ok(f"GPUs are {node.facts['users_of_gpus.state']}")
 
 
-@check(
-    "board-known", proves="the board has a profile with expected values", source="catalog/profiles.yml", per_gpu=True
-)
+@check("board-known", proves="the board is one that NVIDIA lists", source="catalog/boards.yml", per_gpu=True)
 def board_known(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Tell of a board without a profile: fewer things can be judged."""
+    """Tell of a board that no list has: fewer things can be judged."""
     name = node.profile(gpu).get("name")
     if name:
         yield ok(f"judged as {name}", gpu["device"])
     else:
-        yield info(f"{gpu['device']} has no profile; set expected values in verify_profile")
+        yield info(f"no list has {gpu['device']}; set expected values in verify_profile")
 
 
 @check("siblings-alike", proves="GPUs of the same model on this node are alike", source="the other GPUs of this node")

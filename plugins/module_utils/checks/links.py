@@ -42,6 +42,7 @@ CONFIGURATIONS = {
     8: ("invalid state of the GPU", "reset_gpu"),
 }
 SUMMARIES = {2: "unhealthy", 3: "limited capacity"}
+MOST_OF_BRIDGE = 4  # boards that one bridge joins: two, of H200 NVL up to four
 CUT = "MIG is on: its instances cannot reach other GPUs"
 
 
@@ -52,13 +53,14 @@ CUT = "MIG is on: its instances cannot reach other GPUs"
     per_gpu=True,
 )
 def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Count active links against the profile; against the siblings on boards for which a bridge is an option."""
-    active, wanted = _active(gpu), node.profile(gpu).get("nvlink_links")
+    """Count active links against the profile, or the node's own boards; a bridge is an option."""
+    active = _active(gpu)
     if len(node.gpus) == 1:
         yield inapplicable("the node has only one GPU")
     elif _cut(gpu):
         yield inapplicable(CUT)
-    elif wanted:
+    elif _made_with(node, gpu):
+        wanted = node.profile(gpu).get("nvlink_links") or _best(node, gpu) or _most(node, gpu)
         down = [link["link"] for link in gpu["nvlink.links"] if link.get("active") is not True]
         if active < wanted:
             yield fail(
@@ -71,21 +73,45 @@ def nvlink(node: Node, gpu: Facts) -> Iterator[Result]:
             )
         else:
             yield ok(f"{active} NVLinks are up", active)
-    elif not active:
+    elif not active and not _best(node, gpu):
         yield ok("no NVLink is in use", 0)
+    elif active < _best(node, gpu):
+        yield warn(
+            f"{active} NVLinks are up, {_best(node, gpu)} on another board of the same model",
+            "check_seating",
+            observed=active,
+            expected=_best(node, gpu),
+            unit="links",
+            reason="the NVLink bridge is not seated properly",
+        )
     else:
-        best = max(_active(sibling) for sibling in node.gpus if sibling.get("device") == gpu.get("device"))
-        if active < best:
-            yield warn(
-                f"{active} NVLinks are up, {best} on another board of the same model",
-                "check_seating",
-                observed=active,
-                expected=best,
-                unit="links",
-                reason="the NVLink bridge is not seated properly",
-            )
-        else:
-            yield ok(f"{active} NVLinks are up, through bridges", active)
+        yield ok(f"{active} NVLinks are up, through bridges", active)
+
+
+def _made_with(node: Node, gpu: Facts) -> bool:
+    """Tell whether the board's NVLinks are there for good: by its record, else by what the node shows.
+
+    A card is joined by bridges. Of a board that no list has, an NVSwitch says it, and more boards than a bridge joins.
+    """
+    bridge = node.profile(gpu).get("bridge")
+    if bridge is not None:
+        return not bridge
+    linked = sum(_active(sibling) > 0 for sibling in _alike(node, gpu))
+    return bool(_most(node, gpu)) and (bool(node.facts.get("pci.nvswitches")) or linked > MOST_OF_BRIDGE)
+
+
+def _alike(node: Node, gpu: Facts) -> list[Facts]:
+    return [sibling for sibling in node.gpus if sibling.get("device") == gpu.get("device")]
+
+
+def _best(node: Node, gpu: Facts) -> int:
+    """Return how many links are up on the board of this model that has most."""
+    return max(_active(sibling) for sibling in _alike(node, gpu))
+
+
+def _most(node: Node, gpu: Facts) -> int:
+    """Return how many links the driver lists of a board of this model."""
+    return max(len(sibling.get("nvlink.links", [])) for sibling in _alike(node, gpu))
 
 
 def _cut(gpu: Facts) -> bool:
@@ -107,7 +133,7 @@ def nvlink_errors(node: Node, gpu: Facts) -> Iterator[Result]:
         )
     elif gpu["nvlink.links"]:
         yield ok("no NVLink errors")
-    elif node.profile(gpu).get("nvlink_links"):
+    elif "nvlink" in node.profile(gpu).get("capabilities", ()):
         yield skipped("the driver lists no NVLink (see nvlink)")
     else:
         yield inapplicable("the board has no NVLink")

@@ -37,18 +37,27 @@ RETIRED_PAGES, DOUBLE_BIT_PAGES = 60, 15
     requires="ecc",
 )
 def ecc_enabled(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Expect ECC on where the profile does; a board that may run without is only told."""
+    """Expect ECC on where the board's default is on; where it does not tell, where its profile or a sibling has."""
     enabled, pending = gpu["ecc.mode.enabled"], gpu["ecc.mode.pending"]
+    required = "ecc" in node.profile(gpu).get("capabilities", ())
     if enabled != pending:
         yield warn(
             f"ECC turns {'on' if pending else 'off'} at the next reboot", "reboot", observed=enabled, expected=pending
         )
-    elif not enabled and _unwanted(node, gpu):
+    elif enabled:
+        yield ok("ECC is on", enabled)
+    elif _unwanted(node, gpu):
         yield inapplicable(UNWANTED)
-    elif enabled or "ecc" not in node.profile(gpu).get("capabilities", ()):
-        yield ok(f"ECC is {'on' if enabled else 'off, which this model allows'}", enabled)
+    elif gpu.get("ecc.default", required or _on_beside(node, gpu)):
+        finding = fail if required else warn
+        yield finding("ECC is off", "configure", observed=False, expected=True, reason="nvidia-smi -e 1, then reboot")
     else:
-        yield fail("ECC is off", "configure", observed=False, expected=True, reason="nvidia-smi -e 1, then reboot")
+        yield ok(f"ECC is off{', as by the default of this board' if gpu.get('ecc.default') is False else ''}", enabled)
+
+
+def _on_beside(node: Node, gpu: Facts) -> bool:
+    """Tell whether ECC is on on another board of the same model."""
+    return any(one.get("ecc.mode.enabled") for one in node.gpus if one.get("device") == gpu.get("device"))
 
 
 def _unwanted(node: Node, gpu: Facts) -> bool:

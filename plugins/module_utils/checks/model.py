@@ -242,8 +242,8 @@ class Node:
 
     plan has the parts of the plan that the roles have carried out, as their receipts tell, and "drift", what this run
     has put right; None where there is neither. catalog holds "profiles" (PCI device id, such as "10de:2330" -> what is
-    expected of that board), "gpus" (PCI device id -> its record), "branches" (driver branch -> its record) and
-    "container_toolkit" (its record).
+    expected of that board), "any_profile" (what the operator expects of a board that no list has), "gpus" (PCI device
+    id -> its record), "branches" (driver branch -> its record) and "container_toolkit" (its record).
     declared holds what the operator said of this node: "gpus" (how many), "mig" (on or off), "power_budget_watts",
     "level" (of the proof), "across_nodes" (whether all nodes ran one all_reduce), "mounts" (directories of data:
     "path", "least_mbs", "most_ms"), "group_names" (whether the nodes of the group shall know each other).
@@ -297,8 +297,9 @@ class Node:
         return gpus
 
     def profile(self, gpu: Facts) -> dict[str, Any]:
-        """Return what is expected of this board; empty for one that nobody described."""
-        found: dict[str, Any] = self.catalog.get("profiles", {}).get(gpu.get("device"), {})
+        """Return what is expected of this board; of one that no list has, what the operator expects of any."""
+        any_board = self.catalog.get("any_profile", {})
+        found: dict[str, Any] = self.catalog.get("profiles", {}).get(gpu.get("device"), any_board)
         return found
 
     def fabric_manager(self, gpu: Facts) -> str | None:

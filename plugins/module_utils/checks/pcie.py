@@ -40,12 +40,12 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
 
     A board that the catalog does not know may have fewer lanes than its connector: then the difference is only info.
     """
-    if _beside_c2c(node, gpu):
+    if shares_module(node, gpu):
         yield inapplicable(BESIDE_C2C)
         return
     width, board = gpu["pcie.width"], gpu["pcie.max_width"]
     slot = _device(node, gpu).get("bridge_link.max_width") or board
-    wanted = node.profile(gpu).get("pcie_width") or node.catalog.get("lanes", {}).get(gpu.get("device"))
+    wanted = node.profile(gpu).get("pcie_width")
     expected = wanted or min(board, slot)
     text, seen = f"the link runs at x{width} of x{expected}", {"observed": width, "expected": expected, "unit": "lanes"}
     if width >= expected:
@@ -54,14 +54,17 @@ def pcie_width(node: Node, gpu: Facts) -> Iterator[Result]:
         yield info(text, reason=IN_MACHINE, **seen)
     elif wanted and width < slot:
         yield fail(text, "check_seating", **seen)
-    elif wanted or node.profile(gpu):
+    elif wanted or node.profile(gpu).get("lanes_known"):
         yield warn(text, "check_seating", reason=f"the slot has {slot} lanes" if wanted else None, **seen)
     else:
         yield info(text, reason="the number of lanes of this model is unknown", **seen)
 
 
-def _beside_c2c(node: Node, gpu: Facts) -> bool:
-    """Tell whether PCI Express is only a side path: a healthy GPU of a VR200 has two lanes, one of a DGX Spark one."""
+def shares_module(node: Node, gpu: Facts) -> bool:
+    """Tell whether the GPU is on one module with its processor.
+
+    Then PCI Express is only a side path: a healthy GPU of a VR200 has two lanes, one of a DGX Spark one.
+    """
     return bool(gpu.get("c2c")) or node.profile(gpu).get("form") == SUPERCHIP
 
 
@@ -79,7 +82,7 @@ def _device(node: Node, gpu: Facts) -> Facts:
 )
 def pcie_generation(node: Node, gpu: Facts) -> Iterator[Result]:
     """Judge a GPU at work only: an idle one saves power at generation 1. Tell of a slot below the board."""
-    if _beside_c2c(node, gpu):
+    if shares_module(node, gpu):
         yield inapplicable(BESIDE_C2C)
         return
     generation, highest = gpu["pcie.generation"], gpu["pcie.max_generation"]

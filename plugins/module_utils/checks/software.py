@@ -89,7 +89,7 @@ def driver_plan(node: Node) -> Iterator[Result]:
 
 @check("driver-security", proves="the driver has NVIDIA's security fixes", source=BULLETINS)
 def driver_security(node: Node) -> Iterator[Result]:
-    """Compare with the floor of the driver's branch; a branch without one gets no fixes any more."""
+    """Compare with the floor of the driver's branch; one that has ended without a floor gets no fixes any more."""
     driver = node.facts.get("nvml.driver_version") or node.facts.optional("driver.library")
     if not driver:
         yield skipped("no driver is installed (see driver-responsive)")
@@ -99,13 +99,13 @@ def driver_security(node: Node) -> Iterator[Result]:
         yield unknown(f"driver branch {driver.partition('.')[0]} is unknown to the catalog")
         return
     floor = branch["security_floor"]
-    if floor is None:
+    if floor is None and branch["ended"]:
         yield warn(
             f"driver {driver}: branch {branch['branch']} no longer gets security fixes",
             "upgrade_driver",
             observed=driver,
         )
-    elif release(driver) < release(floor["version"]):
+    elif floor and release(driver) < release(floor["version"]):
         yield warn(
             f"driver {driver} has known vulnerabilities, which {floor['version']} fixes",
             "upgrade_driver",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings
+from ansible_collections.gpulab.node.plugins.module_utils.checks import gpu_settings, pcie
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     Unread,
     check,
@@ -130,16 +130,22 @@ def busy_for_nobody(node: Node, gpu: Facts) -> Iterator[Result]:
 
 @check("power-limit", proves="the board may draw its full power", source=QUERIES, per_gpu=True)
 def power_limit(node: Node, gpu: Facts) -> Iterator[Result]:
-    """Compare what is enforced with the limit that is set on purpose, the profile's, or the board's default."""
-    enforced = gpu["power_mw.enforced_limit"] // 1000
+    """Compare the limit with the one that is set on purpose, the profile's, or the board's default.
+
+    What is enforced is the least of several limits. On a module, the processor shares the power, and the limit counts.
+    """
+    enforced, limit = gpu["power_mw.enforced_limit"] // 1000, gpu.get("power_mw.limit")
+    held = limit // 1000 if limit is not None and pcie.shares_module(node, gpu) else enforced
     wanted = (
         gpu_settings.planned(node, gpu).get(POWER)
         or node.profile(gpu).get("power_limit_watts")
         or gpu["power_mw.default_limit"] // 1000
     )
-    seen = {"observed": enforced, "expected": wanted, "unit": "W"}
-    if enforced < wanted:
-        yield warn(f"power is limited to {enforced} W, but {wanted} W is expected", "configure", **seen)
+    seen = {"observed": held, "expected": wanted, "unit": "W"}
+    if held < wanted:
+        yield warn(f"power is limited to {held} W, but {wanted} W is expected", "configure", **seen)
+    elif enforced < held:
+        yield ok(f"{held} W, of which the module now gives {enforced} W", held, unit="W")
     else:
         yield ok(f"{enforced} W", enforced, unit="W")
 

@@ -262,9 +262,10 @@ class GpuReader:
         return self._nvml.number(function, self._handle, kind=nvml.c_ulonglong)
 
     def ecc(self) -> dict[str, Any]:
-        """Read ECC's mode and its error counters, since the driver's load and over the board's life."""
+        """Read ECC's mode, the board's default, and the error counters, since the driver's load and over the life."""
         return {
             "mode": self.ecc_mode(),
+            "default": self.flag("nvmlDeviceGetDefaultEccMode"),
             "volatile": self.ecc_errors(VOLATILE),
             "aggregate": self.ecc_errors(AGGREGATE),
             "sram_threshold_exceeded": reading(self.sram_threshold_exceeded),

@@ -72,7 +72,7 @@ class Case(Request):
         released = [name for name, record in catalog.branches.items() if record["latest"]]
         newer_driver = present if present and newer.is_newer(branch_of(present), released) else None
         found, unlisted = gpus.identify(devices, catalog)
-        warnings += unlisted
+        warnings += [*unlisted, *newer.aged(catalog, today)]
         if drives and not found and not wishes["gpulab_without_gpu"]:
             raise _no_gpu(facts["pci"])
         if drives:

@@ -117,7 +117,7 @@ def _warn(case: Case, name: str, release: dict[str, Any], build: dict[str, Any])
                 f"{name}: the wheels of {framework} {release['version']} serve some {gpu.architecture} GPUs and not"
                 f" others; which of them {gpu.name} is, the environment's first computation tells."
             )
-    if case.architecture != "x86_64":
+    if not _is_seen(case, build):
         case.warnings.append(f"{name}: the wheels of {framework} are confirmed for x86_64 only.")
 
 
@@ -288,8 +288,14 @@ def _build(
         why = "; ".join(f"CUDA {cuda}: {obstacle}" for cuda, obstacle in obstacles.items())
         raise refuse("P035", name=name, release=label, why=why, right=_alternative(case, driver, release["framework"]))
     level = case.catalog.branches[driver["branch"]]["cuda"]
-    in_full = [build for build in fitting if same_or_newer(level, build["cuda"])]
-    return max(in_full or fitting, key=lambda build: version_key(build["cuda"]))
+    seen = [build for build in fitting if _is_seen(case, build)] or fitting
+    in_full = [build for build in seen if same_or_newer(level, build["cuda"])]
+    return max(in_full or seen, key=lambda build: version_key(build["cuda"]))
+
+
+def _is_seen(case: Case, build: dict[str, Any]) -> bool:
+    """Tell whether a build was seen for the node's architecture, and not for x86_64 alone."""
+    return case.architecture == "x86_64" or bool(build.get(case.architecture))
 
 
 def _alternative(case: Case, driver: dict[str, Any], framework: str) -> str:

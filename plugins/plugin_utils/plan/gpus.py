@@ -31,7 +31,7 @@ class Gpu:
     kernel_modules: tuple[str, ...]
     first_branch: str | None
     last_branch: str | None
-    first_driver: dict[str, str]
+    first_driver: dict[str, str | None]  # None: a branch that never had it
     first_cuda: str
     last_cuda: str | None
     fabric_manager: str | None  # always: the node runs one; rack: the switches of its rack do
@@ -53,7 +53,8 @@ class Gpu:
         if branch not in self.first_driver:
             # a branch younger than the lists serves what they serve
             return same_or_newer(branch, min(self.first_driver, key=version_key))
-        return version is None or same_or_newer(version, self.first_driver[branch])
+        first = self.first_driver[branch]
+        return first is not None and (version is None or same_or_newer(version, first))
 
     def demand(self) -> str:
         """Say which branches drive this GPU, for a message."""
@@ -94,7 +95,7 @@ def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]
         first_driver=record.get("first_driver", {}),
         first_cuda=architecture["first_cuda"],
         last_cuda=architecture["last_cuda"],
-        fabric_manager=record.get("fabric_manager"),
+        fabric_manager=record["fabric_manager"],
         data_center=record["class"] == "data-center",
     )
 

@@ -173,7 +173,7 @@ def _gpudirect(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
 def _between_gpus(case: Case, tuned: dict[str, Any]) -> dict[str, Any]:
     """Forbid direct copies over PCI Express where ACS or the IOMMU, once looked at, stand in their way."""
     boards = [
-        gpu for gpu in case.facts["pci"]["gpus"] if case.catalog.profiles.get(gpu["device"], {}).get("form") == "pcie"
+        gpu for gpu in case.facts["pci"]["gpus"] if case.catalog.gpus.get(gpu["device"], {}).get("form") == "pcie"
     ]
     if len(boards) < 2:  # noqa: PLR2004 - a copy has two ends
         return _part()

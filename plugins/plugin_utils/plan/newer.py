@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import re
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog, Record
 
 TRUST = "gpulab_trust_newer"
+DATED, MOST_DAYS = ("driver_branches", "cuda_toolkits"), 90
 LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 FRAMEWORKS = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 _OF_A_DRIVER = re.compile(r"(?:\d+:)?(\d{3}(?:\.\d+)+)")
@@ -58,6 +60,18 @@ def extended(catalog: Catalog, wishes: Mapping[str, Any], present: str | None = 
         warnings += _with_libraries(known, wishes)
         warnings += _with_frameworks(known, wishes)
     return known, list(dict.fromkeys(warnings))
+
+
+def aged(catalog: Catalog, today: date) -> list[str]:
+    """Return what is to be said of data about drivers and CUDA that are old: nothing of younger ones."""
+    dates = {name: date.fromisoformat(catalog.read(name)["as_of"]) for name in DATED}
+    name = min(dates, key=lambda one: dates[one])
+    if (today - dates[name]).days <= MOST_DAYS:
+        return []
+    told = (
+        f"gpulab's data ({name}.yml) are of {dates[name]}, older than {MOST_DAYS} days: it may not know newer drivers"
+    )
+    return [f"{told}, CUDA and security fixes. Update gpulab."]
 
 
 def with_sources(platform: Record, branches: Iterable[str]) -> Record:

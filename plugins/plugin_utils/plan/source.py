@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display, kernels, secure_boot
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import can_serve, settings_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import edition
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
@@ -110,8 +111,8 @@ def choose(case: Case) -> tuple[Source, list[str]]:
         return Source("runfile", "NVIDIA's .run files", tuple(case.catalog.branches), {}), [why]
     record = case.platform["driver_sources"].get(name)
     if record is None or not _serves_architecture(case, record):
-        others = [key for key, one in case.platform["driver_sources"].items() if _serves_architecture(case, one)]
-        way = "; or ".join(f"nvidia_driver_source: {other}" for other in [*others, "runfile"])
+        others = [other for other in case.platform["driver_sources"] if can_serve(case, other)]
+        way = "; or ".join([*(settings_of(case, other) for other in others), "nvidia_driver_source: runfile"])
         raise refuse("P009", source=name, system=f"{case.platform['name']} on {case.architecture}", way=way)
     signed = name == "distribution" and _has_signed_modules(case, record)
     owner = case.platform["name"] if name == "distribution" else f"NVIDIA's repository for {case.platform['name']}"

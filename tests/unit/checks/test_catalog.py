@@ -7,8 +7,11 @@ import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks
 from ansible_collections.gpulab.node.plugins.module_utils.driver import known_errors
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 
 CATALOG = Path(__file__).parents[3] / "catalog"
+KNOWN = catalog.load()
+FIGURES = KNOWN.read("profiles")["profiles"]
 EXPECTED = {"pcie_width", "nvlink_links", "limits", "floors"}
 RATES = {"memory_gbs", "bf16_tflops", "fp16_tflops", "all_reduce_gbs", "peer_gbs"}
 
@@ -17,34 +20,29 @@ def read(name):
     return yaml.safe_load((CATALOG / name).read_text(encoding="utf-8"))
 
 
-def test_every_board_of_the_catalog_has_one_profile():
-    devices = [device for profile in read("profiles.yml")["profiles"] for device in profile["devices"]]
+def test_every_board_has_figures_once_at_most_and_is_known():
+    devices = [device for figures in FIGURES for device in figures["devices"]]
     assert len(devices) == len(set(devices))
-    assert set(devices) == {device for gpu in read("gpus.yml")["gpus"] for device in gpu["pci_ids"]}
+    assert set(devices) <= set(KNOWN.gpus)
 
 
-@pytest.mark.parametrize("profile", read("profiles.yml")["profiles"], ids=lambda profile: profile["name"])
+@pytest.mark.parametrize("profile", list(KNOWN.profiles.values()), ids=list(KNOWN.profiles))
 def test_profile_names_what_checks_know(profile):
-    known = {check.requires for check in checks() if check.requires} | {"nvlink", "fabric_state", "mig"}
+    known = {check.requires for check in checks() if check.requires} | {"nvlink", "fabric_state"}
     assert set(profile["capabilities"]) <= known
-    assert set(profile) - {"name", "devices", "form", "fabric", "capabilities", "source"} <= EXPECTED
-    assert set(profile["source"]) <= set(read("profiles.yml")["sources"])
-    assert (profile["form"] in ("pcie", "sxm", "superchip"), profile["fabric"] in ("none", "nvswitch")) == (True, True)
-    assert ("nvlink" in profile["capabilities"]) == ("nvlink_links" in profile)
+    assert "nvlink_links" not in profile or "nvlink" in profile["capabilities"]
+    spare = {"remapped_rows", "retired_pages"}
+    assert ("ecc" in profile["capabilities"]) == bool(spare & set(profile["capabilities"]))
 
 
-@pytest.mark.parametrize("profile", read("profiles.yml")["profiles"], ids=lambda profile: profile["name"])
-def test_floors_are_loose_and_below_what_the_board_can_do(profile):
-    limits, floors = profile.get("limits", {}), profile.get("floors", {})
+@pytest.mark.parametrize("figures", FIGURES, ids=lambda figures: figures["devices"][0])
+def test_floors_are_loose_and_below_what_the_board_can_do(figures):
+    assert set(figures) - {"devices", "source"} <= EXPECTED
+    assert set(figures["source"]) <= set(read("profiles.yml")["sources"])
+    limits, floors = figures.get("limits", {}), figures.get("floors", {})
     assert set(limits) | set(floors) <= RATES
     for key in set(limits) & set(floors):
         assert 0.35 < floors[key] / limits[key] < 0.75
-
-
-def test_every_board_with_ecc_reports_its_spare_memory():
-    for profile in read("profiles.yml")["profiles"]:
-        capabilities = set(profile["capabilities"])
-        assert ("ecc" in capabilities) == bool(capabilities & {"remapped_rows", "retired_pages"})
 
 
 @pytest.mark.parametrize("number", known_errors.XIDS)

@@ -10,9 +10,9 @@ from . import make
 CATALOG = catalog.load()
 RELEASES = [(name, version) for name, releases in CATALOG.frameworks.items() for version in releases]
 UNLISTED = {
-    "10de:13f2": "Maxwell",
-    "10de:1b38": "Pascal",
-    "10de:2f04": "Blackwell",
+    "10de:13fe": "Maxwell",
+    "10de:1b3f": "Pascal",
+    "10de:2f7e": "Blackwell",
 }  # the catalog has no record of them
 GPUS = st.sampled_from(sorted(CATALOG.gpus)) | st.sampled_from(list(UNLISTED))
 BRANCHES = st.sampled_from([*CATALOG.branches, "999"])

@@ -53,17 +53,18 @@ def test_a_record_without_source_does_not_meet_the_schema():
 
 
 def test_pci_ids_are_unique():
-    listed = [pci_id for gpu in CATALOG.read("gpus")["gpus"] for pci_id in gpu["pci_ids"]]
-    assert len(listed) == len(set(listed)) >= 49
+    own = [pci_id for gpu in CATALOG.read("gpus")["gpus"] for pci_id in gpu["pci_ids"]]
+    listed = [board["pci_id"] for board in CATALOG.read("boards")["boards"]]
+    assert len(own) == len(set(own)) >= 49
+    assert len(listed) == len(set(listed)) >= 448
 
 
-def test_boards_with_switches_of_nvlink_5_have_a_fabric_manager():
-    """Earlier switches are PCI devices, and seen there."""
-    for profile in CATALOG.read("profiles")["profiles"]:
-        for pci_id in profile["devices"]:
-            gpu = CATALOG.gpus[pci_id]
-            if profile["fabric"] == "nvswitch" and gpu["nvlink"]["generation"] == 5:
-                assert gpu.get("fabric_manager") == "always", pci_id
+@pytest.mark.parametrize(
+    ("device", "manager"), [("2901", "always"), ("3182", "always"), ("2941", "rack"), ("2330", None), ("2e12", None)]
+)
+def test_who_runs_the_fabric_manager_follows_from_form_and_nvlink(device, manager):
+    """Switches of NVLink 5 are no PCI devices; earlier ones are seen on the bus."""
+    assert CATALOG.gpus[f"10de:{device}"]["fabric_manager"] == manager
 
 
 def test_gpus_agree_with_their_architecture():
@@ -92,7 +93,9 @@ def test_branches_are_in_order_and_versions_belong_to_them():
         assert branch["latest"] is None or branch["latest"].startswith(f"{name}.")
         assert floor is None or version_key(floor["version"]) <= version_key(branch["latest"])
     for gpu in CATALOG.gpus.values():
-        assert all(version.startswith(f"{name}.") for name, version in gpu.get("first_driver", {}).items())
+        first = gpu.get("first_driver", {})
+        assert all(version.startswith(f"{name}.") for name, version in first.items() if version)
+        assert not first or first[min(first)]
 
 
 def test_references_resolve():

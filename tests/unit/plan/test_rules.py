@@ -936,19 +936,19 @@ def test_sbsa_for_arm_servers():
 
 
 def test_an_unlisted_gpu_is_planned_by_its_architecture_with_a_warning():
-    made = plan(facts(gpus=["10de:1b38"]))
+    made = plan(facts(gpus=["10de:1b3f"]))
     assert made["driver"]["branch"] == "580"
-    assert "10de:1b38" in made["warnings"][0]
+    assert "10de:1b3f" in made["warnings"][0]
     assert "Pascal" in made["warnings"][0]
 
 
-@pytest.mark.parametrize("gpu", ["10de:1b38", "10de:13f2", "10de:17fd"])
+@pytest.mark.parametrize("gpu", ["10de:1b3f", "10de:13fe", "10de:17fc"])
 def test_an_unlisted_gpu_takes_the_wheels_of_its_architecture(gpu):
     (part,) = plan(facts(gpus=[gpu]), **environment("pytorch", "2.9"))["environments"]
     assert (part["cuda"], part["index_url"]) == ("12.6", "https://download.pytorch.org/whl/cu126")
 
 
-@pytest.mark.parametrize(("gpu", "said"), [("10de:13f2", True), ("10de:1b38", False), ("10de:2f04", False)])
+@pytest.mark.parametrize(("gpu", "said"), [("10de:13fe", True), ("10de:1b3f", False), ("10de:2f7e", False)])
 def test_wheels_that_serve_a_part_of_an_architecture_are_said(gpu, said):
     """JAX begins with Maxwell's second generation."""
     warnings = plan(facts(gpus=[gpu]), **environment("jax", "0.9"))["warnings"]
@@ -956,7 +956,7 @@ def test_wheels_that_serve_a_part_of_an_architecture_are_said(gpu, said):
 
 
 def test_tensorflow_on_an_unlisted_blackwell_warns():
-    assert "TensorFlow" in plan(facts(gpus=["10de:2f04"]), **environment("tensorflow", "2.20"))["warnings"][-1]
+    assert "TensorFlow" in plan(facts(gpus=["10de:2f7e"]), **environment("tensorflow", "2.20"))["warnings"][-1]
 
 
 def test_a_branch_ends_with_its_last_day():
@@ -973,7 +973,7 @@ def test_a_branch_ends_with_its_last_day():
         (facts(), ALLOWED, [], None),
         (facts(), {"cuda_toolkits": ["12.9", "13.0"]}, ["12.9", "13.0"], "13.0"),
         (facts(), {"cuda_toolkits": ["12.9", "13.0"], "cuda_default": "12.9"}, ["12.9", "13.0"], "12.9"),
-        (facts(gpus=["10de:1b38"]), {}, ["12.9"], "12.9"),
+        (facts(gpus=["10de:1b3f"]), {}, ["12.9"], "12.9"),
         (facts("ubuntu-26.04"), {}, [], None),
         (facts("ubuntu-26.04"), {"nvidia_driver_branch": "615"}, ["13.4"], "13.4"),
     ],
@@ -1567,7 +1567,7 @@ def test_conda_takes_micromamba_for_the_node_and_the_cuda_of_the_planned_driver(
 
 @pytest.mark.parametrize(
     ("gpus", "given", "cuda"),
-    [([V100], {}, "12.9"), ([H100, "10de:1b38"], {}, "12.9"), ([V100], ALLOWED, "12.2"), ([H100], {}, "13.2")],
+    [([V100], {}, "12.9"), ([H100, "10de:1b3f"], {}, "12.9"), ([V100], ALLOWED, "12.2"), ([H100], {}, "13.2")],
     ids=["volta", "an unlisted pascal beside hopper", "an older driver", "hopper"],
 )
 def test_conda_takes_no_cuda_that_has_dropped_a_gpu(gpus, given, cuda):
@@ -2129,7 +2129,7 @@ REFUSALS = {
         "P024",
         "Use CUDA 12.8, 12.9, 13.0",
     ),
-    "CUDA 13 on an unlisted pascal": (facts(gpus=["10de:1b38"]), {"cuda_toolkits": ["13.0"]}, "P024", "12.9"),
+    "CUDA 13 on an unlisted pascal": (facts(gpus=["10de:1b3f"]), {"cuda_toolkits": ["13.0"]}, "P024", "12.9"),
     "CUDA 12 on debian 13": (facts("debian-13"), {"cuda_toolkits": ["12.9"]}, "P025", "13.1, 13.2"),
     "CUDA that debian 12 came too late for": (facts(), {"cuda_toolkits": ["12.2"]}, "P025", "Debian 12"),
     "CUDA that ubuntu 24.04 came too late for": (
@@ -2251,13 +2251,13 @@ REFUSALS = {
         "9.7.0 to 9.10.2",
     ),
     "cuDNN that dropped an unlisted pascal": (
-        facts(gpus=["10de:1b38"]),
+        facts(gpus=["10de:1b3f"]),
         {"cudnn_version": "9.20.0"},
         "P029",
         "9.7.0 to 9.10.2",
     ),
     "cuDNN before an unlisted blackwell": (
-        facts(gpus=["10de:2f04"]),
+        facts(gpus=["10de:2f7e"]),
         {"cudnn_version": "9.5.1", "cuda_toolkits": ["12.9"]},
         "P029",
         "9.7.0 to 9.10.2",
@@ -2366,13 +2366,13 @@ REFUSALS = {
     "JAX build for newer GPUs": (facts(gpus=[V100]), environment("jax", "0.9", index="cuda13"), "P035", "Tesla V100"),
     "release before blackwell": (facts(gpus=[RTX_5090]), environment("pytorch", "2.6"), "P035", "GeForce RTX 5090"),
     "release before an unlisted blackwell": (
-        facts(gpus=["10de:2f04"]),
+        facts(gpus=["10de:2f7e"]),
         environment("pytorch", "2.6"),
         "P035",
         "unlisted Blackwell",
     ),
     "build before an unlisted blackwell": (
-        facts(gpus=["10de:2f04"]),
+        facts(gpus=["10de:2f7e"]),
         environment("pytorch", "2.9", index="cu126"),
         "P035",
         "unlisted Blackwell",
