@@ -54,10 +54,10 @@ class Contents:
 
 def read(wish: Mapping[str, Any]) -> Contents:
     """Return what the file of an environment asks for. Raises Refusal E018 with all that is in the way."""
-    path = Path(wish["file"]).expanduser()
     try:
+        path = Path(wish["file"]).expanduser()  # a RuntimeError where ~name is nobody's
         contents = _of_kind(wish, path)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError, ValueError) as error:
+    except (OSError, RuntimeError, tomllib.TOMLDecodeError, yaml.YAMLError, ValueError) as error:
         raise _unusable(wish, " ".join(str(error).split())) from error
     replace = wish.get("replace") or {}
     if contents.locked is None or isinstance(contents.locked, list):
