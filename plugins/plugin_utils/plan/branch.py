@@ -1,7 +1,11 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which driver branch: the requested one where it can serve, else the newest long-lived one that does."""
+"""Which driver branch: the requested one where it can serve, else the newest long-lived one that does.
+
+A branch that no security bulletin has named yet is only weeks old: it is taken where it is requested, where the node
+has it, or where nothing else serves the node.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ def choose_branch(case: Case, source: Source, flavours: tuple[str, ...]) -> tupl
     if not lasting:
         record = serving[-1]
         raise _too_old(case, record, flavours)
-    branch = newest([record["branch"] for record in lasting])
+    branch = _newest(case, lasting)
     kind = case.catalog.branches[branch]["type"]
     return branch, [
         f"Branch {branch} ({kind}) is the newest long-lived one of {source.label} that supports {names(case)}."
@@ -208,14 +212,21 @@ def _lasting(case: Case, branches: Iterable[str], flavours: tuple[str, ...]) -> 
     """Return the newest of these branches that gets fixes and serves the node; None where none does."""
     records = [case.catalog.branches[name] for name in branches]
     fit = [
-        record["branch"]
+        record
         for record in records
         if record["type"] in LONG_LIVED
         and record["latest"]
         and not has_ended(record, case.today)
         and _serves(case, record, flavours)
     ]
-    return newest(fit) if fit else None
+    return _newest(case, fit) if fit else None
+
+
+def _newest(case: Case, records: list[dict[str, Any]]) -> str:
+    """Return the newest of these branches: of those that a security bulletin names, and the node's own."""
+    here = newer.on_node(case.facts)
+    settled = [one for one in records if one["security_floor"] or (here and one["branch"] == branch_of(here))]
+    return newest([record["branch"] for record in settled or records])
 
 
 def _serves(case: Case, record: dict[str, Any], flavours: tuple[str, ...]) -> bool:

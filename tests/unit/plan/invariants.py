@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 PRE_TURING = {"Maxwell", "Pascal", "Volta"}
 TURING_TO_HOPPER = {"Turing", "Ampere", "Ada", "Hopper"}
-FLOORS = {"580": (580, 178, 4), "595": (595, 91, 7), "610": (610, 57, 4), "615": (615, 71, 9)}
+FLOORS = {"580": (580, 178, 4), "595": (595, 91, 7), "610": (610, 57, 4), "615": (615, 71, 9), "620": (620,)}
 # From NVIDIA's release notes: the driver branch that came with each CUDA
 OWN_BRANCHES = {"12.6": 560, "12.8": 570, "12.9": 575, "13.0": 580, "13.1": 590, "13.2": 595, "13.3": 610}
 # From NVIDIA's list of data-centre products, by PCI id, as far as the catalog has them

@@ -198,3 +198,9 @@ def test_a_first_driver_is_told_where_it_is_not_the_first_of_its_branch():
 def test_a_branch_that_never_listed_a_board_does_not_serve_it(branch, version, served):
     (found,), _warnings = gpus.identify([{"device": "10de:2329"}], KNOWN)
     assert found.served_by(branch, version) is served
+
+
+def test_a_branch_that_no_bulletin_names_yet_is_taken_only_where_it_is_requested():
+    assert plan(facts(gpus=["10de:2330"]))["driver"]["branch"] == "595"
+    made = plan(facts(gpus=["10de:2330"]), nvidia_driver_branch="620", cuda_toolkits=["13.5"])
+    assert (made["driver"]["version"], made["warnings"]) == ("620.70.06", [])

@@ -37,22 +37,37 @@ def refusal(node, **given):
     return refused.value
 
 
+@pytest.fixture
+def unreleased(monkeypatch):
+    """Let the catalog know branch 620 by name only."""
+    monkeypatch.setitem(catalog.load().branches["620"], "latest", None)
+
+
+@pytest.mark.usefixtures("unreleased")
 @pytest.mark.parametrize("platform", OF_NVIDIA)
 def test_a_node_that_runs_a_long_lived_branch_without_a_known_release_keeps_it(platform):
-    made = plan(running("620.10.01", platform))
-    assert (made["driver"]["branch"], made["driver"]["version"]) == ("620", "620.10.01")
+    made = plan(running("620.90.01", platform))
+    assert (made["driver"]["branch"], made["driver"]["version"]) == ("620", "620.90.01")
     assert made["driver"]["change"] is None
     assert made["driver"]["conflicting_packages"] == []
-    assert "620.10.01 has no security floor" in " ".join(made["warnings"])
+    assert "620.90.01 has no security floor" in " ".join(made["warnings"])
 
 
+def test_a_node_keeps_its_long_lived_branch_that_no_bulletin_names_yet():
+    made = plan(running("620.70.06"))
+    assert (made["driver"]["branch"], made["driver"]["change"]) == ("620", None)
+
+
+@pytest.mark.usefixtures("unreleased")
 def test_a_branch_without_a_known_release_is_never_chosen():
     """Nobody has seen which release it has: only an operator can name it."""
     for platform in SYSTEMS:
         assert plan(facts(platform))["driver"]["branch"] == "595"
-    made = plan(facts(), nvidia_driver_version="620.10.01")
-    assert (made["driver"]["branch"], made["driver"]["version"]) == ("620", "620.10.01")
-    assert "nvidia-driver-pinning-620.10.01" in " ".join(made["driver"]["packages"] + [made["driver"]["pin_package"]])
+    refused = refusal(facts(), nvidia_driver_branch="620")
+    assert (refused.code, "nvidia_driver_version" in refused.remedy) == ("P092", True)
+    made = plan(facts(), nvidia_driver_version="620.90.01")
+    assert (made["driver"]["branch"], made["driver"]["version"]) == ("620", "620.90.01")
+    assert "nvidia-driver-pinning-620.90.01" in " ".join(made["driver"]["packages"] + [made["driver"]["pin_package"]])
 
 
 def test_a_node_that_runs_a_branch_newer_than_the_catalog_is_refused_with_the_way_on():
@@ -67,9 +82,10 @@ def test_a_node_that_runs_a_branch_newer_than_the_catalog_is_refused_with_the_wa
     assert plan(node, nvidia_driver_branch="595")["driver"]["branch"] == "595"  # the other way on
 
 
+@pytest.mark.usefixtures("unreleased")
 def test_a_branch_that_the_distribution_has_by_now_is_kept_where_newer_things_are_trusted():
     names = ("nvidia-headless-no-dkms-620-server-open", "nvidia-utils-620-server")
-    node = running("620.10.01", source="distribution", names=names)
+    node = running("620.90.01", source="distribution", names=names)
     refused = refusal(node, nvidia_driver_source="distribution")
     assert refused.code == "P013"
     assert "gpulab_trust_newer: true" in refused.remedy
@@ -165,18 +181,20 @@ def test_what_is_unknown_in_kind_is_refused_even_so(given, code):
     assert refusal(facts(), **given, **TRUST).code == code
 
 
+@pytest.mark.usefixtures("unreleased")
 def test_a_gpu_of_a_family_that_no_known_release_drives_names_what_is_missing():
     """Rubin has PCI ids that were taken for Blackwell's."""
     node = facts("ubuntu-24.04", gpus=[RUBIN])
     refused = refusal(node)
     assert refused.code == "P092"
     assert "620" in refused.cause
-    made = plan(node, nvidia_driver_version="620.10.01")
+    made = plan(node, nvidia_driver_version="620.90.01")
     assert made["driver"]["kernel_modules"] == "open"
     assert made["cuda"]["default"] in {"13.4", "13.5"}
     assert "Rubin" in " ".join(made["warnings"])
 
 
+@pytest.mark.usefixtures("unreleased")
 def test_the_catalog_itself_is_not_changed_by_a_case():
     before = (list(catalog.load().branches), list(catalog.load().toolkits))
     plan(running("650.20.01"), cuda_toolkits=["13.9"], **TRUST)
@@ -185,7 +203,7 @@ def test_the_catalog_itself_is_not_changed_by_a_case():
 
 
 def test_a_toolkit_of_which_no_table_of_drivers_was_seen_runs_in_full_on_the_branch_beside_it():
-    newest = plan(facts("ubuntu-24.04"), nvidia_driver_version="620.10.01", cuda_toolkits=["13.5"])
+    newest = plan(facts("ubuntu-24.04"), nvidia_driver_version="620.90.01", cuda_toolkits=["13.5"])
     assert newest["cuda"]["toolkits"][0]["full_features"] is True
     older = plan(facts("ubuntu-24.04"), cuda_toolkits=["13.5"])
     assert older["cuda"]["toolkits"][0]["full_features"] is False

@@ -86,12 +86,12 @@ def test_no_remedy_leads_back(node, given):
 
 NEWER = {
     "a newer branch of NVIDIA's": running("650.20.01"),
-    "a branch of NVIDIA's without a known release": running("620.10.01"),
+    "a branch of NVIDIA's without a known release": running("620.90.01"),
     "a newer branch of Ubuntu's": running(
-        "620.10.01", source="distribution", names=("nvidia-utils-620-server", "nvidia-headless-no-dkms-620-server")
+        "620.90.01", source="distribution", names=("nvidia-utils-620-server", "nvidia-headless-no-dkms-620-server")
     ),
     "an old branch of Ubuntu's": running("470.256.02", source="distribution", names=("nvidia-utils-470-server",)),
-    "somebody's own packages": running("620.10.01", source="other"),
+    "somebody's own packages": running("620.90.01", source="other"),
     "Rubin": facts("ubuntu-24.04", ["10de:3002"]),
 }
 
