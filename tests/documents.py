@@ -235,10 +235,16 @@ TOPICS = {
     "driver": "NVIDIA's driver",
     "cuda": "CUDA and its libraries",
     "pytorch": "PyTorch",
+    "distributed": "PyTorch's ranks and workers",
     "nccl": "NCCL",
     "tensorflow": "TensorFlow",
     "jax": "JAX",
-    "docker": "Docker",
+    "serving": "vLLM, Ray, llama.cpp, Triton, NVSHMEM",
+    "docker": "Docker and Podman",
+    "kubernetes": "Kubernetes",
+    "slurm": "Slurm",
+    "system": "The system",
+    "network": "The network",
     "pip": "pip",
     "conda": "conda",
 }
@@ -440,10 +446,9 @@ def _alerts() -> Iterator[str]:
 def _error_texts(topic: str) -> str:
     """Return the table of the error texts about one program."""
     known = catalog.load()
-    sources = known.read("error_texts")["sources"]
     rows = "".join(
         f"| {_escaped(record['text'].splitlines()[0])} | {_escaped(record['cause'])} | {_escaped(record['remedy'])} |"
-        f" {', '.join(_link(sources[source]) for source in record['source'])} |\n"
+        f" {', '.join(map(_link, record['source']))} |\n"
         for record in known.error_texts
         if record["topic"] == topic
     )

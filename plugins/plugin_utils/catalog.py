@@ -20,6 +20,9 @@ ROOT = Path(__file__).parents[2] / "catalog"
 
 Record = dict[str, Any]
 
+# What an error text is: the cause, what only follows from another one, or nothing that needs to be done
+CAUSE, FOLLOWS, HARMLESS = "cause", "follows", "harmless"
+
 # libyaml reads ten times as fast, but is not built into every PyYAML
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -41,8 +44,8 @@ class Catalog:
 
     def read_all(self) -> None:
         """Read every file of the catalog."""
-        for path in self.root.glob("*.yml"):
-            self.read(path.stem)
+        for path in (*self.root.glob("*.yml"), *self.root.glob("error_texts/*.yml")):
+            self.read(path.relative_to(self.root).with_suffix("").as_posix())
 
     @cached_property
     def _gpus(self) -> Record:
@@ -196,11 +199,16 @@ class Catalog:
 
     @cached_property
     def error_texts(self) -> list[Record]:
-        """Errors of the field's programs, each with its pattern compiled."""
-        return [
-            {**record, "pattern": re.compile(record["pattern"], re.IGNORECASE)}
-            for record in self.read("error_texts")["errors"]
-        ]
+        """Errors of the field's programs, each with its pattern compiled, its role, and its sources' addresses."""
+        found = []
+        for path in sorted((self.root / "error_texts").glob("*.yml")):
+            document = self.read(f"error_texts/{path.stem}")
+            for record in document["errors"]:
+                forms = record["pattern"]
+                pattern = re.compile(forms if isinstance(forms, str) else "|".join(forms), re.IGNORECASE | re.MULTILINE)
+                sources = [document["sources"][source] for source in record["source"]]
+                found.append({"role": CAUSE, **record, "pattern": pattern, "source": sources})
+        return found
 
     def platform(self, distribution: str, version: str) -> Record | None:
         """Return the platform of an os-release id and version: ("rocky", "9.5") is that of RHEL 9."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import (
     memory,
     mismatch,
     network,
+    pasted,
     recorded,
     slow,
 )
@@ -28,6 +29,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
     MEMORY,
     RULES,
     Finding,
+    as_record,
     listed,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import catalog
@@ -53,7 +55,7 @@ def findings(case: Case) -> list[Finding]:
         if symptom in (ALL, rule.symptom)
         for one in rule.find(case)
     ]
-    found += known.errors(case.catalog, case.asked["error"] or "")
+    found += pasted.errors(case.catalog, case.asked["error"] or "")
     results = runner.verify(Node(case.facts, None, catalog()))
     found += known.checks(results, symptom)
     return sorted(dict.fromkeys(found), key=lambda one: -one.cost)
@@ -61,7 +63,7 @@ def findings(case: Case) -> list[Finding]:
 
 def diagnosis(case: Case, host: str, created: str) -> Diagnosis:
     """Return the whole diagnosis as plain data, as people may see it."""
-    records: list[FindingRecord] = for_people_all([asdict(one) for one in findings(case)])
+    records: list[FindingRecord] = for_people_all([as_record(one) for one in findings(case)])
     return {
         "schema": SCHEMA,
         "host": host,

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of the error that was pasted, and what the proof's checks say of the node as it is."""
+"""What the proof's checks say of the node as it is."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result
-    from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
-MOST_SHOWN = 400  # characters of a line
-KNOWN_TEXT = 0.9  # an error's usual cause; what was seen on the node goes before it
 # Which symptom a finding of the proof explains, by the subject of its check
 SUBJECTS = {
     "driver": MISMATCH,
@@ -61,22 +58,6 @@ COSTS = {"fail": MOST, "warn": SOME}
 TOLD_BETTER = frozenset({"clock", "shared-memory", "memlock"})  # by a rule of the diagnosis, with a command
 
 
-def errors(catalog: Catalog, text: str) -> Iterator[Finding]:
-    """Explain the known errors in a text, in the order in which they stand there."""
-    found = [(match.start(), record) for record in catalog.error_texts if (match := record["pattern"].search(text))]
-    sources = catalog.read("error_texts")["sources"]
-    for place, record in sorted(found, key=lambda one: one[0]):
-        yield Finding(
-            record["cause"],
-            record["remedy"],
-            KNOWN_TEXT,
-            (text[text.rfind("\n", 0, place) + 1 :].splitlines()[0].strip()[:MOST_SHOWN],),
-            f"error-{record['id']}",
-            record["symptom"],
-            ", ".join(sources.get(source, source) for source in record["source"]),
-        )
-
-
 def checks(results: Iterable[Result], symptom: str) -> Iterator[Finding]:
     """Turn what the proof's checks find into findings of a diagnosis, those about the symptom."""
     subjects = {check.id: runner.subject(check) for check in runner.checks()}
@@ -94,19 +75,20 @@ def checks(results: Iterable[Result], symptom: str) -> Iterator[Finding]:
             f"{where}{summary}" + (f" ({first.reason})" if first.reason else ""),
             REMEDIES[first.remediation],
             _cost(first),
-            tuple(
-                f"observed {one.observed}, expected {one.expected}{f' {one.unit}' if one.unit else ''}"
-                for one in alike
-                if one.observed is not None
-            )[:4],
+            tuple(f"observed {one.observed}{_expected(one)}" for one in alike if one.observed is not None)[:4],
             id_,
             str(SUBJECTS[subjects[id_]]),
             first.source,
         )
 
 
+def _expected(result: Result) -> str:
+    unit = f" {result.unit}" if result.unit else ""
+    return unit if result.expected is None else f", expected {result.expected}{unit}"
+
+
 def _cost(result: Result) -> float:
-    """Return the share that a rate falls short of what is expected, else a share by severity."""
+    """Return the share by which a rate falls short of what is expected, else a place by severity."""
     numbers = isinstance(result.observed, (int, float)) and isinstance(result.expected, (int, float))
     rates = result.unit in ("GB/s", "TFLOPS", "lanes", "MB/s", "W", "GT/s", "MHz")
     if numbers and rates and 0 <= result.observed < result.expected:

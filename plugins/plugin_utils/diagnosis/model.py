@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
@@ -20,8 +20,18 @@ if TYPE_CHECKING:
 ALL = "all"
 MEMORY, HANG, MISMATCH, SLOW, IMPORT, NETWORK = "memory", "hang", "mismatch", "slow", "import", "network"
 SYMPTOMS = (MEMORY, HANG, MISMATCH, SLOW, IMPORT, NETWORK)
-# What a finding costs: the share of the job that does not come about. A measured share stands between these.
-STOPS, MOST, HALF, SOME, LITTLE = 1.0, 0.8, 0.5, 0.3, 0.1
+
+
+class Weight(float):
+    """A place among the findings that nobody measured: it ranks them, and is not shown."""
+
+    __slots__ = ()
+
+
+# What a finding costs: the share of the job that does not come about. 1 where nothing runs; else a measured share is a
+# plain number, and stands between these.
+STOPS, HARMLESS = 1.0, 0.0
+MOST, HALF, SOME, LITTLE = Weight(0.8), Weight(0.5), Weight(0.3), Weight(0.1)
 
 
 class Asked(TypedDict):
@@ -36,7 +46,8 @@ class Asked(TypedDict):
 class FindingRecord(TypedDict):
     """One cause, with what was seen of it, a command that cures it, where the rule comes from, and what it costs.
 
-    cost is a share from 0 to 1 of the job: 1 where nothing runs.
+    cost is the measured share of the job that does not come about: 1 where nothing runs, 0 where the finding is
+    harmless, None where nobody measured it.
     """
 
     id: str
@@ -45,7 +56,7 @@ class FindingRecord(TypedDict):
     evidence: list[str]
     remedy: str
     source: str
-    cost: float
+    cost: float | None
 
 
 class Holder(TypedDict):
@@ -139,7 +150,7 @@ class Diagnosis(TypedDict):
 
 @dataclass(frozen=True)
 class Finding:
-    """See FindingRecord. symptom, id and source are those of the rule, unless it says otherwise."""
+    """See FindingRecord; cost may be a Weight. symptom, id, source are those of the rule, unless it says otherwise."""
 
     cause: str
     remedy: str
@@ -150,11 +161,23 @@ class Finding:
     source: str = ""
 
 
+def as_record(finding: Finding) -> FindingRecord:
+    """Return a finding as plain data; a cost that nobody measured is left out."""
+    record: FindingRecord = asdict(finding)  # type: ignore[assignment]
+    return {**record, "cost": None if isinstance(finding.cost, Weight) else finding.cost}
+
+
+def _costs(cost: float | None) -> str:
+    if cost is None:
+        return ""
+    return f", costs {cost:.0%}" if cost else ", harmless"
+
+
 def listed(findings: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return findings, as FindingRecord has them, in the lines that people read."""
     told: list[str] = []
     for number, one in enumerate(findings, 1):
-        told.append(f"{number}. {one['symptom']}, costs {one['cost']:.0%}: {one['cause']}  [{one['id']}]")
+        told.append(f"{number}. {one['symptom']}{_costs(one['cost'])}: {one['cause']}  [{one['id']}]")
         told += [f"     seen: {seen}" for seen in one["evidence"]]
         told += [f"     do:   {one['remedy']}", f"     see:  {one['source']}"]
     return told

@@ -10,12 +10,11 @@ from datetime import datetime, timedelta
 from math import prod
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import known
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import pasted
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
     HALF,
     HANG,
     MOST,
-    NETWORK,
     SOME,
     STOPS,
     Finding,
@@ -226,7 +225,7 @@ def warning(case: Case) -> Iterator[Finding]:
         if not record or not case.is_asked(record):
             continue
         text = "\n".join(log["warnings"])
-        explained = next((one for one in known.errors(case.catalog, text) if one.symptom in (HANG, NETWORK)), None)
+        explained = next((one for one in pasted.errors(case.catalog, text) if one.cost), None)
         yield Finding(
             f"NCCL of {named(record)} warns: " + (explained.cause if explained else log["warnings"][-1]),
             explained.remedy if explained else f"Read what came before it: less {log['path']}",

@@ -11,7 +11,7 @@ SOCKET = "The server socket has failed to listen on any local network address. p
     ("error", "found"),
     [
         ("fatal: unable to access 'https://git.example.org/a/b.git/': timeout", [("git.example.org", 443)]),
-        ("https://user:secret@hub.example.org:444/x", [("hub.example.org", 444)]),
+        ("Failed to connect to https://user:secret@hub.example.org:444/x", [("hub.example.org", 444)]),
         (POOL, [("hub.example.org", 8443)]),
         ("RuntimeError: connect() to 10.0.0.7:29500 failed", [("10.0.0.7", 29500)]),
         ("CUDA error: an illegal memory access at 0x7f12:443", []),

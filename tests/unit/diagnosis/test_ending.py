@@ -6,9 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import keepers, processes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, ending
 
 from unit.checks import nodes
@@ -147,8 +147,7 @@ def test_no_other_remedy_ends_anything(name):
 
 
 def test_no_remedy_of_an_errors_text_ends_anything():
-    texts = yaml.safe_load((ROOT / "catalog/error_texts.yml").read_text())
-    remedies = re.findall(r"'remedy': (.*?)(?=, '\w+':|\})", str(texts))
+    remedies = [record["remedy"] for record in catalog.load().error_texts]
     assert len(remedies) > 50
     assert [one for one in remedies if ENDS.search(one) or "rm /dev/shm" in one] == []
 

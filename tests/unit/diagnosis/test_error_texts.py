@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, known
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, pasted
 
 from unit.checks import nodes
 
@@ -15,11 +15,11 @@ RECORDS = {record["id"]: record for record in KNOWN.error_texts}
 HEALTHY = (Path(__file__).parent / "healthy.log").read_text()
 
 
-def test_there_are_at_least_120_and_each_topic_has_some():
-    assert len(RECORDS) == len(KNOWN.error_texts) >= 120
+def test_there_are_at_least_240_and_each_topic_has_some():
+    assert len(RECORDS) == len(KNOWN.error_texts) >= 240
     topics = [record["topic"] for record in KNOWN.error_texts]
     assert all(topics.count(topic) >= 4 for topic in set(topics)), topics
-    assert len(set(topics)) == 9
+    assert len(set(topics)) == 15
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -30,16 +30,16 @@ def test_a_text_is_taken_by_its_own_pattern_alone(name):
 
 @pytest.mark.parametrize("line", HEALTHY.splitlines())
 def test_a_healthy_log_says_nothing(line):
-    assert [one.id for one in known.errors(KNOWN, line)] == []
+    assert [one.id for one in pasted.errors(KNOWN, line)] == []
 
 
 def test_the_patterns_are_quick_on_a_long_log():
-    assert list(known.errors(KNOWN, HEALTHY * 20)) == []
+    assert list(pasted.errors(KNOWN, HEALTHY * 20)) == []
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_cause_remedy_and_source_are_whole(name):
-    (found,) = known.errors(KNOWN, RECORDS[name]["text"])
+    (found,) = pasted.errors(KNOWN, RECORDS[name]["text"])
     assert found.id == f"error-{name}"
     assert found.source.startswith("https://")
     assert len(found.cause) > 15
@@ -49,12 +49,12 @@ def test_cause_remedy_and_source_are_whole(name):
 def test_of_two_errors_the_first_in_the_log_is_first():
     for names in (list(RECORDS)[:2], list(RECORDS)[1::-1]):
         text = "\n".join(RECORDS[name]["text"] for name in names)
-        assert [one.id for one in known.errors(KNOWN, text)] == [f"error-{name}" for name in names]
+        assert [one.id for one in pasted.errors(KNOWN, text)] == [f"error-{name}" for name in names]
 
 
 def test_the_line_that_was_pasted_is_shown():
     line = "[rank3]: RuntimeError: CUDA error: no kernel image is available for execution on the device"
-    (found,) = known.errors(KNOWN, f"step 1\n  {line}\nbye")
+    (found,) = pasted.errors(KNOWN, f"step 1\n  {line}\nbye")
     assert found.evidence == (line,)
 
 

@@ -16,6 +16,7 @@ import yaml
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="becomes root")]
 
 ROOT = Path(__file__).parents[3]
+PASTED = yaml.safe_load(Path(__file__).with_name("pasted.yml").read_text(encoding="utf-8"))
 SCHEMA = json.loads((ROOT / "docs/diagnosis.schema.json").read_text())
 
 
@@ -55,6 +56,19 @@ def test_a_pasted_error_is_explained_by_what_the_node_shows(play):
     assert str(os.getpid()) in found["findings"][0]["cause"]
     assert f"kill {os.getpid()}" not in output
     assert "changed=0" in output
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in PASTED if "https://" in case["text"]], ids=lambda case: case["first"]
+)
+def test_a_page_that_an_error_mentions_is_no_server(play, case):
+    """Whether this machine has internet or not, nothing is asked of the documentation's server."""
+    status, output, found = play(error=case["text"])
+    assert status == 0, output
+    assert [one["id"] for one in found["findings"] if one["id"].startswith(("error-", "network-"))] == [
+        f"error-{case['first']}"
+    ]
+    assert "/etc/hosts" not in output
 
 
 def test_a_process_is_looked_into_by_the_short_names(play):

@@ -16,6 +16,12 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import versio
 ROOT = Path(__file__).parents[3] / "catalog"
 SCHEMAS = sorted((ROOT / "schema").glob("*.yml"))
 CATALOG = Catalog(ROOT)
+# (schema, file): a schema is that of one file, or of each file in a folder of its name
+FILES = [
+    (schema, path.relative_to(ROOT).with_suffix("").as_posix())
+    for schema in SCHEMAS
+    for path in sorted((ROOT / schema.stem).glob("*.yml")) or [ROOT / schema.name]
+]
 
 
 def sources_named(value):
@@ -31,14 +37,14 @@ def sources_named(value):
             yield from sources_named(inner)
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.stem)
-def test_file_meets_its_schema(schema):
-    jsonschema.Draft202012Validator(yaml.safe_load(schema.read_text())).validate(CATALOG.read(schema.stem))
+@pytest.mark.parametrize(("schema", "name"), FILES, ids=[name for _schema, name in FILES])
+def test_file_meets_its_schema(schema, name):
+    jsonschema.Draft202012Validator(yaml.safe_load(schema.read_text())).validate(CATALOG.read(name))
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.stem)
-def test_every_source_is_listed_and_every_listed_source_used(schema):
-    document = CATALOG.read(schema.stem)
+@pytest.mark.parametrize("name", [name for _schema, name in FILES])
+def test_every_source_is_listed_and_every_listed_source_used(name):
+    document = CATALOG.read(name)
     used = set(sources_named({key: value for key, value in document.items() if key != "sources"}))
     listed = set(document["sources"])
     assert used - listed == set()

@@ -1,11 +1,13 @@
 """Texts of public threads, as a measure of the diagnosis: what stands first when one of them is pasted.
 
-open.yml is for those who write patterns. frozen.yml is the measure: nobody looks at what fails in it while writing them.
-Each text is asked about on a healthy, idle node without internet, on which no name of the text is known and no server answers.
+open.yml is for those who write patterns. frozen.yml is the measure: nobody looks at what fails in it while writing
+them. Each text is asked about on a healthy, idle node without internet, on which no name of the text is known and no
+server answers.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +36,26 @@ def findings(text: str) -> list[Any]:
     problem = "Temporary failure in name resolution"
     found = cases.evidence(
         facts,
-        names=[{"name": name, "addresses": [], "problem": problem} for name in names],
+        names=[{"name": name, "addresses": [], "problem": problem} for name in names if not _is_address(name)],
         servers=[
-            {"host": host, "port": port, "state": reach.UNKNOWN if host in names else reach.SILENT, "certificate": None}
+            {
+                "host": host,
+                "port": port,
+                "state": reach.SILENT if _is_address(host) else reach.UNKNOWN,
+                "certificate": None,
+            }
             for host, port in servers
         ],
     )
     return diagnose.findings(cases.case(facts, found, error=text))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def judged(record: dict[str, Any]) -> tuple[str, str]:
