@@ -661,6 +661,7 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
         },
         "ecc": {
             "mode": {"enabled": True, "pending": True} if ecc else ABSENT,
+            "default": True if ecc else None,
             "volatile": zeros if ecc else none,
             "aggregate": zeros if ecc else none,
             "sram_threshold_exceeded": False if ecc and not spec.get("pages") else ABSENT,
