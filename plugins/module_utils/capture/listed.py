@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gpulab put on a node by programs that list their files: CUDA toolkits of wheels, and a driver from a .run file.
+"""What programs that list their files put on a node: CUDA of wheels, a driver from a .run file, DKMS's modules.
 
 A file comes back where the list has it and nobody has edited it since; people copy libraries into a toolkit.
 """
@@ -9,16 +9,20 @@ A file comes back where the list has it and nobody has edited it since; people c
 from __future__ import annotations
 
 import posixpath
+import re
 import stat
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
+from ansible_collections.gpulab.node.plugins.module_utils.facts.dkms import DKMS
 
 if TYPE_CHECKING:
     import os
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+_EXTRA = re.compile(r"/usr/lib/modules/[^/]+/extra/")
 
 
 class Toolkits:
@@ -46,6 +50,18 @@ class Toolkits:
             made = (prefix / wheels.RECORD).lstat().st_mtime  # written when all was there
             return status.st_ctime <= made or wheels.is_as_brought(place, own[place])
         return wheels.is_of(place, prefix, own)
+
+
+class BuiltModules:
+    """The kernel modules that DKMS has built and put beside those of others, as it does on RHEL."""
+
+    def __init__(self, node: Node) -> None:
+        """Read DKMS's own copies of them."""
+        self._names = {file.name for file in node.path(DKMS).glob("*/*/*/*/module/*.ko*")}
+
+    def covers(self, path: str, status: os.stat_result) -> bool:
+        """Tell whether a path is such a module."""
+        return bool(_EXTRA.match(path)) and stat.S_ISREG(status.st_mode) and posixpath.basename(path) in self._names
 
 
 class Runfile:

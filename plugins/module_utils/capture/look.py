@@ -22,7 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import (
     software,
     system,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.capture.listed import Runfile, Toolkits
+from ansible_collections.gpulab.node.plugins.module_utils.capture.listed import BuiltModules, Runfile, Toolkits
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Captured, Walk, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
@@ -74,6 +74,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
         gpulab=left,
         covers=[
             *((bins.GPULAB, one.covers) for one in (Toolkits(node), Runfile(node))),
+            (bins.CACHE, BuiltModules(node).covers),
             (bins.LOCK, lambda path, _status: engines.covers(path)),
             (bins.RECEIPT, backed_up.covers),
         ],

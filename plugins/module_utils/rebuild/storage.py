@@ -63,7 +63,7 @@ class Line:
 
     def with_(self, source: str | None = None, options: Collection[str] | None = None) -> Line:
         """Return the line with another source, or with other options."""
-        fields = [*self.fields, "none", "defaults"][: max(4, len(self.fields))]
+        fields = [*self.fields, *("auto", "defaults")[max(0, len(self.fields) - _LEAST) :]]
         if source is not None:
             fields[0] = source
         if options is not None:

@@ -82,6 +82,17 @@ def test_the_locks_of_gpulabs_environments_are_taken_along(node, tmp_path):
     assert look.look(node, WISHES)["sections"]["gpulab"]["locks"] == [lock]
 
 
+@pytest.mark.parametrize(
+    ("built", "left"), [("nvidia.ko.xz", []), ("other.ko.xz", ["nvidia.ko.xz"]), (None, ["nvidia.ko.xz"])]
+)
+def test_a_kernel_module_that_dkms_has_not_built_is_left_over(node, tmp_path, built, left):
+    put(tmp_path, "usr/lib/modules/6.1.0/extra/nvidia.ko.xz", "module")
+    if built:
+        put(tmp_path, f"var/lib/dkms/nvidia/595/6.1.0/x86_64/module/{built}", "module")
+    found = [one["path"] for one in look.look(node, WISHES)["remainder"]]
+    assert [path for path in found if "/modules/" in path] == [f"/usr/lib/modules/6.1.0/extra/{name}" for name in left]
+
+
 @pytest.mark.parametrize(("record", "brought"), [(None, []), ('["g++-14"]', ["g++-14"]), ('["g++', [])])
 def test_what_only_came_with_gpulabs_packages_is_told(node, tmp_path, record, brought):
     if record:

@@ -142,3 +142,16 @@ def test_a_part_of_the_former_system_does_not_hide_that_of_the_new_one(section, 
 def test_data_below_a_part_of_the_system_comes_back(section):
     found = storage.wanted(f"UUID={nodes.DATA} /var/lib/docker ext4 defaults 0 2\n", section, NOW)
     assert [line.place for line in found.lines] == ["/var/lib/docker"]
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("/dev/nvme2n1p1 /old", "UUID=8 /old auto defaults"),
+        ("/dev/nvme2n1p1 /old xfs", "UUID=8 /old xfs defaults"),
+        ("/dev/nvme2n1p1 /old xfs noatime", "UUID=8 /old xfs noatime"),
+        ("/dev/nvme2n1p1 /old xfs noatime 0 2", "UUID=8 /old xfs noatime 0 2"),
+    ],
+)
+def test_a_line_that_is_named_anew_has_the_fields_that_fstab_may_leave_out(line, written):
+    assert str(storage.Line(tuple(line.split())).with_(source="UUID=8")) == written
