@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import BUILT, normalized
+from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
+    InvalidRequirement,
+    InvalidWheelFilename,
+    Marker,
+    Requirement,
+    parse_wheel_filename,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
-from packaging.markers import Marker
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

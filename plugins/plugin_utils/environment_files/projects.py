@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import normalized
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirements
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.locks import BUILD, environment, holds
+from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
+    InvalidRequirement,
+    Requirement,
+    resolve_dependency_groups,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
-from packaging.requirements import InvalidRequirement, Requirement
-
-try:
-    from packaging.dependency_groups import resolve_dependency_groups
-except ImportError:  # packaging before 26
-    resolve_dependency_groups = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,9 +20,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.venv impo
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import locks, requirements
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.projects import of_project
+from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
+    InvalidRequirement,
+    InvalidSpecifier,
+    Requirement,
+    SpecifierSet,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.venv impo
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conda, environment_file, framework_builds, newer
+from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import SpecifierSet
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
-from packaging.specifiers import SpecifierSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
