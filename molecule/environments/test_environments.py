@@ -126,7 +126,7 @@ def test_a_package_removed_by_hand_is_brought_back(host, small):
 
 
 def test_a_full_disk_leaves_the_former_environment_in_use(host, small):
-    host.check_output("mkdir --parents /srv/full && mount -t tmpfs -o size=160m tmpfs /srv/full")
+    host.check_output("mkdir --parents /srv/full && mount -t tmpfs -o size=160m,mode=755 tmpfs /srv/full")
     try:
         made = environments(host, {**small, "requirements": ["six==1.16.0"]}, directory="/srv/full")
         assert made["changed"] is True, made
