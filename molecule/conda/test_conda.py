@@ -200,7 +200,7 @@ def test_another_installation_of_conda_is_left_alone(host, environments):
 
 @pytest.mark.usefixtures("once")
 def test_a_full_disk_leaves_the_former_environment_in_use(host, environments):
-    host.check_output("mkdir --parents /srv/full && mount -t tmpfs -o size=60m tmpfs /srv/full")
+    host.check_output("mkdir --parents /srv/full && mount -t tmpfs -o size=60m,mode=755 tmpfs /srv/full")
     try:
         wish = {"name": "small", "packages": ["hello=1.0"]}
         assert environments(wish, directory="/srv/full/conda")["changed"] is True
