@@ -77,6 +77,7 @@ CAUSES = [
     ("E004", r"No solution found|ResolutionImpossible"),
     ("E002", r"Failed to establish|Max retries exceeded|timed out"),
 ]
+_STATUS = r"(?<![:\w]){}\b"  # of HTTP; after a colon it is a port
 # Why an index, a channel or a server cannot be reached, and the remedy.
 OBSTACLES = [
     (
@@ -84,7 +85,7 @@ OBSTACLES = [
         "Its certificate is not trusted: add its authority, such as that of your proxy, to base_ca_certificates.",
     ),
     (
-        r"407|proxy authorization required",
+        _STATUS.format("407") + "|proxy authorization required",
         "The proxy requires a user and a password: set them in base_https_proxy, or as proxy in the node's pip.conf.",
     ),
     (
@@ -95,9 +96,9 @@ OBSTACLES = [
         r"Name or service not known|in name resolution|Failed to resolve|dns error|[Cc]ould(?: not|n't) resolve",
         "Its name cannot be resolved: check the address and the node's DNS. Behind a proxy, set base_https_proxy.",
     ),
-    (r"\b404\b", "That file does not exist: check the address."),
+    (_STATUS.format("404"), "That file does not exist: check the address."),
     (r"Content-Type", "Something else answers there, such as a proxy's login page: check the address and the proxy."),
-    (r"\b40[13]\b", "It denies this node access: check the address, and the user and password in it."),
+    (_STATUS.format("40[13]"), "It denies this node access: check the address, and the user and password in it."),
     (r"not a trusted or secure host", "Use its https address, or set it as trusted-host in the node's pip.conf."),
 ]
 

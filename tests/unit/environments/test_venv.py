@@ -217,3 +217,10 @@ def test_a_lock_of_another_form_is_known_by_its_face(text, tool):
     with pytest.raises(Refusal) as refusal:
         venv.locked(text)
     assert (refusal.value.code, tool in refusal.value.cause) == ("E072", True), refusal.value
+
+
+@pytest.mark.parametrize("port", [40771, 407, 404, 401])
+def test_a_port_is_no_status_of_http(port):
+    page = f"Skipping page http://127.0.0.1:{port}/alpha/ because the GET request got Content-Type: text/plain."
+    refusal = venv.classify(f"WARNING: {page}\nERROR: No matching distribution found for alpha", "lab", "/log")
+    assert "login page" in refusal.remedy, refusal
