@@ -277,7 +277,7 @@ def secret_forms() -> str:
     """Return catalog/secret_forms.yml as a module, for nodes do not have YAML."""
     known = catalog.load().read("secret_forms")
     forms = "".join(
-        f"    ({json.dumps(form['name'])}, {_tuple(form['words'])}, {json.dumps(form['pattern'])},"
+        f"    ({json.dumps(form['name'])}, {_literal(form['words'])}, {json.dumps(form['pattern'])},"
         f" {'re.IGNORECASE' if form.get('any_case') else 'NO_FLAG'}, {form.get('shown', False)}),\n"
         for form in known["forms"]
     )
@@ -291,7 +291,7 @@ def tool_messages() -> str:
     for one in catalog.load().read("tool_messages")["messages"]:
         further = [f"{key}={json.dumps(one[key])}" for key in ("code", "cause", "remedy") if key in one]
         further += [f"{key}=True" for key in ("driver", "weak") if one.get(key)]
-        fields = [json.dumps(one["id"]), json.dumps(one["tool"]), _tuple(one["patterns"]), *further]
+        fields = [json.dumps(one["id"]), json.dumps(one["tool"]), _literal(one["patterns"]), *further]
         rows.append(f"    Message({', '.join(fields)}),\n")
     return MESSAGES_MODULE.format(messages="".join(rows))
 
@@ -347,10 +347,6 @@ def _literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"({', '.join(map(_literal, value))},)"
     return json.dumps(value) if isinstance(value, str) else repr(value)
-
-
-def _tuple(words: list[str]) -> str:
-    return f"({', '.join(map(json.dumps, words))},)"
 
 
 def schema(model: ModuleType, whole: type, name: str, plugin: str) -> str:

@@ -114,9 +114,10 @@ class Locking:
                 text = lock.read_text()
                 if not self.newest:
                     self.newest = pinned(text)
-                broken = self._broken(text, self._sources())
+                sources = self._sources()
+                broken = self._broken(text, sources)
                 if not broken:
-                    return self._end(text, said)
+                    return self._end(text, said, sources)
                 self.wheels.update(broken)
                 continue
             said = done.stderr
@@ -208,13 +209,13 @@ class Locking:
 
     # the end
 
-    def _end(self, text: str, said: str) -> int:
+    def _end(self, text: str, said: str, sources: list[str]) -> int:
         if self.blocked:
             return self._refuse(said)
         found, needs = pinned(text), via(text)
         built = [
             {"name": name, "version": found.get(name, ""), "needed_by": ", ".join(needs.get(name, []))}
-            for name in self._sources()
+            for name in sources
         ]
         Path(self.given["lock"]).write_text(
             "".join(f"# built from source: {one['name']}\n" for one in built) + without_comments(text)

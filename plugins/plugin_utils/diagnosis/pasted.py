@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.kernel_log import CATALOG
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked
 from ansible_collections.gpulab.node.plugins.module_utils.driver import errors as driver_errors
 from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log
@@ -28,7 +28,6 @@ MOST_PLACES = 100  # of one pattern
 # proof says of the node.
 KNOWN_TEXT, FOLLOWING = Weight(0.9), Weight(0.7)
 COSTS = {catalogs.CAUSE: KNOWN_TEXT, catalogs.FOLLOWS: FOLLOWING, catalogs.HARMLESS: HARMLESS}
-_SEVERITIES = ("fail", "warn", "info")
 _NUMBERED = ("xid", "sxid", "sxid_fatal", "sxid_nonfatal")
 _CAUSED = re.compile(r"Xid \((?:PCI:)?(?P<address>[0-9a-fA-F:.]+)\).*caused by previous Xid (?P<xid>\d{1,6})")
 
@@ -81,7 +80,7 @@ def _of_kernel(text: str) -> list[Finding]:
             HANG,
             CATALOG,
         )
-        for event, judged in sorted(answers, key=lambda one: _SEVERITIES.index(one[1].severity))
+        for event, judged in sorted(answers, key=lambda one: -SEVERITIES.index(one[1].severity))
     ]
 
 

@@ -117,14 +117,13 @@ def _of_kind(wish: Mapping[str, Any], path: Path) -> Contents:
             return _of_lock(content, wish)
         found = of_project(content, path, extras, groups)
         return Contents(
-            found.lines,
-            found.constraints,
-            found.overrides,
-            found.build,
-            found.python,
-            found.prereleases,
-            None,
-            found.faults,
+            requirements=found.lines,
+            constraints=found.constraints,
+            overrides=found.overrides,
+            build=found.build,
+            python=found.python,
+            prereleases=found.prereleases,
+            faults=found.faults,
         )
     found_lines = requirements.read(path, wish.get("replace") or {})
     names = [line for line in found_lines.lines if not line.startswith("-")]

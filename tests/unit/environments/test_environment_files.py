@@ -169,7 +169,7 @@ gpu = [{{ name = "torch", version = "2.9.1+cu128", source = {CU128}, marker = "e
 [[package]]
 name = "torch"
 version = "2.9.1"
-source = {{ registry = "https://pypi.org/simple" }}
+source = {{ registry = "https://index.example/simple" }}
 [[package]]
 name = "torch"
 version = "2.9.1+cu128"
@@ -178,12 +178,12 @@ wheels = [{wheel("torch", "cp312-cp312-manylinux_2_28_x86_64", A)}, {wheel("torc
 [[package]]
 name = "old"
 version = "1"
-source = {{ registry = "https://pypi.org/simple" }}
+source = {{ registry = "https://index.example/simple" }}
 wheels = [{wheel("old", "py3-none-any", A)}]
 [[package]]
 name = "sourced"
 version = "1"
-source = {{ registry = "https://pypi.org/simple" }}
+source = {{ registry = "https://index.example/simple" }}
 sdist = {{ url = "https://f.example/s-1.tar.gz", hash = "sha256:{B}" }}
 wheels = [{wheel("sourced", "cp39-cp39-macosx_11_0_arm64", A)}]
 """
@@ -271,7 +271,7 @@ def test_the_python_of_a_lock_is_one_that_its_packages_have_wheels_for(planned):
     [[package]]
     name = "m"
     version = "1"
-    source = {{ registry = "https://pypi.org/simple" }}
+    source = {{ registry = "https://index.example/simple" }}
     sdist = {{ url = "https://f.example/m-1.tar.gz", hash = "sha256:{B}" }}
     wheels = [{wheel("m", "cp311-cp311-manylinux2014_x86_64", A)}]
     """
