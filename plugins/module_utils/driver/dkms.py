@@ -134,18 +134,19 @@ def has_headers(kernel: str, modules: Path = Path("/lib/modules")) -> bool:
 def compiling(tree: Path = TREE) -> str | None:
     """Say how far the build that is at work has come, in files; None where none is. DKMS itself prints no progress.
 
-    A few of the files may not be compiled for this kernel, so the end can come before the last one.
+    A few of the files may not be compiled for this kernel, so the end can come before the last one. The build makes and
+    removes directories all the time: one that goes while they are read leaves the answer to the next time.
     """
-    for log in tree.glob("*/*/build/make.log"):
-        try:
+    try:
+        for log in tree.glob("*/*/build/make.log"):
             at_work = abs(time.time() - log.stat().st_mtime) < STILL  # somebody may have set the clock back
             named = _BUILD.search(log.read_text(errors="replace")[:1000]) if at_work else None
-        except FileNotFoundError:  # it has ended just now
-            continue
-        if named:
-            names = [path.name.rpartition(".") for path in log.parent.rglob("*.*")]
-            sources = {stem for stem, _dot, suffix in names if suffix in ("c", "cpp")}
-            objects = {stem for stem, _dot, suffix in names if suffix == "o"}
-            done = f"{len(sources & objects)} of {len(sources)} files"
-            return f"compiling {named[1].replace('/', ' ')} for kernel {named[2]}: {done}"
+            if named:
+                names = [path.name.rpartition(".") for path in log.parent.rglob("*.*")]
+                sources = {stem for stem, _dot, suffix in names if suffix in ("c", "cpp")}
+                objects = {stem for stem, _dot, suffix in names if suffix == "o"}
+                done = f"{len(sources & objects)} of {len(sources)} files"
+                return f"compiling {named[1].replace('/', ' ')} for kernel {named[2]}: {done}"
+    except FileNotFoundError:
+        return None
     return None

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
@@ -200,6 +201,26 @@ def test_a_build_at_work_says_how_many_of_its_files_are_compiled(building):
     assert dkms.compiling(building) == said.format(1)
     (building / "nvidia/550.163.01/build/nvidia/nv.o").write_text("")
     assert dkms.compiling(building) == said.format(2)
+
+
+def test_a_build_may_remove_its_directories_while_they_are_read(building):
+    build, ended = building / "nvidia/550.163.01/build", threading.Event()
+
+    def work():
+        while not ended.is_set():
+            for number in range(20):
+                (build / f".tmp_{number}").mkdir()
+            for number in range(20):
+                (build / f".tmp_{number}").rmdir()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(1000):
+            dkms.compiling(building)
+    finally:
+        ended.set()
+        worker.join()
 
 
 def test_what_a_failed_build_left_behind_is_no_build_at_work(building):
