@@ -19,7 +19,7 @@ SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test slurm-test kill-test accident-test cuda-builds \
-        share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check board-list fault-table diagnosis-table docs site build
+        share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check board-list fault-table diagnosis-table measure docs site build
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ fault-table: setup ## every injected fault, the check that finds it, the remedy
 
 diagnosis-table: setup ## what the diagnosis says first to texts of public threads: right, none, wrong, false alarm
 	python3 tests/diagnosis_table.py
+
+measure: setup ## how far data have types, hard functions, long files, lines; wrong keys put into the code that mypy finds
+	python3 tests/measure.py
 
 docs: setup ## write docs/settings.md, docs/errors.md, the roles' READMEs and defaults from the code
 	python3 tests/documents.py
