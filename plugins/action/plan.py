@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -18,6 +18,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, h
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.reinstalled import reinstalled
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 SHOWN = 6  # of what somebody else changed; the report has all
 
@@ -46,7 +49,7 @@ class ActionModule(ActionBase):
         members = variables.get("groups", {})
         alone = len(members[types[0]] if types else structure.nodes(members)) == 1
 
-        def plan_with(chosen: host_types.HostTypes) -> dict[str, Any]:
+        def plan_with(chosen: host_types.HostTypes) -> Plan:
             defaults = {default.option: default.value for default in chosen.taken}
             values = options.Values(lambda name: self._templar.template(given.get(name)), defaults)
             return resolve(facts, values, known, today, chosen, alone=alone)

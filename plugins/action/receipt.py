@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.gpulab.node.plugins.plugin_utils import due, host_types
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 
 class ActionModule(NormalAction):
@@ -22,7 +25,7 @@ class ActionModule(NormalAction):
         if variables.get("__removing"):
             args["state"] = "absent"
         elif "gpulab_plan" in known:
-            plan = known["gpulab_plan"]
+            plan: Plan = known["gpulab_plan"]
             values = host_types.values(plan, variables, self._templar.template)
             args["inputs"] = due.inputs(args["role"], plan, known["gpulab"], values, variables)
             args["plan"] = due.compared(args["role"], plan)

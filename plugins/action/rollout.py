@@ -11,7 +11,7 @@ import re
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
@@ -21,6 +21,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import order, report, state
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 ARGUMENTS = {
     "work": {"type": "str", "choices": ["order", "turn", "note", "fail", "report"], "required": True},
@@ -184,7 +187,8 @@ def _candidate(name: str, known: Any, run: str) -> order.Candidate:
         return order.Candidate(name, refusal=_explained(failed or {}))
     fence = facts.get("fence")
     kind = ", ".join(sorted({gpu["device"] for gpu in facts["pci"]["gpus"]})) or "no GPU"
-    due = tuple(known["ansible_facts"]["gpulab_plan"]["due"])
+    plan: Plan = known["ansible_facts"]["gpulab_plan"]
+    due = tuple(plan["due"])
     kind = f"{kind}, {facts['system']['id']} {facts['system']['version']}"
     if fence and fence["run"] != run:
         return order.Candidate(name, kind, due, refusal=asdict(refuse("F007", host=name, **fence)))

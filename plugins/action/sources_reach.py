@@ -17,6 +17,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import sourc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+
 
 class ActionModule(ActionBase):
     """Ask for the sources of the roles that are due and in the tags of this run."""
@@ -29,9 +31,9 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = {**super().run(tmp, task_vars), "changed": False}
         self.validate_argument_spec({})
         variables = task_vars or {}
-        facts, plan = (variables["ansible_facts"][name] for name in ("gpulab", "gpulab_plan"))
+        plan: Plan = variables["ansible_facts"]["gpulab_plan"]
         values = host_types.values(plan, variables, self._templar.template)
-        wanted = sources.planned(plan, facts, values, at_work(variables, plan["due"]))
+        wanted = sources.planned(plan, variables["ansible_facts"]["gpulab"], values, at_work(variables, plan["due"]))
         if not wanted:
             return result
         arguments = {

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import mirrored
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Environment
 
 OPTIONS = (
     *("name", "python", "requirements", "index_packages", "variables", "framework", "version", "cuda", "group"),
@@ -16,14 +19,14 @@ OPTIONS = (
 )
 
 
-def venv_options(planned: list[dict[str, Any]], mirror: str | None = None) -> list[dict[str, Any]]:
+def venv_options(planned: list[Environment], mirror: str | None = None) -> list[dict[str, Any]]:
     """Return the module's option ``environments``.
 
     mirror stands in for the part of PyTorch's index addresses before the build, as in MIRROR/cu126. Locks are read.
     """
     return [
         {
-            **{option: environment[option] for option in OPTIONS},
+            **{option: dict(environment)[option] for option in OPTIONS},
             "index_url": mirrored(environment["index_url"], mirror),
             "lock": file_text(environment["lock"]) if environment["lock"] else environment["lock_text"],
         }

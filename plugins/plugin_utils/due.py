@@ -22,6 +22,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+
 ROOT = Path(__file__).parents[2]
 CODE = ("roles", "plugins", "catalog", "playbooks")
 ALL = "all"
@@ -91,17 +93,18 @@ WHY = {
 
 def inputs(
     role: str,
-    plan: Mapping[str, Any],
+    plan: Plan,
     facts: Mapping[str, Any],
     values: options.Values,
     variables: Mapping[str, Any],
 ) -> dict[str, str]:
     """Return a digest of each thing that a role works from on a host with these variables."""
+    parts: Mapping[str, Any] = plan
     own, host = {name: _value(name, values) for name in settings(role)}, variables.get("inventory_hostname", "")
     return {
         "gpulab": code(),
         "settings": digest(own),
-        "plan": digest({part: _planned(plan[part]) for part in PARTS[role]}),
+        "plan": digest({part: _planned(parts[part]) for part in PARTS[role]}),
         "gpus": digest([[gpu["address"], gpu["device"]] for gpu in facts["pci"]["gpus"]]),
         "nodes": digest(_nodes(role, plan, values, variables)),
         "files": digest([_content(path, host) for name in sorted(own) for path in _paths(name, own[name])]),
@@ -121,7 +124,7 @@ def _only(part: Any, names: tuple[str, ...]) -> Any:
 
 def roles(
     receipts: Mapping[str, Mapping[str, Any]],
-    plan: Mapping[str, Any],
+    plan: Plan,
     facts: Mapping[str, Any],
     values: options.Values,
     variables: Mapping[str, Any],
@@ -153,7 +156,7 @@ def _differs(receipt: Mapping[str, Any] | None, current: Mapping[str, str]) -> l
     return [WHY[name] for name in current if former.get(name) != current[name]] + list(receipt["differs"])
 
 
-def _nodes(role: str, plan: Mapping[str, Any], values: options.Values, variables: Mapping[str, Any]) -> Any:
+def _nodes(role: str, plan: Plan, values: options.Values, variables: Mapping[str, Any]) -> Any:
     """Return what a role's work depends on of other nodes: their names and addresses, from a host's variables."""
     if role not in ("network", "nccl") or (role == "network" and values["network_state"] != "present"):
         return None

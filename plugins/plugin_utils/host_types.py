@@ -11,7 +11,7 @@ takes a default away everywhere.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 import yaml
@@ -21,7 +21,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Plan = dict[str, Any]
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import HostTypes as PlannedHostTypes
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+
 EXPRESSION = "{{{{ lookup('gpulab.node.option_default', '{name}') }}}}"  # the default of such an option in its role
 
 
@@ -53,12 +55,21 @@ class HostTypes:
         """The type whose group has the host's peers; None for a host without a type."""
         return self.names[0] if self.names else None
 
-    def planned(self) -> Plan:
-        """Return the part of the plan: {names, options, because}."""
+    def planned(self) -> PlannedHostTypes:
+        """Return the part of the plan."""
         because = [f"{one.host_type} sets {one}. {one.because}" for one in self.taken]
         return {
             "names": list(self.names),
-            "options": [{**asdict(one), "source": list(one.source)} for one in self.taken],
+            "options": [
+                {
+                    "option": one.option,
+                    "value": one.value,
+                    "host_type": one.host_type,
+                    "because": one.because,
+                    "source": list(one.source),
+                }
+                for one in self.taken
+            ],
             "because": [*because, *self.left_out],
         }
 
@@ -134,8 +145,8 @@ def value(name: str, variables: Mapping[str, Any]) -> Any:
     variables are those of the host. Once it has a plan, that decides which defaults fit the node. Raises KeyError for
     an unknown option.
     """
-    plan = (variables.get("ansible_facts") or {}).get("gpulab_plan") or {}
-    if "host_types" in plan:
+    plan: Plan | None = (variables.get("ansible_facts") or {}).get("gpulab_plan")
+    if plan and "host_types" in plan:
         taken = _taken(plan)
     else:
         known = catalog.load()
@@ -155,7 +166,7 @@ def _taken(plan: Plan) -> dict[str, Any]:
     return {one["option"]: one["value"] for one in plan["host_types"]["options"]}
 
 
-def shown(plan: Plan | None, groups: Collection[str]) -> Plan:
+def shown(plan: Plan | None, groups: Collection[str]) -> dict[str, Any]:
     """Return {host_types, defaults}, what a preview or report says of a host: the names of its types, and options.
 
     A host without a plan has its types all the same; groups are those of the host.

@@ -15,6 +15,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+
 
 def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     """Return a host's facts as checks read them, out of its ansible_facts; None where it has none.
@@ -37,7 +39,7 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     return {**facts, "measurements": {**measurements, "nodes_all_reduce": across}}
 
 
-def applied(facts: dict[str, Any], plan: dict[str, Any] | None) -> dict[str, Any]:
+def applied(facts: dict[str, Any], plan: Plan | None) -> dict[str, Any]:
     """Return what the roles have carried out on the node, as their receipts tell, and what this run has put right.
 
     plan is this run's. What it would change is due, and no fault of the node: a proof compares with what was applied,
@@ -45,7 +47,7 @@ def applied(facts: dict[str, Any], plan: dict[str, Any] | None) -> dict[str, Any
     by receipts that it has not sealed yet.
     """
     counts = ("", NOT_ENDED) if plan else ("",)
-    parts: dict[str, Any] = {"drift": (plan or {}).get("drift", [])}
+    parts: dict[str, Any] = {"drift": plan.get("drift", []) if plan else []}
     for receipt in facts.get("receipts", {}).values():
         if receipt["problem"] in counts:
             parts.update(receipt.get("plan", {}))
@@ -53,7 +55,7 @@ def applied(facts: dict[str, Any], plan: dict[str, Any] | None) -> dict[str, Any
 
 
 def judge(
-    facts: dict[str, Any], plan: dict[str, Any] | None, declared: dict[str, Any], subjects: Collection[str] = ()
+    facts: dict[str, Any], plan: Plan | None, declared: dict[str, Any], subjects: Collection[str] = ()
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the results of all checks, or of those about the subjects, and what is not for this machine.
 

@@ -19,6 +19,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.driver_steps impo
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+
 FACT = "gpulab_builds"  # {"run": a run, "kernels": {kernel: digest of all that its build depends on}}
 # What of the driver's plan two nodes must have in common to need the same modules; the digests then tell.
 _OF_DRIVER = ("source", "dkms_module", "kernel_package", "version", "kernel_modules")
@@ -48,10 +50,11 @@ def alike(known: Mapping[str, Mapping[str, Any]], own: str) -> list[str]:
 def _asked(facts: Mapping[str, Any]) -> list[Any] | None:
     if not facts.get("gpulab") or not facts.get("gpulab_plan"):
         return None
-    driver, system = facts["gpulab_plan"]["driver"], facts["gpulab"]["system"]
+    plan: Plan = facts["gpulab_plan"]
+    driver, system = plan["driver"], facts["gpulab"]["system"]
     if driver["change"] is None and not driver["upgrade"] and not lacks_modules(driver, facts["gpulab"]):
         return None
-    return [*(driver[key] for key in _OF_DRIVER), sorted(driver["kernels"]), *(system[key] for key in _OF_SYSTEM)]
+    return [*(dict(driver)[key] for key in _OF_DRIVER), sorted(driver["kernels"]), *(system[key] for key in _OF_SYSTEM)]
 
 
 def digests(facts: Mapping[str, Any], run: str) -> dict[str, str] | None:

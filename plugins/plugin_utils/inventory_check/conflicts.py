@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.compat import Choice
 
 Values = dict[str, Any]
 
@@ -79,10 +80,10 @@ def _driver(request: Request) -> Iterator[Refusal]:
     except Refusal as refusal:
         yield refusal
         return
-    if record is None:
+    if requested is None or record is None:
         return
     yield from _refused(kernel_modules.of_branch, record, kernel_modules.requested(request))
-    driver = {"branch": requested, "newest_known": request.wishes["nvidia_driver_version"] or record["latest"]}
+    driver: Choice = {"branch": requested, "newest_known": request.wishes["nvidia_driver_version"] or record["latest"]}
     for toolkit in _toolkits(request) if driver["newest_known"] else ():
         if toolkit in request.catalog.toolkits:
             yield from _refused(cuda.check_driver, request, driver, toolkit)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 SCHEMA = 1
 
@@ -51,7 +52,7 @@ def resolve(  # noqa: PLR0913
     host_types: HostTypes = NO_TYPE,
     *,
     alone: bool = False,
-) -> dict[str, Any]:
+) -> Plan:
     """Return the plan for one node.
 
     facts are those of the module gpu_facts, wishes the values of all options (options.Values), today decides what has
@@ -60,29 +61,32 @@ def resolve(  # noqa: PLR0913
     """
     recipes.check(wishes, catalog)
     case = Case.of(facts, wishes, catalog, today, host_types.names, alone=alone)
-    plan: dict[str, Any] = {"schema": SCHEMA, "host_types": host_types.planned()}
-    plan["driver"] = driver.plan(case)
-    case = cuda.with_source(case, plan["driver"])
-    plan["secure_boot"] = secure_boot.plan(case, plan["driver"])
-    plan["cuda"] = cuda.plan(case, plan["driver"])
-    plan["libraries"] = libraries.plan(case, plan["cuda"])
-    plan["container_toolkit"] = container_toolkit.plan(case)
-    plan["environments"] = environments.plan(case, plan["driver"])
-    plan["uv"] = uv.plan(case, plan["environments"])
-    plan["conda"] = conda.plan(case, plan["driver"])
-    plan["fabric_manager"] = fabric_manager.plan(case, plan["driver"])
-    plan["imex"] = imex.plan(case, plan["driver"])
-    plan["tuning"] = tuning.plan(case)
-    plan["gpu_settings"] = gpu_settings.plan(case)
-    plan["nccl"] = nccl.plan(case, plan)
-    plan["monitoring"] = monitoring.plan(case, plan["driver"])
-    plan["reboot"] = reboot.plan(case, plan["driver"])
-    plan["disk"] = disk.plan(case, plan)
-    plan["warnings"] = case.warnings
-    return plan
+    planned = driver.plan(case)
+    case = cuda.with_source(case, planned)
+    return {
+        "schema": SCHEMA,
+        "host_types": host_types.planned(),
+        "driver": planned,
+        "secure_boot": secure_boot.plan(case, planned),
+        "cuda": (toolkits := cuda.plan(case, planned)),
+        "libraries": (its_libraries := libraries.plan(case, toolkits)),
+        "container_toolkit": container_toolkit.plan(case),
+        "environments": (pip := environments.plan(case, planned)),
+        "uv": uv.plan(case, pip),
+        "conda": conda.plan(case, planned),
+        "fabric_manager": fabric_manager.plan(case, planned),
+        "imex": imex.plan(case, planned),
+        "tuning": (tuned := tuning.plan(case)),
+        "gpu_settings": gpu_settings.plan(case),
+        "nccl": nccl.plan(case, planned, toolkits, its_libraries["nccl"], tuned),
+        "monitoring": monitoring.plan(case, planned),
+        "reboot": reboot.plan(case, planned),
+        "disk": disk.plan(case, planned, toolkits, pip),
+        "warnings": case.warnings,
+    }
 
 
-def reasons(plan: dict[str, Any]) -> list[str]:
+def reasons(plan: Plan) -> list[str]:
     """Return every C(because) of a plan, in its order."""
     parts = [part for part in plan.values() if isinstance(part, dict)] + plan["environments"]
     return [line for part in parts for line in part.get("because", [])]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
@@ -17,7 +17,14 @@ PACKAGE = "cuda-compat"
 DIRECTORY = "{prefix}/compat"  # where the package has its libcuda
 
 
-def in_full(request: Request, driver: dict[str, Any], record: dict[str, Any]) -> bool:
+class Choice(TypedDict):
+    """What is known of a driver as soon as its branch is: a part of the plan's Driver."""
+
+    branch: str
+    newest_known: str
+
+
+def in_full(request: Request, driver: Choice, record: dict[str, Any]) -> bool:
     """Tell whether a driver runs all of a toolkit: by the driver paired with it, else by the CUDA of its branch."""
     if record["paired_driver"]:
         return same_or_newer(driver["newest_known"], record["paired_driver"])
@@ -30,7 +37,7 @@ def driver_of(request: Request, record: dict[str, Any]) -> str:
     return record["paired_driver"] or (f"branch {branches[0]}" if branches else "a branch newer than the catalog")
 
 
-def wanted(request: Request, driver: dict[str, Any], version: str) -> bool:
+def wanted(request: Request, driver: Choice, version: str) -> bool:
     """Tell whether a toolkit is to have its package: it is requested, and the driver does not run it in full.
 
     Raises Refusal P077 where that cannot be: NVIDIA has the package for data-centre boards and some driver branches.
@@ -52,12 +59,12 @@ def wanted(request: Request, driver: dict[str, Any], version: str) -> bool:
     )
 
 
-def helps(case: Case, driver: dict[str, Any], version: str) -> bool:
+def helps(case: Case, driver: Choice, version: str) -> bool:
     """Tell whether the wish would bring the package, for a remedy."""
     return _obstacle(case, driver, case.catalog.toolkits[version]) is None
 
 
-def way(request: Request, driver: dict[str, Any], version: str) -> str:
+def way(request: Request, driver: Choice, version: str) -> str:
     """Return what a remedy says of cuda_compat: nothing where it would not help."""
     if _obstacle(request, driver, request.catalog.toolkits[version]):
         return ""
@@ -65,7 +72,7 @@ def way(request: Request, driver: dict[str, Any], version: str) -> str:
     return f" Or set cuda_compat: true, which runs it on this driver{boards}."
 
 
-def _obstacle(request: Request, driver: dict[str, Any], record: dict[str, Any]) -> str | None:
+def _obstacle(request: Request, driver: Choice, record: dict[str, Any]) -> str | None:
     """Say what forbids the package; None where nothing does."""
     branches = record["compat_branches"]
     if request.wishes["cuda_source"] in ("distribution", "pypi"):

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Conda, Driver
 
 
-def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, driver: Driver) -> Conda:
     """Return {version, url, sha256, architecture, cuda}: the newest CUDA that driver and GPUs have in full."""
     record = case.catalog.micromamba
     version, platform = record["version"], record["platform"][case.architecture]
@@ -26,7 +27,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def newest_cuda(case: Case, driver: dict[str, Any]) -> str:
+def newest_cuda(case: Case, driver: Driver) -> str:
     """Return the newest CUDA that driver and GPUs have in full."""
     levels = [case.catalog.branches[driver["branch"]]["cuda"], *(gpu.last_cuda for gpu in case.gpus if gpu.last_cuda)]
     return min(levels, key=version_key)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_settings
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -16,44 +16,55 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import (
+        ContainerToolkit,
+        Docker,
+        EngineRepository,
+    )
 
 ENGINES = ("docker", "podman", "containerd")
 NAMES = {"docker": "Docker", "podman": "Podman", "containerd": "containerd"}
 CDI = {"features": {"cdi": True}}
 RUNTIME = {"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}
-NOTHING: dict[str, Any] = {
-    "engines": [],
-    "version": None,
-    "packages": [],
-    "retire_packages": [],
-    "packages_change": False,
-    "engine_packages": [],
-    "engine_repository": None,
-    "docker": None,
-}
 
 
-def plan(case: Case) -> dict[str, Any]:
+class _Missing(TypedDict):
+    """What brings the engines that are not on the node."""
+
+    engine_packages: list[str]
+    engine_repository: EngineRepository | None
+
+
+def plan(case: Case) -> ContainerToolkit:
     """Return the part for the container toolkit.
 
-    That is {engines, version, floor, packages, retire_packages, packages_change, repository, engine_packages,
-    engine_repository, docker, because}; docker is {required, settings, start}: keys of its daemon.json, and whether its
-    service is gpulab's to start; None where Docker is not among the engines. Raises Refusal for a version below the
-    floor, and for an engine that cannot be had or does not read what gpulab writes.
+    Raises Refusal for a version below the floor, and for an engine that cannot be had or does not read what gpulab
+    writes.
     """
     record = case.catalog.container_toolkit
     floor = record["security_floors"][-1]
     version = case.wishes["container_toolkit_version"] or record["newest"]
-    nothing = {
-        **NOTHING,
+    nothing: ContainerToolkit = {
+        "engines": [],
+        "version": None,
+        "packages": [],
+        "retire_packages": [],
+        "packages_change": False,
+        "engine_packages": [],
+        "engine_repository": None,
+        "docker": None,
         "floor": floor["version"],
         "repository": source.repository(case, record["repositories"][case.platform["family"]]),
+        "because": [],
     }
     present = case.facts["engines"].get("nvidia_container_toolkit")
     if case.wishes["container_toolkit_state"] == "absent":
-        because = ["The container toolkit is not requested (container_toolkit_state)."]
-        gone = {"retire_packages": record["packages"], "packages_change": present is not None}
-        return {**nothing, **gone, "because": because}
+        return {
+            **nothing,
+            "retire_packages": record["packages"],
+            "packages_change": present is not None,
+            "because": ["The container toolkit is not requested (container_toolkit_state)."],
+        }
     if not same_or_newer(version, floor["version"]):
         raise refuse("P030", version=version, floor=floor["version"], cves=", ".join(floor["cves"]))
     requested = case.wishes["container_toolkit_engines"]
@@ -112,14 +123,14 @@ def _whose(file: str) -> str:
     return ", as Docker of a snap does" if file.startswith("/var/snap/") else ""
 
 
-def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dict[str, Any], list[str]]:
+def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], _Missing, list[str]]:
     """Return each engine's version, {engine_packages, engine_repository} of those that are missing, and why.
 
     The version is the one on the node, else the one that will come; None where nobody knows. Raises Refusal P078.
     """
     found = cast("Mapping[str, str | None]", case.facts["engines"])
     versions = {engine: found[engine] for engine in engines}
-    missing: dict[str, Any] = {"engine_packages": [], "engine_repository": None}
+    missing: _Missing = {"engine_packages": [], "engine_repository": None}
     because = []
     for engine in (engine for engine in engines if not versions[engine]):
         vendor = engine == "docker" and case.wishes["container_toolkit_docker_source"] == "docker"
@@ -137,7 +148,7 @@ def _engines(case: Case, engines: list[str]) -> tuple[dict[str, str | None], dic
     return versions, missing, because
 
 
-def _docker(case: Case, version: str | None) -> tuple[dict[str, Any], list[str]]:
+def _docker(case: Case, version: str | None) -> tuple[Docker, list[str]]:
     """Return which keys of daemon.json give GPUs to containers, whether Docker is to be started, and why these keys."""
     start = case.wishes["container_toolkit_docker_source"] == "docker" and case.platform["family"] == "redhat"
     since = case.catalog.container_toolkit["engines"]["docker"]["cdi_since"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Cuda, CudaToolkit, Driver, Repository
 
 LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
 PREFIX = LINK + "-{version}"
@@ -27,7 +28,7 @@ AUTO, PYPI = "auto", "pypi"
 COMPILER, COMPILER_RPM = "g++", "gcc-c++"
 
 
-def with_source(case: Case, driver: dict[str, Any]) -> Case:
+def with_source(case: Case, driver: Driver) -> Case:
     """Return the case with the source of the toolkits that cuda_source: auto comes to: the driver's own.
 
     With the distribution's driver that is the distribution's toolkit where it serves every GPU, else NVIDIA's wheels
@@ -53,7 +54,7 @@ def _with(case: Case, cuda_source: str) -> Case:
     return replace(case, wishes=ChainMap(chosen, cast("MutableMapping[str, Any]", case.wishes)))
 
 
-def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, driver: Driver) -> Cuda:
     """Return the CUDA part. Raises Refusal for a toolkit that cannot serve the node.
 
     {source, toolkits, default, home, compute_capabilities, apt_components, repository, retire_packages, because}: home
@@ -93,11 +94,8 @@ def default_of(request: Request, toolkits: list[str]) -> str | None:
     return (default or newest(toolkits)) if toolkits else None
 
 
-def check_driver(request: Request, driver: dict[str, Any], version: str) -> None:
-    """Refuse a toolkit that a driver does not run, not even with cuda-compat. Raises Refusal P023 or P077.
-
-    driver has at least the keys branch and newest_known of the driver part of a plan.
-    """
+def check_driver(request: Request, driver: compat.Choice, version: str) -> None:
+    """Refuse a toolkit that a driver does not run, not even with cuda-compat. Raises Refusal P023 or P077."""
     floor = request.catalog.toolkits[version]["min_driver"]
     if not same_or_newer(driver["newest_known"], floor) and not compat.wanted(request, driver, version):
         way = compat.way(request, driver, version)
@@ -112,7 +110,7 @@ def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
     return first_fits and (gpu.last_cuda is None or same_or_newer(gpu.last_cuda, toolkit["cuda"]))
 
 
-def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _versions(case: Case, driver: Driver) -> tuple[list[str], list[str]]:
     toolkits = case.wishes["cuda_toolkits"]
     if case.wishes["cuda_state"] == "absent":
         return [], ["cuda_state is absent: no toolkit, and no libraries that need one."]
@@ -126,7 +124,7 @@ def _versions(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]
     return _default(case, driver)
 
 
-def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _default(case: Case, driver: Driver) -> tuple[list[str], list[str]]:
     wheels = case.wishes["cuda_source"] == PYPI
     if driver["source"] == "distribution" and not wheels:
         return [], ["The driver is the distribution's, and no toolkit is requested. Frameworks bring their own CUDA."]
@@ -139,7 +137,7 @@ def _default(case: Case, driver: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [], ["No toolkit in the repository supports the driver and every GPU."]
 
 
-def _in_full(case: Case, driver: dict[str, Any]) -> list[str]:
+def _in_full(case: Case, driver: Driver) -> list[str]:
     """Return the toolkits of the source that the driver runs in full, and that compile for every GPU."""
     level = case.catalog.branches[driver["branch"]]["cuda"]
     return [
@@ -152,7 +150,7 @@ def _in_full(case: Case, driver: dict[str, Any]) -> list[str]:
     ]
 
 
-def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]]) -> list[str]:
+def _forward(case: Case, driver: Driver, toolkits: list[CudaToolkit]) -> list[str]:
     """Say which toolkits have NVIDIA's cuda-compat beside them, where it is requested."""
     if not case.wishes["cuda_compat"] or not toolkits:
         return []
@@ -164,7 +162,7 @@ def _forward(case: Case, driver: dict[str, Any], toolkits: list[dict[str, Any]])
     ] or [f"cuda_compat is requested, but driver {driver['newest_known']} fully supports every toolkit without it."]
 
 
-def _check(case: Case, driver: dict[str, Any], version: str) -> None:
+def _check(case: Case, driver: Driver, version: str) -> None:
     toolkit = newer.toolkit_record(case.catalog, version)
     for gpu in case.gpus:
         if not compiles_for(toolkit, gpu):
@@ -216,7 +214,7 @@ def _compute_capabilities(case: Case) -> list[str]:
     return sorted({gpu.compute_capability for gpu in case.gpus if gpu.compute_capability}, key=version_key)
 
 
-def _repository(case: Case, driver: dict[str, Any]) -> dict[str, Any] | None:
+def _repository(case: Case, driver: Driver) -> Repository:
     """Return NVIDIA's repository; it may replace packages of the driver only where the driver comes from there."""
     name = case.platform["driver_sources"]["nvidia"]["repository"]
     return source.repository(case, name, driver=driver["source"] == "nvidia")
@@ -249,7 +247,7 @@ def _carried_by_distribution(case: Case) -> list[str]:
     return [record["version"]]
 
 
-def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+def _of_distribution(case: Case, driver: Driver, version: str) -> CudaToolkit:
     """Return the distribution's toolkit; host_compiler is None where its nvcc finds the one that came with it."""
     record = case.platform["cuda_toolkit"]
     return {
@@ -263,7 +261,7 @@ def _of_distribution(case: Case, driver: dict[str, Any], version: str) -> dict[s
     }
 
 
-def _of_wheels(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+def _of_wheels(case: Case, driver: Driver, version: str) -> CudaToolkit:
     """Return a toolkit that is made of NVIDIA's wheels; its packages are what compiles with it, and what fetches it."""
     found = _of_nvidia(case, driver, version)
     wheels = case.catalog.cuda_wheels[version]["wheels"]
@@ -277,7 +275,7 @@ def _of_wheels(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
     }
 
 
-def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, Any]:
+def _of_nvidia(case: Case, driver: Driver, version: str) -> CudaToolkit:
     """Return a toolkit of NVIDIA's; host_compiler is None where the platform's own compiler fits.
 
     Raises Refusal P044 where it does not, and the platform has no other one.
@@ -319,7 +317,7 @@ def _of_nvidia(case: Case, driver: dict[str, Any], version: str) -> dict[str, An
     }
 
 
-def _full_features(case: Case, driver: dict[str, Any], version: str) -> bool:
+def _full_features(case: Case, driver: Driver, version: str) -> bool:
     record = case.catalog.toolkits[version]
     full = compat.in_full(case, driver, record)
     if not full:

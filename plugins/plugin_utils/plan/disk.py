@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Cuda, Driver, Environment
 
 
-def plan(case: Case, parts: dict[str, Any]) -> dict[str, int]:
+def plan(case: Case, driver: Driver, cuda: Cuda, environments: list[Environment]) -> dict[str, int]:
     """Return MiB per mount point, of the mount points that gpu_facts reports.
 
     Of several that are one file system, as /var often is of /, the first one has the sum.
     """
     counts = {
         "once": 1,
-        "kernels": len(parts["driver"]["kernels"]),
-        "toolkits": sum(not toolkit["wheels"] for toolkit in parts["cuda"]["toolkits"]),
-        "toolkits of wheels": sum(bool(toolkit["wheels"]) for toolkit in parts["cuda"]["toolkits"]),
-        "environments": len(parts["environments"]),
+        "kernels": len(driver["kernels"]),
+        "toolkits": sum(not toolkit["wheels"] for toolkit in cuda["toolkits"]),
+        "toolkits of wheels": sum(bool(toolkit["wheels"]) for toolkit in cuda["toolkits"]),
+        "environments": len(environments),
         "conda environments": len(case.wishes["conda_environments"]),
     }
     mounts = _file_systems(case.facts["filesystems"])

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, DriverChange
 
 STAYS = "It is held at its installed version. To upgrade it while the GPUs are idle, set nvidia_driver_upgrade."
 NEWEST = "nvidia_driver_upgrade is set: it is upgraded to the distribution's newest version while the GPUs are idle."
@@ -34,12 +35,12 @@ DEAD_LEFTOVER = (
 )
 
 
-def plan(case: Case) -> dict[str, Any]:
+def plan(case: Case) -> Driver:
     """Return the driver part. Raises Refusal where no driver of the requested kind serves the node."""
     return _absent(case) if case.wishes["nvidia_driver_state"] == "absent" else _present(case)
 
 
-def _present(case: Case) -> dict[str, Any]:
+def _present(case: Case) -> Driver:
     flavours = _carried_on(case, allowed_by_gpus(case))
     origin, why_source = source.choose(case)
     branch, why_branch = choose_branch(case, origin, flavours)
@@ -53,7 +54,7 @@ def _present(case: Case) -> dict[str, Any]:
     held, why_held = _hold(case, build_for, signed=origin.signed)
     upgrade = case.wishes["nvidia_driver_upgrade"] and not exact
     why_held = why_held if exact else [NEWEST if upgrade else STAYS, *why_held]
-    planned = {
+    planned: Driver = {
         "source": origin.name,
         "branch": branch,
         "version": version if exact else None,
@@ -69,8 +70,9 @@ def _present(case: Case) -> dict[str, Any]:
         "persistence": bool(case.gpus),
         "display": shown,
         "because": [*why_source, *why_branch, *why_version, *why_modules, *why_kernels, *why_shown, *why_held],
+        "change": None,
     }
-    change = _change(case, planned)
+    change = planned["change"] = _change(case, planned)
     _check_holds(case, planned, change)
     if not origin.signed:
         compilers, without = kernels.compilers(case, build_for)
@@ -80,7 +82,7 @@ def _present(case: Case) -> dict[str, Any]:
     if (change or upgrade) and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]
-    return {**planned, "change": change}
+    return planned
 
 
 def _carried_on(case: Case, flavours: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ def _carried_on(case: Case, flavours: tuple[str, ...]) -> tuple[str, ...]:
     return kept or flavours
 
 
-def _absent(case: Case) -> dict[str, Any]:
+def _absent(case: Case) -> Driver:
     """Return the part of a driver that is to go: what the node has, and no driver that would have to serve it."""
     driver, nvidia = case.facts["driver"], case.platform["driver_sources"]["nvidia"]
     names = [package["name"] for package in driver["packages"]]
@@ -118,7 +120,7 @@ def _absent(case: Case) -> dict[str, Any]:
         "module_stream": None,
         "apt_components": [],
         "release_packages": [] if debian else [*nvidia["components"], nvidia["package_sets"][0]["lock_package"]],
-        "repository": source.repository(case, origin, driver=True),
+        "repository": source.repository(case, origin, driver=True) if origin else None,
         "conflicting_packages": [],
         "hold": _hold(case, known, signed=any(name.startswith(conflicts.SIGNED_MODULES) for name in names))[0],
         "kernels": [],
@@ -129,11 +131,11 @@ def _absent(case: Case) -> dict[str, Any]:
         "because": [
             "nvidia_driver_state is absent: no driver is planned, and the driver that gpulab installed is removed."
         ],
-        "change": _change(case, {}),
+        "change": _change(case, None),
     }
 
 
-def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
+def _change(case: Case, planned: Driver | None) -> DriverChange | None:
     """Return {from, to} where another driver, or none, takes the place of one that is there; None elsewhere."""
     driver = case.facts["driver"]
     present = driver.get("module_on_disk") or driver.get("library")
@@ -144,7 +146,7 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
     if not present or not sources:
         return None
     before = f"{present} ({' and '.join(sorted(sources))})"
-    if case.wishes["nvidia_driver_state"] == "absent":
+    if planned is None:
         stays = sources == {"runfile"} and not driver["runfile_own"]  # what gpulab did not bring
         return None if stays else {"from": before, "to": "none"}
     other_version = planned["version"] not in (None, present)
@@ -158,7 +160,7 @@ def _change(case: Case, planned: dict[str, Any]) -> dict[str, str] | None:
     }
 
 
-def _check_holds(case: Case, planned: dict[str, Any], change: dict[str, str] | None) -> None:
+def _check_holds(case: Case, planned: Driver, change: DriverChange | None) -> None:
     """Raise Refusal P085 where the plan replaces a driver that somebody else has put on hold."""
     held = case.facts["driver"].get("holds_foreign", [])
     goes = change or planned["conflicting_packages"] or planned["remove_packages"]
@@ -186,7 +188,7 @@ def _leftovers(case: Case, planned: str) -> list[str]:
     return [text.format(module=module, version=version) for (module, version), text in found.items()]
 
 
-def _other_modules(case: Case, planned: dict[str, Any]) -> bool:
+def _other_modules(case: Case, planned: Driver) -> bool:
     """Tell whether a .run file of the same version is to bring the other kernel modules; of packages, names tell."""
     if planned["source"] != "runfile":
         return False

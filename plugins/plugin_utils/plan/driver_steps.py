@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, DriverChange, Imex, Plan
+
 FORMER = "nvidia-driver"  # under this name, the packages of all transactions are kept as they were
 CHANNEL = {"nvidia": {"NVreg_CreateImexChannel0": 1}}  # by default, the driver creates none, and NCCL finds no memory
 DISPLAY = {"nvidia_drm": {"modeset": 1}}  # Wayland's compositors need it, and the console
@@ -30,7 +32,7 @@ class Asked(NamedTuple):
     module_options: dict[str, dict[str, Any]] | None = None
 
 
-def driver_steps(plan: dict[str, Any], facts: dict[str, Any], newer: dict[str, Any], asked: Asked) -> dict[str, Any]:
+def driver_steps(plan: Plan, facts: dict[str, Any], newer: dict[str, Any], asked: Asked) -> dict[str, Any]:
     """Return what the role decides on.
 
     newer are the packages that an upgrade would change, by name: their versions before and after.
@@ -89,27 +91,28 @@ def driver_steps(plan: dict[str, Any], facts: dict[str, Any], newer: dict[str, A
     }
 
 
-def _has_other_driver(facts: dict[str, Any], change: dict[str, str] | None) -> bool:
+def _has_other_driver(facts: dict[str, Any], change: DriverChange | None) -> bool:
     """Tell whether the next boot's initramfs brings a driver that is not, or will not be, the one on disk."""
     on_disk = (None, facts["driver"]["module_on_disk"])
     images = [kernel["initramfs"] for kernel in facts["kernels"] if kernel.get("next_boot") and kernel.get("initramfs")]
     return any(image["nvidia"] and (change or image["nvidia_version"] not in on_disk) for image in images)
 
 
-def _change(driver: dict[str, Any], packages: list[str], newer: dict[str, Any]) -> dict[str, str] | None:
-    planned: dict[str, str] | None = driver["change"]
+def _change(driver: Driver, packages: list[str], newer: dict[str, Any]) -> DriverChange | None:
+    planned = driver["change"]
     if planned is not None or not newer:
         return planned
     named = next((name for name in packages if name in newer), next(iter(newer)))
-    return dict(zip(("from", "to"), newer[named]))
+    before, after = newer[named]
+    return {"from": before, "to": after}
 
 
-def _is_unfinished(driver: dict[str, Any], facts: dict[str, Any]) -> bool:
+def _is_unfinished(driver: Driver, facts: dict[str, Any]) -> bool:
     conflicting = {name.partition(":")[0] for name in driver["conflicting_packages"]}
     return not conflicting.isdisjoint(facts["system"]["packages_unfinished"])
 
 
-def _toolkit(plan: dict[str, Any], change: dict[str, str] | None) -> list[str]:
+def _toolkit(plan: Plan, change: DriverChange | None) -> list[str]:
     """Return the distribution's toolkit where the package sources of the driver have it, too.
 
     The package lists, the solver, the hooks and the initramfs take their time once, then. Not with a change of the
@@ -122,7 +125,7 @@ def _toolkit(plan: dict[str, Any], change: dict[str, str] | None) -> list[str]:
     return [package for toolkit in cuda["toolkits"] for package in toolkit["packages"]]
 
 
-def lacks_modules(driver: dict[str, Any], facts: dict[str, Any]) -> bool:
+def lacks_modules(driver: Driver, facts: dict[str, Any]) -> bool:
     """Say whether DKMS has the planned module not installed for one of the planned kernels."""
     installed = {
         kernel["version"]
@@ -133,14 +136,14 @@ def lacks_modules(driver: dict[str, Any], facts: dict[str, Any]) -> bool:
     return not installed.issuperset(driver["kernels"])
 
 
-def _shares(driver: dict[str, Any], facts: dict[str, Any], change: dict[str, str] | None) -> bool:
+def _shares(driver: Driver, facts: dict[str, Any], change: DriverChange | None) -> bool:
     """Say whether DKMS has to build modules that other nodes can load; dnf's packages build when they are unpacked."""
     by_packages = driver["dkms_module"] is not None and driver["source"] != "runfile"
     due = change is not None or lacks_modules(driver, facts)
     return by_packages and facts["system"]["family"] == "debian" and due
 
 
-def _former_builds(driver: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, str]]:
+def _former_builds(driver: Driver, facts: dict[str, Any]) -> list[dict[str, str]]:
     """Return what DKMS builds once more for the former driver: every kernel, and module of the version on disk.
 
     Packages tell the version: until the reboot, the linker may find the library of the driver that is loaded.
@@ -160,9 +163,7 @@ def _of_imex(service: str, packages: list[dict[str, str]]) -> list[str]:
     return [package["name"] for package in packages if package["name"].startswith(service)]
 
 
-def _module_options(
-    driver: dict[str, Any], imex: dict[str, Any], own: dict[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
+def _module_options(driver: Driver, imex: Imex, own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the options of the driver's modules, by module; the inventory has the last word."""
     default = {**(CHANNEL if imex["needed"] else {}), **(DISPLAY if driver["display"] else {})}
     found = {module: {**default.get(module, {}), **own.get(module, {})} for module in (*default, *own)}

@@ -15,11 +15,12 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import versio
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver
 
 PACKAGE_OF = {"pytorch": "torch", "tensorflow": "tensorflow", "jax": "jax"}
 
 
-def of_file(case: Case, driver: dict[str, Any], wish: dict[str, Any], contents: reading.Contents) -> dict[str, Any]:
+def of_file(case: Case, driver: Driver, wish: dict[str, Any], contents: reading.Contents) -> dict[str, Any]:
     """Return what a file decides of a wish beside its packages: the framework that it pins, and PyTorch's build.
 
     A version that the catalog does not have is left to the file, and so is one that is only limited.
@@ -44,7 +45,7 @@ def of_file(case: Case, driver: dict[str, Any], wish: dict[str, Any], contents: 
     return decided
 
 
-def _fitting_build(case: Case, driver: dict[str, Any], torch: Requirement | None) -> str | None:
+def _fitting_build(case: Case, driver: Driver, torch: Requirement | None) -> str | None:
     """Return the build of PyTorch that suits the node, of the newest release that a requirement lets through."""
     releases = case.catalog.frameworks["pytorch"]
     for version in sorted(releases, key=version_key, reverse=True):

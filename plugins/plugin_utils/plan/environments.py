@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, Environment
 
 FRAMEWORKS = ("pytorch", "tensorflow", "jax")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/{index}"
@@ -32,7 +33,7 @@ VARIABLES = {
 }
 
 
-def plan(case: Case, driver: dict[str, Any]) -> list[dict[str, Any]]:
+def plan(case: Case, driver: Driver) -> list[Environment]:
     """Return one part per requested environment. Raises Refusal for one that cannot work on the node."""
     return [_environment(case, driver, wish) for wish in case.wishes["gpulab_environments"] or ()]
 
@@ -42,7 +43,7 @@ def mirrored(url: str | None, mirror: str | None) -> str | None:
     return f"{mirror.rstrip('/')}/{url.rpartition('/')[2]}" if url and mirror else url
 
 
-def _environment(case: Case, driver: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
+def _environment(case: Case, driver: Driver, wish: dict[str, Any]) -> Environment:
     framework_of(wish)
     check_packages(wish)
     contents = reading.read(wish) if wish.get("file") else reading.Contents()
@@ -121,7 +122,7 @@ def _warn(case: Case, name: str, release: dict[str, Any], build: dict[str, Any])
         case.warnings.append(f"{name}: the wheels of {framework} are confirmed for x86_64 only.")
 
 
-def _why(name: str, driver: dict[str, Any], release: dict[str, Any] | None, build: dict[str, Any], python: str) -> str:
+def _why(name: str, driver: Driver, release: dict[str, Any] | None, build: dict[str, Any], python: str) -> str:
     if release is None:
         return f"{name}: no framework is requested; Python {python} has wheels of its packages."
     label = f"{name}: {release['framework']} {release['version']}"
@@ -268,9 +269,7 @@ def _release(case: Case, name: str, framework: str, requested: str) -> dict[str,
     return releases[newest(fitting)]
 
 
-def _build(
-    case: Case, driver: dict[str, Any], name: str, release: dict[str, Any] | None, index: str | None
-) -> dict[str, Any]:
+def _build(case: Case, driver: Driver, name: str, release: dict[str, Any] | None, index: str | None) -> dict[str, Any]:
     if release is None:
         if index is not None:
             raise refuse(
@@ -298,7 +297,7 @@ def _is_seen(case: Case, build: dict[str, Any]) -> bool:
     return case.architecture == "x86_64" or bool(build.get(case.architecture))
 
 
-def _alternative(case: Case, driver: dict[str, Any], framework: str) -> str:
+def _alternative(case: Case, driver: Driver, framework: str) -> str:
     """Name the newest release of the framework that runs on this node."""
     for version, release in reversed(case.catalog.frameworks[framework].items()):
         for build in reversed(release["builds"]):

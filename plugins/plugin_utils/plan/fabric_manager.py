@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import branch, packages
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, FabricManager
 
 # NVLink 5 has its switches managed by a subnet manager, which has a version of its own and goes through InfiniBand ...
 NVLINK_5, NVLINK_5_MODULE = "nvlsm", "ib_umad"
@@ -19,18 +20,18 @@ NVLINK_5, NVLINK_5_MODULE = "nvlsm", "ib_umad"
 NVLINK_5_LIBRARY = "libnvsdm"
 
 
-def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, driver: Driver) -> FabricManager:
     """Return {needed, packages, version, service, modules, because}; modules are those that it does not start without.
 
     Raises Refusal where the driver's source lacks it.
     """
+    none: FabricManager = {"needed": False, "packages": [], "version": None, "modules": [], "because": []}
     if case.wishes["nvidia_driver_state"] == "absent":
-        gone = {"needed": False, "packages": [NVLINK_5, NVLINK_5_LIBRARY], "version": None, "modules": []}
-        return {**gone, "because": ["The Fabric Manager is removed with the driver."]}
+        why = "The Fabric Manager is removed with the driver."
+        return {**none, "packages": [NVLINK_5, NVLINK_5_LIBRARY], "because": [why]}
     switches = case.facts["pci"]["nvswitches"]
     boards = [gpu.name for gpu in case.gpus if gpu.fabric_manager == "always"]
     if not case.needs_fabric_manager:
-        none = {"needed": False, "packages": [], "version": None, "modules": []}
         return {**none, "because": [_of_rack(case) or "The node has no NVSwitch."]}
     names = packages.beside_driver(case, driver, "fabric_manager")
     if not names:

@@ -12,6 +12,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_o
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver
 
 CPU = "cpu"  # as an index: a build without CUDA, which every release has
 PYPI = "pypi"  # as an index: the build that the general index has itself
@@ -22,7 +23,7 @@ def indexes(build: dict[str, Any]) -> list[str]:
     return [*([build["index"]] if build["index"] else []), *([PYPI] if build.get("pypi") else [])]
 
 
-def obstacle(case: Case, driver: dict[str, Any], build: dict[str, Any]) -> str | None:
+def obstacle(case: Case, driver: Driver, build: dict[str, Any]) -> str | None:
     """Return why a build does not run on the node; None where it does."""
     floor = case.catalog.min_drivers[build["cuda"].partition(".")[0]]
     if not same_or_newer(driver["newest_known"], floor):

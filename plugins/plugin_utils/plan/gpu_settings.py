@@ -13,13 +13,14 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml import mig_profil
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import GpuSettings
 
 NVIDIA, UUID = "10de", "GPU-"
 MOST_OF_POWER = 2  # some makers' boards take more than the data sheet says, but none takes twice as much
 ALL, SINGLE = "gpu_settings_values", "gpu_settings_per_gpu"
 
 
-def plan(case: Case) -> dict[str, Any]:
+def plan(case: Case) -> GpuSettings:
     """Return {settings, because}; settings are empty where none is made.
 
     What a limit in watts comes to on each GPU, the node says: its GPUs know their defaults and ranges.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_file
@@ -14,11 +14,12 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import packages
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, Imex
 
 SERVICE = "nvidia-imex"
 
 
-def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, driver: Driver) -> Imex:
     """Return {needed, packages, version, service, nodes, restart, because}.
 
     nodes are the addresses of the domain, and restart tells that a daemon at work has to be stopped for other ones.
@@ -27,9 +28,17 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     boards = ", ".join(gpu.name for gpu in case.gpus if gpu.fabric_manager == "rack")
     requested = list(case.wishes["nvidia_driver_imex_nodes"]) if case.gpus else []  # an image is built without a GPU
     found = case.facts["imex"]
-    none = {"needed": False, "packages": [], "version": None, "service": SERVICE, "nodes": []}
+    none: Imex = {
+        "needed": False,
+        "packages": [],
+        "version": None,
+        "service": SERVICE,
+        "nodes": [],
+        "restart": False,
+        "because": ["IMEX is removed with the driver."],
+    }
     if case.wishes["nvidia_driver_state"] == "absent":
-        return {**none, "restart": False, "because": ["IMEX is removed with the driver."]}
+        return none
     services = case.facts["services"] or {}
     active = SERVICE in services and services[SERVICE]["active"] == "active"
     if requested and not boards:

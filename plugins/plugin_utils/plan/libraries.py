@@ -14,12 +14,13 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_o
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case, Request
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Cuda, Libraries, Library
 
 LIBRARIES = ("cudnn", "nccl", "tensorrt")
 NUMBERS = 4  # of a whole version, with its build: 9.10.2.21
 
 
-def plan(case: Case, toolkits: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, toolkits: Cuda) -> Libraries:
     """Return {cudnn, nccl, tensorrt, retire_packages, because}, None for one not requested.
 
     retire_packages is what an earlier plan may have brought and this one does not want. Raises Refusal for a version
@@ -30,16 +31,18 @@ def plan(case: Case, toolkits: dict[str, Any]) -> dict[str, Any]:
         f"{library} {part['version']} is built for CUDA {part['cuda']}." for library, part in chosen.items() if part
     ]
     return {
-        **chosen,
+        "cudnn": chosen["cudnn"],
+        "nccl": chosen["nccl"],
+        "tensorrt": chosen["tensorrt"],
         "retire_packages": _retired(case, chosen),
         "because": because or ["None is requested. Frameworks bring their own cuDNN and NCCL."],
     }
 
 
-def _library(case: Case, library: str, toolkits: dict[str, Any]) -> dict[str, Any] | None:
+def _library(case: Case, library: str, toolkits: Cuda) -> Library | None:
     default = toolkits["default"]
     version = requested(case, library, [toolkit["version"] for toolkit in toolkits["toolkits"]])
-    if version is None:
+    if version is None or default is None:
         return None
     if toolkits["source"] == "distribution":
         raise refuse("P040", library=library, version=version, system=case.platform["name"])
@@ -92,7 +95,7 @@ def _names(case: Case, record: dict[str, Any], major: str, library_major: str) -
     return [name.format(major=major, library_major=library_major) for name in patterns]
 
 
-def _retired(case: Case, chosen: dict[str, dict[str, Any] | None]) -> list[str]:
+def _retired(case: Case, chosen: dict[str, Library | None]) -> list[str]:
     """Return every package that a plan could name for a library, whatever its majors, and this one does not."""
     names = {
         name

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Monitoring
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 LOOPBACK = "127.0.0.1"
@@ -19,7 +20,7 @@ DCGM_EXPORTER = "datacenter-gpu-manager-exporter"  # its dependency is DCGM itse
 OWNERS = ("--web.listen-address", "--web.systemd-socket", "--collector.textfile.directory")
 
 
-def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, driver: model.Driver) -> model.Monitoring:
     """Return {address, dcgm_packages, because}; without an address node exporter is not gpulab's affair.
 
     Raises Refusal where an address is requested that the node does not have, or its owner chose one himself, and
@@ -45,7 +46,7 @@ def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_dcgm(case: Case, driver: dict[str, Any]) -> None:
+def _check_dcgm(case: Case, driver: model.Driver) -> None:
     """Refuse DCGM's exporter where DCGM does not read a board in full, cannot be had, or is somebody else's."""
     other = [gpu.name for gpu in case.gpus if not gpu.data_center]
     if other:

@@ -11,7 +11,7 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and .../troub
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import nccl as nccl_check
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -22,6 +22,15 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_o
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts.model import InfinibandPort, Interface
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import (
+        Cuda,
+        Driver,
+        Library,
+        Nccl,
+        NcclSetting,
+        NcclTests,
+        Tuning,
+    )
 
 TESTS = "/opt/gpulab-nccl-tests"
 PEERMEM = "nvidia-peermem"
@@ -30,15 +39,20 @@ FASTER = 2  # an interface that is this many times as fast as the one chosen is 
 _NAME = re.compile(r"NCCL_[A-Z0-9_]+")
 
 
-def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
-    """Return {settings, file, modules, tests, because}; planned is what the plan has so far.
+class _Part(TypedDict):
+    """What one rule says: settings, kernel modules to load at boot, and why."""
 
-    settings are {name, value, because}; file is what /etc/nccl.conf gets, modules are kernel modules to load at boot.
-    tests are None, or {url, sha256, directory, cuda_home, gencode, compiler} of the nccl-tests to build.
+    settings: list[NcclSetting]
+    modules: list[str]
+    because: list[str]
+
+
+def plan(case: Case, driver: Driver, cuda: Cuda, library: Library | None, tuned: Tuning) -> Nccl:
+    """Return NCCL's part; library is the planned NCCL of the system.
+
     Raises Refusal for an interface that the node does not have, for a wish that is no setting, and for tests that
     cannot be built.
     """
-    driver, tuned = planned["driver"], planned["tuning"]
     parts = [_part(_setting("NCCL_DEBUG", "WARN", "NCCL logs errors only."))]
     if case.gpus:
         parts += [_interface(case), _adapters(case), _between_gpus(case, tuned), _gpudirect(case, driver)]
@@ -63,48 +77,46 @@ def plan(case: Case, planned: dict[str, Any]) -> dict[str, Any]:
         "settings": chosen,
         "file": "".join(f"{line}\n" for line in lines),
         "modules": [module for part in parts for module in part["modules"]],
-        "tests": _tests(case, planned),
+        "tests": _tests(case, driver, cuda, library),
         "because": because,
     }
 
 
-def _tests(case: Case, planned: dict[str, Any]) -> dict[str, Any] | None:
+def _tests(case: Case, driver: Driver, cuda: Cuda, library: Library | None) -> NcclTests | None:
     """Return how nccl-tests are built: again for another source, another toolkit, another NCCL or other GPUs."""
     url, sha256 = case.wishes["nccl_tests_url"], case.wishes["nccl_tests_sha256"]
     if not url:
         return None
-    cuda, nccl = planned["cuda"], planned["libraries"]["nccl"]
+    default, home = cuda["default"], cuda["home"]
     if not re.fullmatch("[0-9a-f]{64}", sha256 or ""):
         raise refuse("P076", reason="nccl_tests_sha256 is not set")
-    if nccl is None:
+    if library is None or default is None or home is None:
         raise refuse("P076", reason="the plan has no NCCL to build them with")
-    toolkit = next(one for one in cuda["toolkits"] if one["version"] == cuda["default"])
-    floor = case.catalog.toolkits[cuda["default"]]["min_driver"]
-    if not same_or_newer(planned["driver"]["newest_known"], floor):
-        raise refuse(
-            "P076", reason=f"CUDA {cuda['default']} runs only with cuda-compat, which the verification does not use"
-        )
+    toolkit = next(one for one in cuda["toolkits"] if one["version"] == default)
+    floor = case.catalog.toolkits[default]["min_driver"]
+    if not same_or_newer(driver["newest_known"], floor):
+        raise refuse("P076", reason=f"CUDA {default} runs only with cuda-compat, which the verification does not use")
     numbers = [capability.replace(".", "") for capability in cuda["compute_capabilities"]]
-    name = "-".join([sha256[:12], f"cuda{cuda['default']}", f"nccl{nccl['version']}", *numbers])
+    name = "-".join([sha256[:12], f"cuda{default}", f"nccl{library['version']}", *numbers])
     return {
         "url": url,
         "sha256": sha256,
         "directory": f"{TESTS}/{name}",
-        "cuda_home": cuda["home"],
+        "cuda_home": home,
         "gencode": " ".join(nvcc.targets(cuda["compute_capabilities"])),
         "compiler": toolkit["host_compiler"],
     }
 
 
-def _setting(name: str, value: str, because: str) -> dict[str, str]:
+def _setting(name: str, value: str, because: str) -> NcclSetting:
     return {"name": name, "value": value, "because": because}
 
 
-def _part(*settings: dict[str, str], because: str | None = None, modules: tuple[str, ...] = ()) -> dict[str, Any]:
+def _part(*settings: NcclSetting, because: str | None = None, modules: tuple[str, ...] = ()) -> _Part:
     return {"settings": list(settings), "because": [because] if because else [], "modules": list(modules)}
 
 
-def _interface(case: Case) -> dict[str, Any]:
+def _interface(case: Case) -> _Part:
     """Choose the interface that NCCL's processes meet over, and talk over where there is no better network."""
     interfaces = {interface["name"]: interface for interface in case.facts["network"]}
     requested = case.wishes["nccl_interface"]
@@ -146,7 +158,7 @@ def _ports(case: Case) -> list[InfinibandPort]:
     return [port for port in layer if (port["rate_gbps"] or 0) == best]
 
 
-def _adapters(case: Case) -> dict[str, Any]:
+def _adapters(case: Case) -> _Part:
     chosen = _ports(case)
     if not chosen:
         return _part(because="No InfiniBand or RoCE port is active, so NCCL uses sockets.")
@@ -161,7 +173,7 @@ def _port(port: InfinibandPort) -> str:
     return f"{port['device']}:{port['port']}"
 
 
-def _gpudirect(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def _gpudirect(case: Case, driver: Driver) -> _Part:
     """Say how adapters reach GPU memory: by dma-buf, which the open kernel modules have, or by a module."""
     if not _ports(case) or case.container:
         return _part()
@@ -170,7 +182,7 @@ def _gpudirect(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
     return _part(because=f"GPUDirect RDMA needs {PEERMEM} with the proprietary kernel modules.", modules=(PEERMEM,))
 
 
-def _between_gpus(case: Case, tuned: dict[str, Any]) -> dict[str, Any]:
+def _between_gpus(case: Case, tuned: Tuning) -> _Part:
     """Forbid direct copies over PCI Express where ACS or the IOMMU, once looked at, stand in their way."""
     boards = [
         gpu for gpu in case.facts["pci"]["gpus"] if case.catalog.gpus.get(gpu["device"], {}).get("form") == "pcie"
@@ -197,7 +209,7 @@ def _between_gpus(case: Case, tuned: dict[str, Any]) -> dict[str, Any]:
     return _part(_setting("NCCL_P2P_LEVEL", "NVL", reason))
 
 
-def _overridden(settings: dict[str, dict[str, str]], case: Case) -> dict[str, dict[str, str]]:
+def _overridden(settings: dict[str, NcclSetting], case: Case) -> dict[str, NcclSetting]:
     """Put the operator's values in, and take out what he leaves alone."""
     result = dict(settings)
     for name, value in case.wishes["nccl_overrides"].items():

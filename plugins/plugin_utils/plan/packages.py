@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver
 
 # What has a branch in its name: Ubuntu has each twice, and the servers' cannot stay beside the desktops'.
 SERIES = re.compile(r"-((\d{3})(?:-server)?)(?=[-:]|\Z)")
@@ -39,7 +40,7 @@ def edition(case: Case, names: Mapping[str, Any], branch: str) -> str:
     return next((one for one in editions if f"{branch}{one}" in there), editions[0])
 
 
-def beside_driver(case: Case, driver: dict[str, Any], part: str) -> list[str]:
+def beside_driver(case: Case, driver: Driver, part: str) -> list[str]:
     """Return what a source has of a part beside the driver, as fabric_manager, at the driver's version."""
     record = case.platform["driver_sources"].get(driver["source"], {"package_sets": []})
     for names in record["package_sets"]:

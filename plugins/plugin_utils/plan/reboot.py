@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, Reboot
 
 
-def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, driver: Driver) -> Reboot:
     """Return {needed, because}: a reboot is needed where the loaded modules cannot be those of the plan."""
     if not case.gpus:
         return {"needed": False, "because": ["The node has no GPU to load the driver for."]}

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, SecureBoot
 
 WISH = "secure_boot_mok_password"
 ENROL = (
@@ -25,7 +26,7 @@ def is_on(case: Case) -> bool:
     return case.facts["system"]["secure_boot"] == "enabled" and not case.container
 
 
-def plan(case: Case, driver: dict[str, Any]) -> dict[str, Any]:
+def plan(case: Case, driver: Driver) -> SecureBoot:
     """Return {enrol, because}: whether the enrolment of DKMS's key is to be prepared.
 
     Raises Refusal where the firmware does not accept that key and nobody requested its enrolment, or it waits already.

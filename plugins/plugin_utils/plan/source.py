@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display, kernels, secure_boot
@@ -19,8 +19,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Repository, Runfile
 
 RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{architecture}-{version}.run"
+
+
+class _Runfile(TypedDict, total=False):
+    runfile: Runfile
+
+
+class SourcePackages(_Runfile):
+    """The keys of the driver's part that name packages, repositories and files."""
+
+    packages: list[str]
+    kernel_package: str | None
+    dkms_module: str | None
+    build_packages: list[str]
+    remove_packages: list[str]
+    pin_package: str | None
+    module_stream: str | None
+    apt_components: list[str]
+    release_packages: list[str]
+    repository: Repository | None
 
 
 @dataclass(frozen=True)
@@ -55,8 +75,8 @@ class Source:
 
     def packages(  # noqa: PLR0913
         self, case: Case, branch: str, version: str, kernel_modules: str, build_for: Sequence[str], *, shown: bool
-    ) -> dict[str, Any]:
-        """Return the keys of the plan that name packages, repositories and files; shown adds those for a display."""
+    ) -> SourcePackages:
+        """Return what the driver is made of; shown adds the packages for a display."""
         if not self.record:
             return _of_runfile(case, version)
         names = self._set(branch)
@@ -84,6 +104,7 @@ class Source:
             other |= {
                 name for name in installed if name.startswith(names["pin_package"].format(branch="", version=""))
             } - {pin}
+        origin = self.record["repository"]
         stream = names.get("module_stream", {}).get(kernel_modules)
         return {
             "packages": packages,
@@ -95,7 +116,7 @@ class Source:
             "module_stream": stream.format(**values) if stream else None,
             "apt_components": self.record["components"] if debian else [],
             "release_packages": [] if debian else [*self.record["components"], names["lock_package"]],
-            "repository": repository(case, self.record["repository"], driver=True),
+            "repository": repository(case, origin, driver=True) if origin else None,
         }
 
     def _set(self, branch: str) -> dict[str, Any]:
@@ -145,16 +166,14 @@ def check_version(case: Case, branch: str, version: str) -> list[str]:
     return [f"{held}; the floor is {floor['version']} (bulletin {floor['bulletin']})." if floor else f"{held}."]
 
 
-def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[str, Any] | None:
-    """Return {id, url, suite, key_url, key_file, key_fingerprint, packages} of a repository for the architecture.
+def repository(case: Case, name: str, *, driver: bool = False) -> Repository:
+    """Return a repository for the architecture.
 
     packages are those that it may replace; the driver's are among them where the driver comes from it. Of NVIDIA's
     repository it is the mirror that is requested, which has the key beside the packages as NVIDIA has.
     """
-    if name is None:
-        return None
     record = case.catalog.repositories[name]
-    found = {
+    found: Repository = {
         "id": record["id"],
         "format": record["format"],
         "url": record["url"].format(architecture=record["architectures"][case.architecture]),
@@ -169,7 +188,7 @@ def repository(case: Case, name: str | None, *, driver: bool = False) -> dict[st
         mirror = case.wishes["gpulab_nvidia_repository_url"]
         if mirror:
             key_name = PurePosixPath(record["key_url"]).name
-            found.update(url=mirror, key_url=f"{mirror.rstrip('/')}/{key_name}")
+            found["url"], found["key_url"] = mirror, f"{mirror.rstrip('/')}/{key_name}"
         found["key_file"] = case.wishes["gpulab_nvidia_repository_key"]
         found["key_fingerprint"] = case.wishes["gpulab_nvidia_repository_fingerprint"] or record["key_fingerprint"]
     return found
@@ -196,7 +215,7 @@ def _has_signed_modules(case: Case, record: dict[str, Any]) -> bool:
     return "signed_package" in record["package_sets"][0] and all(kernels.series(case, one) for one in build_for)
 
 
-def _of_runfile(case: Case, version: str) -> dict[str, Any]:
+def _of_runfile(case: Case, version: str) -> SourcePackages:
     """Return what a .run file takes. Raises Refusal P043 where nobody has said which file it has to be."""
     url = case.wishes["nvidia_driver_runfile"]
     url = url or RUNFILE_URL.format(version=version, architecture=case.architecture)

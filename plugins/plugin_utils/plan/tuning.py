@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Swap, Tuning, TuningSetting
 
 GIB_IN_MIB = 1024
 TRANSLATES = ("DMA", "DMA-FQ")  # types of an IOMMU group, as the kernel names them; "identity" passes through
@@ -53,7 +54,7 @@ def _kept(facts: Facts) -> list[str]:
     return facts["tuning"]["kernel_arguments"]["wanted"]
 
 
-def plan(case: Case) -> dict[str, Any]:
+def plan(case: Case) -> Tuning:
     """Return {host_type, settings, files, boot_files, values, limits, kernel_arguments, services, swap, because}.
 
     settings are {kind, name, value, because, source}; the rest is the same in the forms in which it is carried out:
@@ -96,7 +97,7 @@ def plan(case: Case) -> dict[str, Any]:
     }
 
 
-def _swap(settings: dict[str, dict[str, Any]], case: Case) -> dict[str, Any]:
+def _swap(settings: dict[str, TuningSetting], case: Case) -> Swap:
     """Return the place and the MiB of the node's swap; without a place, or in a container, its size is no setting."""
     place, setting = case.wishes["tuning_swap"], settings.get(SWAP)
     if place and case.container:
@@ -108,7 +109,7 @@ def _swap(settings: dict[str, dict[str, Any]], case: Case) -> dict[str, Any]:
     return {"place": place if mib else None, "mib": mib}
 
 
-def _warn_of_later(chosen: list[dict[str, Any]], case: Case) -> None:
+def _warn_of_later(chosen: list[TuningSetting], case: Case) -> None:
     """Warn of each value that somebody else's file overwrites at every boot."""
     later = {} if case.container else case.facts["tuning"]["later"]
     for name, value in ((one["name"], one["value"]) for one in chosen if one["kind"] == "sysctl"):
@@ -120,7 +121,7 @@ def _warn_of_later(chosen: list[dict[str, Any]], case: Case) -> None:
             )
 
 
-def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:
+def _of_catalog(case: Case) -> dict[str, TuningSetting]:
     """Return the settings that hold for the node, by name."""
     found = {}
     for record in case.catalog.tuning:
@@ -131,7 +132,7 @@ def _of_catalog(case: Case) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _override(settings: dict[str, dict[str, Any]], case: Case) -> list[str]:
+def _override(settings: dict[str, TuningSetting], case: Case) -> list[str]:
     """Put the operator's values in, take out what he leaves alone; return the names that this touched."""
     reason = {"because": "Set by tuning_overrides.", "source": []}
     for name, value in case.wishes["tuning_overrides"].items():
@@ -170,7 +171,7 @@ def _text(name: str, kind: str, value: Any, catalog: Catalog) -> str:
     return text
 
 
-def _setting(kind: str, name: str, value: str, record: dict[str, Any]) -> dict[str, Any]:
+def _setting(kind: str, name: str, value: str, record: dict[str, Any]) -> TuningSetting:
     if kind == "limit" and ":" not in value:
         value = f"{value}:{value}"
     return {"kind": kind, "name": name, "value": value, "because": record["because"], "source": record["source"]}

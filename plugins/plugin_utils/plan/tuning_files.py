@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts.tuning import GRUB_FILE, SYSCTL_FILE
 from ansible_collections.gpulab.node.plugins.module_utils.system.kernel_values import CPUS, HUGEPAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import TuningSetting as Setting
 
 PAM_FILE = "/etc/security/limits.d/90-gpulab.conf"
 SYSTEM_FILE = "/etc/systemd/system.conf.d/90-gpulab.conf"
@@ -20,8 +22,6 @@ KNOB_FILE = "/etc/tmpfiles.d/gpulab-tuning.conf"
 NFS_FILE = "/etc/udev/rules.d/90-gpulab-nfs.rules"
 KIB = 1024
 _COUNTED_IN_KIB = ("memlock", "stack")
-
-Setting = dict[str, Any]
 
 
 def files(settings: list[Setting]) -> dict[str, str]:

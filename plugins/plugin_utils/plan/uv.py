@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Environment, Uv
 
 
-def plan(case: Case, environments: list[dict[str, Any]]) -> dict[str, Any]:
+def plan(case: Case, environments: list[Environment]) -> Uv:
     """Return {version, sha256, packages}: of its wheel, and the system's packages.
 
     Those fetch uv, and PyTorch of the environments compiles with them.

@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import guard
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 ADVICE, WARN, FAIL = "advice", "warn", "fail"
 
@@ -28,7 +29,7 @@ class Finding:
     refusal: Refusal
 
 
-def examine(facts: dict[str, Any], plan: dict[str, Any], limits: dict[str, Any], catalog: Catalog) -> list[Finding]:
+def examine(facts: dict[str, Any], plan: Plan, limits: dict[str, Any], catalog: Catalog) -> list[Finding]:
     """Return everything that was found, failures first.
 
     limits are the options of the module preflight; what they require of the hardware fails the node instead of
@@ -38,10 +39,10 @@ def examine(facts: dict[str, Any], plan: dict[str, Any], limits: dict[str, Any],
     severity = WARN if facts["driver"].get("library") else FAIL
     # Of a node that has its driver the plan wants less than it says; what packages still need, they check themselves.
     found += [Finding(severity, refusal) for refusal in guards.short_of_space(facts, plan, limits)]
-    driver = plan.get("driver") or {}
-    if driver.get("packages") or driver.get("source") == "runfile":
+    driver = plan["driver"]
+    if driver["packages"] or driver["source"] == "runfile":
         found += [Finding(FAIL if never else WARN, refusal) for never, refusal in guards.forbidden_modules(facts)]
-    if driver.get("packages") and not driver["display"]:
+    if driver["packages"] and not driver["display"]:
         found += [Finding(WARN, refusal) for refusal in guards.losing_display(facts)]
     for name, check in hardware.checks(facts).items():
         for short, refusal in check(hardware.Node(facts, plan, limits, catalog)):

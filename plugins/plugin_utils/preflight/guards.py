@@ -15,13 +15,15 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, Plan
+
 Facts = dict[str, Any]
 
 
-def broken(facts: Facts, plan: dict[str, Any]) -> Iterator[Refusal]:
+def broken(facts: Facts, plan: Plan) -> Iterator[Refusal]:
     """Yield what has to be mended on the node first."""
     if facts["system"].get("package_state") == "interrupted":
-        yield from _cut_off(facts, plan.get("driver") or {})
+        yield from _cut_off(facts, plan["driver"])
     for filesystem in _of_plan(facts, plan):
         if filesystem.get("responsive") is False:
             yield refuse("H080", mount=filesystem["mount"])
@@ -49,7 +51,7 @@ def _way_out(one: dict[str, str]) -> str:
     )
 
 
-def short_of_space(facts: Facts, plan: dict[str, Any], limits: dict[str, Any]) -> Iterator[Refusal]:
+def short_of_space(facts: Facts, plan: Plan, limits: dict[str, Any]) -> Iterator[Refusal]:
     """Yield each file system that cannot hold its part of the plan."""
     for filesystem in _of_plan(facts, plan):
         mount, free, inodes = filesystem["mount"], filesystem.get("free_mib"), filesystem.get("free_inodes")
@@ -71,13 +73,13 @@ def losing_display(facts: Facts) -> Iterator[Refusal]:
         yield refuse("H086", who=", ".join(who))
 
 
-def _cut_off(facts: Facts, driver: dict[str, Any]) -> Iterator[Refusal]:
+def _cut_off(facts: Facts, driver: Driver) -> Iterator[Refusal]:
     """Yield why packages are unfinished: a driver that does not build must not be configured again.
 
     Nothing is wrong where the plan removes all of them.
     """
     found = facts["system"].get("packages_unfinished") or []
-    going = [*driver.get("conflicting_packages", ()), *driver.get("remove_packages", ())]
+    going = [*driver["conflicting_packages"], *driver["remove_packages"]]
     left = [name for name in found if name not in map(_bare, going)]
     versions = {_bare(package["name"]): package["version"] for package in facts["driver"].get("packages", ())}
     of_driver = {name: versions[name] for name in left if name in versions}
@@ -113,5 +115,5 @@ def _bare(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _of_plan(facts: Facts, plan: dict[str, Any]) -> list[Facts]:
+def _of_plan(facts: Facts, plan: Plan) -> list[Facts]:
     return [filesystem for filesystem in facts["filesystems"] if filesystem["mount"] in plan["disk"]]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 Found = tuple[bool, Refusal]
 
@@ -48,7 +49,7 @@ class Node:
     """What the checks look at."""
 
     facts: dict[str, Any]
-    plan: dict[str, Any]
+    plan: Plan
     limits: dict[str, Any]
     catalog: Catalog
 

@@ -18,15 +18,15 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments impo
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+
 # Why a role is due that downloads; for the other reasons, what it needs is on the node already.
 DOWNLOADS = {due.NO_RECEIPT, due.NEWER_DRIVER, due.WHY["plan"]}
 KEY_PATHS = {"debian": apt_repository.key_path, "redhat": dnf_repository.key_path}
 Source = dict[str, Any]
 
 
-def planned(
-    plan: Mapping[str, Any], facts: Mapping[str, Any], values: Mapping[str, Any], roles: Collection[str]
-) -> list[Source]:
+def planned(plan: Plan, facts: Mapping[str, Any], values: Mapping[str, Any], roles: Collection[str]) -> list[Source]:
     """Return {name, urls, exact} of each source of these roles, each once.
 
     It is reached if one of its urls answers; exact asks for the very file, where else any answer of the server counts.
@@ -45,25 +45,23 @@ def told(unreached: Iterable[Mapping[str, str]]) -> Iterator[str]:
         yield f"{' and '.join(one['name'] for one in found)} ({found[0]['url']}: {detail})"
 
 
-def _driver(plan: Mapping[str, Any], facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
+def _driver(plan: Plan, facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
     driver = plan["driver"]
     yield from _repository("nvidia-cuda", driver["repository"], facts)
     if driver.get("runfile"):
         yield _file("NVIDIA's .run file", driver["runfile"]["url"])
 
 
-def _cuda(plan: Mapping[str, Any], facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
+def _cuda(plan: Plan, facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
     yield from _repository("nvidia-cuda", plan["cuda"]["repository"], facts)
 
 
-def _nccl(plan: Mapping[str, Any], _facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
+def _nccl(plan: Plan, _facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
     if plan["nccl"]["tests"]:
         yield _file("nccl-tests", plan["nccl"]["tests"]["url"])
 
 
-def _container_toolkit(
-    plan: Mapping[str, Any], facts: Mapping[str, Any], values: Mapping[str, Any]
-) -> Iterator[Source]:
+def _container_toolkit(plan: Plan, facts: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Source]:
     part = plan["container_toolkit"]
     if part["packages"]:
         mirror = _with_own(part["repository"], values, "container_toolkit_repository")
@@ -73,7 +71,7 @@ def _container_toolkit(
         yield from _repository("docker", mirror, facts)
 
 
-def _environments(plan: Mapping[str, Any], _facts: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Source]:
+def _environments(plan: Plan, _facts: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Source]:
     if plan["environments"] and values["environments_uv_url"]:
         yield _file("the wheel of uv", values["environments_uv_url"])
     for environment in plan["environments"]:
@@ -82,17 +80,17 @@ def _environments(plan: Mapping[str, Any], _facts: Mapping[str, Any], values: Ma
             yield {"name": "the package index of PyTorch", "urls": [f"{url.rstrip('/')}/torch/"], "exact": False}
 
 
-def _conda(plan: Mapping[str, Any], _facts: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Source]:
+def _conda(plan: Plan, _facts: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Source]:
     if values["conda_environments"]:
         yield _file("micromamba", values["conda_micromamba_url"] or plan["conda"]["url"])
 
 
-def _monitoring(plan: Mapping[str, Any], facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
+def _monitoring(plan: Plan, facts: Mapping[str, Any], _values: Mapping[str, Any]) -> Iterator[Source]:
     if plan["monitoring"]["dcgm_packages"]:
         yield from _repository("nvidia-cuda", plan["driver"]["repository"], facts)
 
 
-_OF_ROLES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Iterator[Source]]] = {
+_OF_ROLES: dict[str, Callable[[Plan, Mapping[str, Any], Mapping[str, Any]], Iterator[Source]]] = {
     "nvidia_driver": _driver,
     "cuda": _cuda,
     "nccl": _nccl,

@@ -9,12 +9,15 @@ Nothing here knows Ansible or touches a node.
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 SCHEMA = 1
 EARLIER = "no result: it failed or became unreachable earlier in this run"
@@ -37,7 +40,8 @@ def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
 
 
 def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
-    facts, plan, results = host["facts"], host["plan"], host["results"]
+    plan: Plan | None = host["plan"]
+    facts, results = host["facts"], host["results"]
     packages = changes.Transaction(results)
     entry: dict[str, Any] = {
         "name": name,
@@ -116,7 +120,7 @@ def _users(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _disk(facts: dict[str, Any], plan: dict[str, Any]) -> list[dict[str, Any]]:
+def _disk(facts: dict[str, Any], plan: Plan) -> list[dict[str, Any]]:
     """Return what the driver and all else of the plan take at most, per mount point."""
     free = {filesystem["mount"]: filesystem["free_mib"] for filesystem in facts["filesystems"]}
     return [

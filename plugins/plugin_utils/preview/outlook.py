@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan impo
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
 
 DRIVER = "nvidia_driver"
@@ -28,13 +29,13 @@ _DROP_IN = re.compile(r"^/etc/systemd/system/nvidia-[a-z]+\.service\.d/")
 _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's version: no epoch, no revision
 
 
-def services(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
+def services(facts: dict[str, Any], plan: Plan, results: Results) -> list[dict[str, str]]:
     """Return {name, action, because} for each service that would be started, restarted or told to reload."""
     daemons = [*_persistence_daemon(facts, plan, results), *_imex(plan, results)]
     return [*daemons, *_docker(plan, results), *_node_exporter(results)]
 
 
-def _imex(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
+def _imex(plan: Plan, results: Results) -> list[dict[str, str]]:
     named = IMEX_NODES in changes.things(results, DRIVER, "write")
     if not named and f"{plan['imex']['service']}.service" not in changes.things(results, DRIVER, "enable"):
         return []
@@ -42,9 +43,10 @@ def _imex(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
     return [{"name": plan["imex"]["service"], "action": action, "because": "the list of its NVLink domain changes"}]
 
 
-def _docker(plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
+def _docker(plan: Plan, results: Results) -> list[dict[str, str]]:
     engines = (one["arguments"].get("transaction") == ENGINES for one in changes.of_module(results, "packages"))
-    if any(engines) and (plan["container_toolkit"]["docker"] or {}).get("start"):
+    docker = plan["container_toolkit"]["docker"]
+    if any(engines) and docker and docker["start"]:
         return [{"name": "docker", "action": "start", "because": "its package is installed"}]
     actions = [one["result"]["action"] for one in changes.of_module(results, "docker_settings")]
     return [{"name": "docker", "action": one, "because": "its settings change"} for one in actions if one]
@@ -59,7 +61,7 @@ def _node_exporter(results: Results) -> list[dict[str, str]]:
     return []
 
 
-def _persistence_daemon(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> list[dict[str, str]]:
+def _persistence_daemon(facts: dict[str, Any], plan: Plan, results: Results) -> list[dict[str, str]]:
     packages = changes.Transaction(results)
     if not plan["driver"]["persistence"]:
         return []
@@ -78,7 +80,7 @@ def _service(action: str, because: str) -> dict[str, str]:
     return {"name": PERSISTENCED, "action": action, "because": because}
 
 
-def afterwards(facts: dict[str, Any], plan: dict[str, Any], results: Results) -> dict[str, Any]:
+def afterwards(facts: dict[str, Any], plan: Plan, results: Results) -> dict[str, Any]:
     """Return the facts as the role reboot would read them, as far as its decision depends on them."""
     after = deepcopy(facts)
     coming = _coming(plan, results)
@@ -115,7 +117,7 @@ def _store_ecc(after: dict[str, Any], results: Results) -> None:
             gpu["ecc"]["mode"]["pending"] = coming[gpu["bus_id"]]
 
 
-def _coming(plan: dict[str, Any], results: Results) -> str | None:
+def _coming(plan: Plan, results: Results) -> str | None:
     """Return the driver version that a transaction or a .run file would bring; None where the one on disk stays."""
     if any(
         one["result"]["planned"] for one in changes.of_module(results, "nvidia_runfile") if one["result"]["changes"]
@@ -123,7 +125,9 @@ def _coming(plan: dict[str, Any], results: Results) -> str | None:
         return str(plan["driver"]["version"])
     packages = changes.Transaction(results)
     name = plan["driver"]["kernel_package"]
-    version = packages.install.get(name) or packages.change.get(name, (None, None))[1]
+    if name is None:
+        return None
+    version = packages.install.get(name) or packages.change.get(name, ("", ""))[1]
     if version:
         match = _UPSTREAM.match(version)
         return match[1] if match else version

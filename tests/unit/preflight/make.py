@@ -10,7 +10,8 @@ from unit import machines
 
 GIB = 1024
 LIMITS = {name: spec.get("default") for name, spec in ARGUMENTS.items()}
-PLAN = {"disk": {"/": 2500, "/boot": 150}, "gpu_settings": {"settings": {}}}
+DRIVER = {"source": "nvidia", "packages": [], "conflicting_packages": [], "remove_packages": [], "display": False}
+PLAN = {"driver": DRIVER, "disk": {"/": 2500, "/boot": 150}, "gpu_settings": {"settings": {}}}
 ROOT_DISK = machines.FILESYSTEM
 NODE = machines.machine(
     {

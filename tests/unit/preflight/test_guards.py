@@ -10,7 +10,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import refus
 
 from unit.plan import make as planned
 
-from .make import PLAN, found, node, told
+from .make import DRIVER, PLAN, found, node, told
 
 FULL = {"free_mib": 2499}
 
@@ -68,7 +68,11 @@ def test_a_driver_that_was_merely_cut_off_is_configured(given):
 def test_what_the_plan_takes_off_is_not_in_its_way():
     plan = {
         **PLAN,
-        "driver": {"conflicting_packages": ["nvidia-dkms-510:i386"], "remove_packages": ["nvidia-driver-510"]},
+        "driver": {
+            **DRIVER,
+            "conflicting_packages": ["nvidia-dkms-510:i386"],
+            "remove_packages": ["nvidia-driver-510"],
+        },
     }
     assert found(half_configured(), plan=plan) == []
     assert found(half_configured("bash"), plan=plan) == [("fail", "H047")]
@@ -137,7 +141,7 @@ NEVER = {**FILE, "line": "install nvidia /bin/false", "how": "never"}
 BY_ITSELF = {**FILE, "line": "blacklist nvidia", "how": "by_itself"}
 ARGUMENT = {**NEVER, "by": "the kernel's command line", "line": "module_blacklist=nvidia"}
 LOADED = {"modules": {"nvidia": {"loaded": True}}}
-WITH_DRIVER = {**PLAN, "driver": {"packages": ["nvidia-open"], "source": "nvidia", "display": False}}
+WITH_DRIVER = {**PLAN, "driver": {**DRIVER, "packages": ["nvidia-open"]}}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +187,7 @@ VGA = {"class": "0300"}
     ],
 )
 def test_a_desktop_that_would_lose_its_display_is_warned_of(more, gpu, driver, who):
-    plan = {**PLAN, "driver": {"packages": ["nvidia-driver-cuda"], "source": "nvidia", "display": False}}
+    plan = {**PLAN, "driver": {**DRIVER, "packages": ["nvidia-driver-cuda"]}}
     facts = {**node(gpu=gpu, driver=driver), **more}
     assert found(facts, plan=plan) == ([("warn", "H086")] if who else [])
     assert all(f"({who})" in text for text in told(facts, plan=plan))
