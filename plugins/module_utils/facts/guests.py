@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import Process
 
 PODMAN_RESTARTS = "/etc/systemd/system/default.target.wants/podman-restart.service"
 _STARTS = ("always", "unless-stopped")  # policies by which an engine starts a container when it starts itself
@@ -22,6 +23,8 @@ _ENGINES = (
     ("Podman", re.compile(r"/libpod-(?:payload-)?([0-9a-f]{2,64})(?:\.scope)?(?:/|\Z)")),
     ("containerd", re.compile(r"/(?:nerdctl-|default/)([0-9a-f]{12,64})(?:\.scope)?(?:/|\Z)")),
 )
+_MONITOR = "conmon"  # Podman's; it and what it runs stay where --cgroups=no-conmon or disabled leaves them
+_BUNDLE = re.compile(r"/[^/]*-containers/([0-9a-f]{64})/userdata\Z")  # where it stands, below the storage's top
 _BUILD = re.compile(r"/(?:docker/)?buildkit/")
 _GUESTS = (
     ("the virtual machine", re.compile(r"/machine\.slice/machine-qemu(?:\\x2d\d+)?(?:\\x2d)?(.*?)\.scope(?:/|\Z)")),
@@ -59,6 +62,19 @@ def guest(place: str, command: str) -> Guest | None:
             name = _ESCAPED.sub(lambda escaped: chr(int(escaped[1], 16)), match[1])
             return Guest("", f"{kind} {name}".strip())
     return Guest("", "a virtual machine") if command.startswith(_HYPERVISORS) else None
+
+
+def of_monitor(node: Node, line: Iterable[Process]) -> Guest | None:
+    """Tell root's container that a process is of, by the monitor that it descends from; line begins with the process.
+
+    A container without control groups of its own stands in those of whoever started it: in a login session, say.
+    """
+    for process in line:
+        if process.command == _MONITOR and process.uid == 0:
+            bundle = _BUNDLE.search(node.link(f"/proc/{process.pid}/cwd") or "")
+            if bundle:
+                return Guest("Podman", bundle[1])
+    return None
 
 
 def is_of_kubernetes(place: str) -> bool:

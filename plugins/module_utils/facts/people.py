@@ -149,11 +149,12 @@ def _by_place(node: Node, process: Process, processes: dict[int, Process], perso
     """Tell what a process works for by its control group and its user alone; None where systemd has to be asked."""
     place = process.place or ""
     of_user = _USER_SLICE.match(place)
-    if of_user:
-        return _of_user(node, int(of_user[1]), of_user[2], persons)
-    found = guests.guest(place, process.command)
+    line = (processes[pid] for pid in _line(process.pid, processes))
+    found = guests.of_monitor(node, line) if of_user else guests.guest(place, process.command)
     if found:
         return Work(GUEST, found.name, guest=found)
+    if of_user:
+        return _of_user(node, int(of_user[1]), of_user[2], persons)
     unit, kind = _unit(place), None
     if _JOBS.match(unit):
         kind = JOB

@@ -202,6 +202,22 @@ def test_podman_starts_containers_only_by_a_service_that_is_enabled(node, starts
     assert bool(people(node.node(), OWN)) is counts
 
 
+@pytest.mark.parametrize("policy", ["always", "no"])
+def test_a_container_of_podman_in_a_login_session_is_judged_as_a_container(node, policy):
+    """Podman leaves it there with --cgroups=disabled, and its monitor with --cgroups=no-conmon."""
+    session = LOGIND.format(1000, 2)
+    login(node, 2, leader=690)
+    process(node, 690, "sshd", session, parent=100, uid=0)
+    process(node, 760, "conmon", session, uid=0)
+    process(node, 761, "train", session, parent=760, uid=0)
+    process(node, 762, "python3", session, parent=761, uid=1001)
+    node.link("/proc/760/cwd", f"/srv/containers/vfs-containers/{PODMAN}/userdata")
+    node.prints("podman inspect", f"{PODMAN} web {policy} \n").file(guests.PODMAN_RESTARTS)
+    found = [at_work({**one, "since": None}) for one in people(node.node(), OWN)]
+    named = "root runs conmon, python3, train in container web of Podman without restart policy"
+    assert found == ([] if policy == "always" else [named])
+
+
 @pytest.mark.parametrize(
     ("labels", "counts"),
     [
