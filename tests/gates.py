@@ -7,7 +7,6 @@ import re
 import subprocess
 from dataclasses import dataclass
 from functools import cache
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
-# Begun in this order, so that none runs on alone at the end; the others are shorter.
-LONGEST = (
-    "life",
-    "lab-test",
-    "nvidia_repository",
-    "container_toolkit",
-    "rollout-test",
-    "unit-slow",
-    "network",
-    "environments",
-    "monitoring",
-)
+# Minutes of those that take longer than others in make test, on a machine of two cores where three gates run at a time.
+MINUTES = {
+    "lab-test": 30,
+    "nvidia_repository": 30,
+    "life": 28,
+    "rebuild": 15,
+    "unit-slow": 15,
+    "capture": 12,
+    "conda": 12,
+    "container_toolkit": 12,
+    "environments": 12,
+    "slurm": 12,
+    "monitoring": 10,
+    "monitoring_server": 10,
+    "network": 10,
+    "nvidia_runfile": 10,
+    "rollout-test": 10,
+}
+OTHER_MINUTES, FIRST_MINUTES = 7, 8  # of any other, and of the first three together
 # Too long for make test: three build Debian's driver, as the lab does; cuda_distribution downloads 5 GB, across_nodes
 # PyTorch, cuda_wheels NVIDIA's compiler; cuda takes a quarter of an hour, nvidia_ubuntu half an hour.
 TOO_LONG = {
@@ -42,8 +48,6 @@ TOO_LONG = {
 # These have not been seen whole since the roles changed. One that make test-full has seen can come in turn again.
 UNSEEN = {"nvidia_rpm"}
 FULL_ONLY = TOO_LONG | UNSEEN
-# One of these is in each make test that has time left for it; which, the commit decides.
-IN_TURN = ("nvidia_runfile", "conda", "monitoring_server", "rebuild", "slurm", "capture")
 # Their other nodes are left to make test-full.
 ONE_NODE = {
     "nvidia_repository": ("LAB_NODES=debian13",),
@@ -53,11 +57,11 @@ ONE_NODE = {
 }
 # A node of each host type has its life in turn.
 LIVES = ("workstation", "shared", "training", "inference")
-# Each make test has these, and half of the other scenarios; which half, and in which order, the commit decides. It ends
-# in time on any machine, because others than these are left out of a run that is older than LATEST.
-ALWAYS = {"network", "storage", "life"}
-LATEST, LATEST_IN_TURN = 60, 40  # minutes
-# Check mode and a second run are shown by a third of the scenarios in each make test; of which, the commit decides.
+# Each make test has these. The others come in turn: the day of the commit tells which are first, so that all are seen
+# within a few days. One is begun only where it will have ended after END minutes.
+ALWAYS = ("lab-test", "life", "unit-slow")
+END, A_DAY = 45, 5
+# Check mode and a second run are shown by a third of the scenarios in each make test; of which, the day decides.
 SHORT, TURNS = "SCENARIO_SEQUENCE=[create, prepare, converge, verify, side_effect, destroy]", 3
 # Every scenario makes use of these.
 EVERYWHERE = re.compile(r"lab/|tests/sim/|molecule/resources/c|\.config/molecule/|requirements|ansible\.cfg|Makefile")
@@ -71,13 +75,17 @@ LIFE = re.compile(r"(plugins|roles|playbooks)/.*(capture|rebuild|remove|receipts
 
 @dataclass(frozen=True)
 class Gate:
-    """A make target with its arguments. minutes: its time limit; latest: the minute after which it is left out."""
+    """A make target with its arguments. minutes: its time limit."""
 
     name: str
     minutes: int
     target: str
     arguments: tuple[str, ...] = ()
-    latest: float = inf
+
+    @property
+    def takes(self) -> int:
+        """Return how many minutes it usually takes."""
+        return MINUTES.get(self.name, OTHER_MINUTES)
 
 
 def target(name: str, minutes: int) -> Gate:
@@ -89,7 +97,7 @@ FIRST = (target("lint", 15), target("unit", 15), target("sanity", 20))
 OTHERS = (
     target("lab-test", 75),
     target("unit-slow", 30),
-    Gate("rollout-test", 30, "rollout-test", latest=LATEST),
+    target("rollout-test", 30),
 )
 FULL_TARGETS = (
     target("pylint", 20),
@@ -107,24 +115,22 @@ def scenarios() -> list[str]:
     return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
 
 
-def scenario(name: str, *arguments: str, latest: float = inf) -> Gate:
+def scenario(name: str, *arguments: str) -> Gate:
     """Return the gate of a scenario."""
-    return Gate(name, 60, "molecule", (f"SCENARIO=-s {name}", *arguments), latest)
+    return Gate(name, 60, "molecule", (f"SCENARIO=-s {name}", *arguments))
 
 
-def of_test(commit: str) -> list[Gate]:
-    """Return the gates of make test that follow the first ones."""
-    turn = int(commit[:8], 16)
-    ordinary = set(scenarios()) - FULL_ONLY - set(IN_TURN)
-    others = sorted(ordinary - ALWAYS)
-    start, half = turn % len(others), -(-len(others) // 2)
-    chosen = []
-    for number, name in enumerate([*sorted(ALWAYS), *[*others, *others][start : start + half]]):
-        # The life tells its story in an order of its own.
-        shorter = (SHORT,) if (number + turn // len(others)) % TURNS and name != "life" else ()
-        nodes = (f"LAB_NODES={LIVES[turn % len(LIVES)]}",) if name == "life" else ONE_NODE.get(name, ())
-        chosen.append(scenario(name, *nodes, *shorter, latest=inf if name in ALWAYS else LATEST))
-    return [*longest_first([*OTHERS, *chosen]), scenario(IN_TURN[turn % len(IN_TURN)], latest=LATEST_IN_TURN)]
+def of_test(day: int) -> list[Gate]:
+    """Return the gates of make test that follow the first ones; day: that of the commit, since 1970."""
+    lab, slow, rollout = OTHERS
+    life = scenario("life", f"LAB_NODES={LIVES[day % len(LIVES)]}")
+    turn = [rollout]
+    for number, name in enumerate(sorted(set(scenarios()) - FULL_ONLY - {life.name})):
+        turn.append(scenario(name, *ONE_NODE.get(name, ()), *((SHORT,) if (day + number) % TURNS else ())))
+    start = day * A_DAY % len(turn)
+    turn = [*turn[start:], *turn[:start]]
+    longest, *others = longest_first(turn[:A_DAY])
+    return [lab, life, longest, slow, *others, *turn[A_DAY:]]
 
 
 def of_full() -> list[Gate]:
@@ -139,14 +145,19 @@ def named(names: Iterable[str]) -> list[Gate]:
 
 
 def longest_first(gates: list[Gate]) -> list[Gate]:
-    """Return the gates with the longest ones first."""
-    return sorted(gates, key=lambda gate: LONGEST.index(gate.name) if gate.name in LONGEST else len(LONGEST))
+    """Return the gates with the longest ones first, so that none runs on alone at the end."""
+    return sorted(gates, key=lambda gate: -gate.takes)
 
 
 def changed_since(base: str) -> list[str]:
     """Return the files that differ from where the checkout left a branch, new ones too."""
     start = git("merge-base", base, "HEAD").strip()
     return git("diff", "--name-only", start).split() + git("ls-files", "--others", "--exclude-standard").split()
+
+
+def day_of(commit: str) -> int:
+    """Return on which day a commit was made, counted from 1970 in UTC."""
+    return int(git("show", "--no-patch", "--format=%ct", commit)) // 86400
 
 
 def git(*arguments: str) -> str:
@@ -162,7 +173,7 @@ def touched(paths: Iterable[str]) -> list[str]:
     known = found & set(scenarios())
     everywhere = "plan" in found or any(EVERYWHERE.match(path) for path in paths)  # every role takes part of the plan
     if everywhere:
-        known = set(scenarios()) - FULL_ONLY - set(IN_TURN)
+        known = set(scenarios()) - FULL_ONLY
     if everywhere or found - known or any(re.match(r"playbooks/|site\.yml|tests/lab/", path) for path in paths):
         known.add("lab-test")  # it runs the playbooks, and the roles that no scenario is named after
     if any(ROLLOUT.match(path) for path in paths):

@@ -1,13 +1,13 @@
 """Which gates make test has, and which ones a change concerns."""
 
-from math import inf
+from datetime import date, timedelta
 
 import gates
 import pytest
 import yaml
 
-COMMITS = [f"{number:08x}{'0' * 32}" for number in range(60)]
-ORDINARY = set(gates.scenarios()) - gates.FULL_ONLY - set(gates.IN_TURN)
+DAYS = range(20_000, 20_060)
+ORDINARY = set(gates.scenarios()) - gates.FULL_ONLY
 
 
 def of_scenarios(chosen):
@@ -15,58 +15,56 @@ def of_scenarios(chosen):
 
 
 def test_what_the_choices_name_is_there():
-    assert (gates.FULL_ONLY | set(gates.IN_TURN) | set(gates.ONE_NODE)) <= set(gates.scenarios())
-    assert set(gates.LONGEST) <= {gate.name for gate in gates.of_full()}
+    assert (gates.FULL_ONLY | set(gates.ONE_NODE)) <= set(gates.scenarios())
+    assert set(gates.MINUTES) <= {gate.name for gate in gates.of_full()}
 
 
-@pytest.mark.parametrize("commit", COMMITS[:6])
-def test_make_test_has_half_of_the_ordinary_scenarios_and_a_slow_one_at_the_end(commit):
-    chosen = gates.of_test(commit)
-    assert {"lab-test", "unit-slow"} <= {gate.name for gate in chosen}
-    names = set(of_scenarios(chosen[:-1]))
-    assert gates.ALWAYS <= names <= ORDINARY
-    assert len(ORDINARY) <= len(names) * 2 - len(gates.ALWAYS) <= len(ORDINARY) + 1
-    assert min(chosen, key=lambda gate: gate.latest) is chosen[-1]
-    assert {gate.name for gate in chosen if gate.latest == inf} == {"lab-test", "unit-slow"} | gates.ALWAYS
+@pytest.mark.parametrize("day", DAYS[:6])
+def test_make_test_has_every_scenario_that_is_not_too_long_and_begins_with_what_it_always_has(day):
+    names = [gate.name for gate in gates.of_test(day)]
+    assert sorted(names) == sorted({*ORDINARY, "rollout-test", *gates.ALWAYS})
+    assert set(gates.ALWAYS) < set(names[: len(gates.ALWAYS) + 1])
 
 
-def test_a_scenario_that_one_make_test_leaves_out_comes_with_others():
-    came = [set(of_scenarios(gates.of_test(commit))) for commit in COMMITS]
-    assert all(sum(name in names for names in came) >= len(COMMITS) // 3 for name in ORDINARY)
+def test_each_has_its_turn_among_the_first_within_four_days():
+    first = [{gate.name for gate in gates.of_test(day)[: len(gates.ALWAYS) + gates.A_DAY]} for day in DAYS]
+    for start in range(len(DAYS) - 4):
+        assert set().union(*first[start : start + 4]) == {gate.name for gate in gates.of_test(DAYS[0])}
 
 
-def test_no_scenario_is_always_the_last():
-    last = {gates.of_test(commit)[-2].name for commit in COMMITS}
-    assert len(last) > 3
+def test_the_longest_of_those_is_begun_before_the_others():
+    for day in DAYS:
+        turn = [gate for gate in gates.of_test(day) if gate.name not in gates.ALWAYS][: gates.A_DAY]
+        assert turn == gates.longest_first(turn)
 
 
-def test_each_slow_scenario_has_its_turn_whole():
-    last = [gates.of_test(commit)[-1] for commit in COMMITS]
-    assert {gate.name for gate in last} == set(gates.IN_TURN)
-    assert all(gate.arguments == (f"SCENARIO=-s {gate.name}",) for gate in last)
-
-
-def test_each_ordinary_scenario_has_check_mode_and_a_second_run_in_turn():
+def test_each_scenario_has_check_mode_and_a_second_run_in_turn():
     whole = [
-        {name for name, gate in of_scenarios(gates.of_test(commit)).items() if gates.SHORT not in gate.arguments}
-        for commit in COMMITS
+        {name for name, gate in of_scenarios(gates.of_test(day)).items() if gates.SHORT not in gate.arguments}
+        for day in DAYS[:3]
     ]
-    assert all((names & ORDINARY) < ORDINARY for names in whole)
-    assert set().union(*whole) >= ORDINARY
+    assert all(names < ORDINARY for names in whole)
+    assert set().union(*whole) == ORDINARY
 
 
 def test_the_life_has_a_node_of_each_host_type_and_make_test_one_of_them_in_turn():
     nodes = yaml.safe_load((gates.ROOT / "molecule/life/nodes.yml").read_text())["lab_nodes"]
     known = yaml.safe_load((gates.ROOT / "catalog/host_types.yml").read_text())["host_types"]
     assert {group for node in nodes for group in node["groups"]} == {record["name"] for record in known}
-    chosen = [of_scenarios(gates.of_test(commit))["life"].arguments[1:] for commit in COMMITS]
+    chosen = [of_scenarios(gates.of_test(day))["life"].arguments[1:] for day in DAYS[:4]]
     assert {argument for (argument,) in chosen} == {f"LAB_NODES={node['name']}" for node in nodes}
+
+
+def test_a_day_is_that_of_the_commit():
+    commit = gates.git("rev-parse", "HEAD").strip()
+    day = date(1970, 1, 1) + timedelta(days=gates.day_of(commit))
+    assert day.isoformat() == gates.git("show", "-s", "--date=format-local:%Y-%m-%d", "--format=%cd", commit).strip()
 
 
 def test_make_test_full_has_every_scenario_whole_on_all_nodes():
     scenarios = of_scenarios(gates.of_full())
     assert set(scenarios) == set(gates.scenarios())
-    assert all(gate.arguments == (f"SCENARIO=-s {name}",) and gate.latest == inf for name, gate in scenarios.items())
+    assert all(gate.arguments == (f"SCENARIO=-s {name}",) for name, gate in scenarios.items())
 
 
 @pytest.mark.parametrize(
