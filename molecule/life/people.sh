@@ -17,7 +17,8 @@ runuser --login ada --command 'python3 -m venv ~/venv && ~/venv/bin/pip --quiet 
 
 # A dataset on a disk of its own, what writes it every minute, and a service of the lab's.
 head -c 10000000 /dev/urandom >/srv/data/ada/dataset
-chown ada: /srv/data/ada/dataset
+touch /srv/data/ada/ticks
+chown ada: /srv/data/ada/dataset /srv/data/ada/ticks
 echo '* * * * * date >>/srv/data/ada/ticks' | crontab -u ada -
 printf '[Service]\nExecStart=/usr/local/bin/camera\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/lab-camera.service
 printf '#!/bin/sh\nexec sleep infinity\n' >/usr/local/bin/camera
