@@ -18,9 +18,9 @@ import schemas
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
-from ansible_collections.gpulab.node.plugins.module_utils.facts import model as facts_model
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import model as diagnosis_model
+from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model as facts_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
 

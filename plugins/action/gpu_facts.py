@@ -19,8 +19,9 @@ from ansible.constants import INTERNAL_STATIC_VARS
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, GO_ON, LOOK
-from ansible_collections.gpulab.node.plugins.plugin_utils import fact_forms, inventory_check, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import Address, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.facts import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_forms import VARIABLE
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
@@ -86,7 +87,7 @@ class ActionModule(NormalAction):
 def taken_over(result: dict[str, Any], host: str) -> dict[str, Any]:
     """Return the module's result with the facts that are its own and no others, or the refusal of what cannot be."""
     told = result.get("ansible_facts") or {}
-    why = fact_forms.refusal(told.get("gpulab"), host)
+    why = forms.refusal(told.get("gpulab"), host)
     if why:
         return failure([why])
     known = {"gpulab": told["gpulab"], "gpulab_check_mode": told.get("gpulab_check_mode") is True}

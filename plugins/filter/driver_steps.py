@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Callable
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import driver_steps as core
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 
-def driver_steps(
-    plan: Plan, facts: dict[str, Any], newer: dict[str, Any] | None = None, **asked: Any
-) -> dict[str, Any]:
+def driver_steps(plan: Plan, facts: Facts, newer: dict[str, Any] | None = None, **asked: Any) -> dict[str, Any]:
     """Return what the role decides on, from the plan and the facts."""
     return core.driver_steps(plan, facts, newer or {}, core.Asked(**asked))
 

@@ -16,6 +16,9 @@ LEVELS = (
     {"active", "capture", "diagnosis", "slurm_node"},
     {"rebuild"},
 )
+# A module's payload holds all of module_utils that it names, also for types alone. So the types of the facts are where
+# no node gets them.
+TYPES = "plugin_utils.facts.model"
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
 
@@ -39,11 +42,24 @@ def test_imports_lead_down():
     for path in sorted((ROOT / "plugins/module_utils").rglob("*.py")):
         own = path.relative_to(ROOT / "plugins/module_utils").parts[0]
         for name in sorted(imported(path)):
+            if name.startswith(TYPES):
+                continue
             kind, _dot, rest = name.partition(".")
             other = rest.partition(".")[0]
             if kind != "module_utils" or (other != own and LEVEL[other] >= LEVEL[own]):
                 upwards.append(f"{path.relative_to(ROOT)} imports {name}")
     assert upwards == []
+
+
+def test_no_module_loads_the_types_of_the_facts():
+    loading = [
+        str(path.relative_to(ROOT))
+        for top in ("modules", "module_utils")
+        for path in sorted((ROOT / "plugins" / top).rglob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body  # below TYPE_CHECKING nothing is loaded
+        if isinstance(node, ast.ImportFrom) and ".plugin_utils" in (node.module or "")
+    ]
+    assert loading == []
 
 
 def test_the_controllers_code_imports_no_plugin():

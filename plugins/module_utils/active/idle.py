@@ -12,10 +12,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.users import MAC
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import UsersOfGpus
+
 HIDDEN = "who uses it is hidden from this user (run as root)"
 
 
-def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, Any]) -> str | None:
+def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: UsersOfGpus) -> str | None:
     """Return why a GPU may not be tested now, or None where it is idle.
 
     gpu and gpus are NVML's, users is the fact users_of_gpus. A process that NVML names occupies its GPU; one that only
@@ -37,7 +39,7 @@ def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: dict[str, An
     return "MIG is on: the GPU is not one device" if gpu["mig"].get("enabled") else None
 
 
-def in_use(users: dict[str, Any]) -> str | None:
+def in_use(users: UsersOfGpus) -> str | None:
     """Return who works with the node's GPUs, or None; whoever does, needs its disks and processors, too."""
     found = workers(users)
     if found:
@@ -45,7 +47,7 @@ def in_use(users: dict[str, Any]) -> str | None:
     return HIDDEN if users["state"] == "unknown" else None
 
 
-def taken(uuids: Iterable[str], gpus: list[dict[str, Any]], users: dict[str, Any]) -> dict[str, str]:
+def taken(uuids: Iterable[str], gpus: list[dict[str, Any]], users: UsersOfGpus) -> dict[str, str]:
     """Return, by uuid, why some of these GPUs may not be tested any more; gpus and users are those of now."""
     listed = {gpu["uuid"]: gpu for gpu in gpus if isinstance(gpu.get("uuid"), str)}
     reasons = {uuid: why_not(listed.get(uuid, {}), gpus, users) for uuid in uuids}

@@ -33,6 +33,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import Nvml
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelEvent, UsersOfGpus
 
 SCHEMA = 1
 STANDARD, BURN_IN = "standard", "burn-in"
@@ -100,7 +101,7 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     }
 
 
-def _look(node: Node, wishes: Wishes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _look(node: Node, wishes: Wishes) -> tuple[list[dict[str, Any]], UsersOfGpus]:
     """Return NVML's GPUs and who uses them, as they are now."""
     gpus = NvmlQuery(NVML_SECONDS, wishes.nvml_library).facts()["gpus"]
     return gpus, facts_users.read(node, gpus, os.getpid())
@@ -283,7 +284,7 @@ def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
     }
 
 
-def _logged(events: list[dict[str, Any]]) -> dict[str, int]:
+def _logged(events: list[KernelEvent]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for event in events:
         if judged(event).severity != "info":

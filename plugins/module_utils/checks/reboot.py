@@ -5,19 +5,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts import modprobe
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
+        Facts,
+        ForbiddenModule,
+        PciGpu,
+        ReadFacts,
+        Reboot,
+    )
 
-def judged(facts: dict[str, Any]) -> dict[str, Any]:
+
+def judged(facts: ReadFacts) -> Facts:
     """Return the facts as they were read, with what they say of a reboot."""
     return {**facts, "reboot": reboot(facts)}
 
 
-def reboot(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return {reasons: one line each, loadable}.
+def reboot(facts: ReadFacts) -> Reboot:
+    """Say whether a reboot is due, and why, one line for each reason.
 
     A reboot is due where only it brings GPUs and the driver on disk together. ``loadable`` is true where no reboot is
     needed for that: nothing is loaded, nothing else holds a GPU, and the running kernel has the module on disk, so
@@ -30,7 +39,7 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
     nvidia = facts["modules"]["nvidia"]
     bound = facts["nouveau"]["bound"]
     held = [gpu for gpu in facts["pci"]["gpus"] if gpu["address"] in bound and (coming or _forbidden(gpu, facts))]
-    reasons = [_held(driver, held) for driver in sorted({gpu["driver"] for gpu in held})]
+    reasons = [_held(driver, held) for driver in sorted({gpu["driver"] for gpu in held if gpu["driver"]})]
     if nvidia["loaded"]:
         reasons += _stale(nvidia["version"], coming, facts["driver"]["library"])
     elif coming and not running:
@@ -42,35 +51,36 @@ def reboot(facts: dict[str, Any]) -> dict[str, Any]:
         reasons += _forbidden_until_then(facts)
     reasons += _options(facts)
     reasons += _arguments(facts)
-    reasons += plan.pending(facts.get("gpu_settings", {}), facts.get("nvml", {}).get("gpus", []))
-    loadable = bool(running) and not nvidia["loaded"] and not bound and not _never(facts, "now")
+    reasons += plan.pending(facts["gpu_settings"], facts["nvml"]["gpus"])
+    loadable = bool(running) and not nvidia["loaded"] and not bound and not _never(facts["forbidden"]["now"])
     return {"reasons": reasons, "loadable": loadable}
 
 
-def _never(facts: dict[str, Any], when: str) -> list[dict[str, str]]:
-    """Return what keeps the driver's modules from being loaded in any way, now or at the next boot."""
-    return [one for one in facts.get("forbidden", {}).get(when, []) if one["how"] == modprobe.NEVER]
+def _never(forbidden: list[ForbiddenModule]) -> list[ForbiddenModule]:
+    """Return what keeps the driver's modules from being loaded in any way."""
+    return [one for one in forbidden if one["how"] == modprobe.NEVER]
 
 
-def _forbidden_until_then(facts: dict[str, Any]) -> list[str]:
+def _forbidden_until_then(facts: ReadFacts) -> list[str]:
     """Return reasons for arguments that forbid the driver on the running kernel, but not on the next one."""
-    lines = [one["line"] for one in _never(facts, "now") if not _never(facts, "next_boot")]
+    forbidden = facts["forbidden"]
+    lines = [one["line"] for one in _never(forbidden["now"]) if not _never(forbidden["next_boot"])]
     return [f"{line} on the running kernel's command line blocks the NVIDIA driver" for line in dict.fromkeys(lines)]
 
 
-def _forbidden(gpu: dict[str, Any], facts: dict[str, Any]) -> bool:
+def _forbidden(gpu: PciGpu, facts: ReadFacts) -> bool:
     return bool(facts["nouveau"]["blacklisted" if gpu["driver"] == "nouveau" else "nova_blacklisted"])
 
 
-def _held(driver: str, gpus: list[dict[str, Any]]) -> str:
+def _held(driver: str, gpus: list[PciGpu]) -> str:
     addresses = ", ".join(gpu["address"] for gpu in gpus if gpu["driver"] == driver)
     return f"{driver} holds GPU {addresses} until a reboot"
 
 
-def _options(facts: dict[str, Any]) -> list[str]:
+def _options(facts: ReadFacts) -> list[str]:
     """Compare the options that the driver's modules shall have with those that they have."""
-    options = facts.get("module_options")
-    if not options or not options["new"]:
+    options = facts["module_options"]
+    if not options["new"]:
         return []
     return [
         f"{name} of the NVIDIA driver is {value}, and {options['wanted'][name]} when it is reloaded"
@@ -79,7 +89,7 @@ def _options(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _arguments(facts: dict[str, Any]) -> list[str]:
+def _arguments(facts: ReadFacts) -> list[str]:
     """Compare what the boot loader is told with what the kernel was given; a container's kernel is its host's."""
     arguments = facts["tuning"]["kernel_arguments"]
     missing = [argument for argument in arguments["wanted"] if argument not in arguments["running"]]

@@ -9,7 +9,10 @@ See https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Cdi
 
 KIND = "nvidia.com/gpu"
 REFRESH = "nvidia-cdi-refresh.service"
@@ -18,7 +21,7 @@ PROGRAM = "nvidia-ctk"  # with which the first makes it
 GENERATED = ("/var/run/cdi/", "/run/cdi/")  # where they put it; /etc/cdi is its owner's
 
 
-def why_stale(specifications: list[dict[str, Any]], driver: str | None) -> str:
+def why_stale(specifications: list[Cdi], driver: str | None) -> str:
     """Return why one has to be made, of those in the facts; "" where containers can use what is there.
 
     driver is the version that runs, None where none does: the specification is then made when it does. Those that were
@@ -63,12 +66,12 @@ def rivals(specifications: list[Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def generated(specifications: list[dict[str, Any]]) -> list[str]:
+def generated(specifications: list[Cdi]) -> list[str]:
     """Return the paths of those that were made at this boot."""
     return [one["path"] for one in specifications if is_generated(one) and one["kind"] == KIND]
 
 
-def _why_stale(one: dict[str, Any], driver: str) -> str:
+def _why_stale(one: Cdi, driver: str) -> str:
     if one["library"] not in (None, driver):
         return f"{one['path']} is made for driver {one['library']}, but {driver} runs"
     if one["missing"]:

@@ -19,7 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver.known_errors im
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 RECOVERY_XID, OFF_THE_BUS = 154, 79
 NVLINK5_XIDS = range(144, 151)
@@ -42,7 +42,7 @@ class Judged:
     meaning: str
 
 
-def judged(event: dict[str, Any], boards: Collection[str] = ()) -> Judged:
+def judged(event: Mapping[str, Any], boards: Collection[str] = ()) -> Judged:
     """Judge an event of facts.kernel_log; boards are the PCI ids of the node's GPUs, as 10de:2330."""
     kind, text = event["kind"], event.get("text") or ""
     if kind == "xid":

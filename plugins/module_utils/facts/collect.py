@@ -9,7 +9,7 @@ Nothing is changed and nothing hangs: whatever may wait (the driver, a mount, a 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import SECONDS, Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import (
@@ -50,12 +50,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import Nvml
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import ReadFacts
+
 SCHEMA = 1
 
 
-def collect(
-    node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_values: Iterable[str] = ()
-) -> dict[str, Any]:
+def collect(node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_values: Iterable[str] = ()) -> ReadFacts:
     """Read everything; the driver has ``timeout`` seconds. kernel_values are names of which the plan has to know.
 
     What may take time is started first and collected last.

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
+        Cdi,
+        Containerd,
+        Containers,
+        Docker,
+        Selinux,
+    )
 
 DAEMON_JSON = "/etc/docker/daemon.json"
 DOCKER_PIDS = ("/run/docker.pid", "/run/snap.docker/docker.pid")
@@ -42,7 +49,7 @@ _NVIDIA_HANDLER = re.compile(r"""^\s*\[.*\bruntimes\.["']?nvidia""", re.MULTILIN
 _DRIVER_FILES = ("usr/bin/nvidia-smi", "bin/nvidia-smi", "opt/bin/nvidia-smi")
 
 
-def read(node: Node) -> dict[str, Any]:
+def read(node: Node) -> Containers:
     """Return the facts ``containers``."""
     toolkit = {name: value.strip() for name, value in _TOOLKIT_SETTING.findall(node.text(TOOLKIT_CONFIG))}
     root = toolkit.get("root") or None
@@ -58,7 +65,7 @@ def read(node: Node) -> dict[str, Any]:
     }
 
 
-def _docker(node: Node) -> dict[str, Any] | None:
+def _docker(node: Node) -> Docker | None:
     """Return the settings that Docker has: of the daemon that runs, else of the one that is installed."""
     flags = next(filter(None, map(docker_flags.of_process, _daemons(node))), {})
     from_snap = node.exists(SNAP_DOCKER) and not any(map(node.exists, DOCKER_PROGRAMS))
@@ -66,8 +73,16 @@ def _docker(node: Node) -> dict[str, Any] | None:
     if not flags and not node.exists(file):
         return None
     found = docker(node.text(file), flags)
-    missing = {name: path for name, path in found.pop("programs").items() if not _is_program(node, path)}
-    return {**found, "file": file, "missing_programs": missing}
+    return {
+        "invalid": found["invalid"],
+        "runtimes": found["runtimes"],
+        "default_runtime": found["default_runtime"],
+        "cdi": found["cdi"],
+        "cdi_directories": found["cdi_directories"],
+        "selinux": found["selinux"],
+        "file": file,
+        "missing_programs": {name: path for name, path in found["programs"].items() if not _is_program(node, path)},
+    }
 
 
 def docker_runs(node: Node) -> bool:
@@ -83,7 +98,7 @@ def _is_program(node: Node, path: str) -> bool:
     return node.exists(path) if "/" in path else any(node.exists(f"{place}/{path}") for place in PROGRAMS)
 
 
-def containerd(node: Node) -> dict[str, Any] | None:
+def containerd(node: Node) -> Containerd | None:
     """Return {"cdi", "nvidia_runtime"} of containerd's settings; None where there are none.
 
     cdi tells whether Kubernetes' plugin of it takes CDI (None: its version decides), nvidia_runtime whether it knows
@@ -97,7 +112,7 @@ def containerd(node: Node) -> dict[str, Any] | None:
     return {"cdi": said[-1] == "true" if said else None, "nvidia_runtime": bool(_NVIDIA_HANDLER.search(text))}
 
 
-def selinux(node: Node) -> dict[str, Any] | None:
+def selinux(node: Node) -> Selinux | None:
     """Return {"enforcing", "devices"}; None without SELinux.
 
     devices is its boolean container_use_devices, without which a container may not open the host's devices; None where
@@ -150,14 +165,14 @@ def _object(settings: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def cdi(node: Node) -> list[dict[str, Any]]:
-    """List NVIDIA's CDI specifications: {"path", "kind", "library", "missing", "devices", "mig_devices"}.
+def cdi(node: Node) -> list[Cdi]:
+    """List NVIDIA's CDI specifications.
 
     library is the driver version that a specification was made for, None where it names none; missing are the host's
     paths that it names and that are not there, device nodes and hooks among them; devices are the names of its devices,
     mig_devices those of MIG.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str], Cdi] = {}
     for directory in CDI_DIRECTORIES:
         for name in node.names(directory):
             text = node.text(f"{directory}/{name}") if name.endswith((".yaml", ".json")) else ""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Cuda, CudaToolkit
 
 PARENT = "/usr/local"
 LINK = "/usr/local/cuda"
@@ -21,13 +22,14 @@ _NAME = re.compile(r"cuda-(\d+\.\d+)")
 _HEADER_VERSION = re.compile(r"^#define CUDA_VERSION (\d+)(\d\d)\d$", re.MULTILINE)  # 12040 is 12.4
 
 
-def read(node: Node) -> dict[str, Any]:
-    """Return {"toolkits": [{"prefix", "version"}], "default", "compat"}.
+def read(node: Node) -> Cuda:
+    """Return the facts ``cuda``.
 
     default is the prefix that /usr/local/cuda leads to, compat the directories of NVIDIA's cuda-compat packages.
     """
     prefixes = [f"{PARENT}/{name}" for name in node.names(PARENT) if _NAME.fullmatch(name)]
-    toolkits = [{"prefix": prefix, "version": _version(node, prefix)} for prefix in prefixes if _has_nvcc(node, prefix)]
+    own = (prefix for prefix in prefixes if _has_nvcc(node, prefix))
+    toolkits: list[CudaToolkit] = [{"prefix": prefix, "version": _version(node, prefix)} for prefix in own]
     if _has_nvcc(node, DISTRIBUTION):
         found = _HEADER_VERSION.search(node.text(HEADER))
         version = f"{found.group(1)}.{int(found.group(2))}" if found else None

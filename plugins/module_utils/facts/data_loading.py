@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DataLoading
 
 RECORD = Path("/var/lib/gpulab/data-loading.json")
 
 
-def read(node: Node) -> dict[str, Any] | None:
+def read(node: Node) -> DataLoading | None:
     """Return the facts ``data_loading``: {"workers"} that pay for one GPU; None where that was not measured."""
     try:
         workers = json.loads(node.text(str(RECORD)))["workers"]

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import first_compiler_error
 from ansible_collections.gpulab.node.plugins.module_utils.driver.licence import SOURCES, declared_licence
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DkmsModule
 
 DKMS = "/var/lib/dkms"
 _LOG_OF = re.compile(r"DKMS make\.log for \S+ for kernel (\S+)")
 
 
-def records(node: Node, kernel: str) -> list[dict[str, Any]]:
+def records(node: Node, kernel: str) -> list[DkmsModule]:
     """Read DKMS' own records of the NVIDIA modules for a kernel (``dkms status`` takes a second for the same).
 
     ``source`` is false where DKMS' link leads to no dkms.conf: DKMS then stops at this module, and builds no other one.
     ``error`` is the first error of a build for the kernel that failed; None where DKMS has no log of one.
     """
-    found = []
+    found: list[DkmsModule] = []
     for module in node.names(DKMS):
         if not module.startswith("nvidia"):
             continue
@@ -61,7 +62,7 @@ def _state(node: Node, module: str, version: str, kernel: str) -> str:
     return "added"
 
 
-def installed_file(node: Node, kernel: str, file: str) -> dict[str, Any] | None:
+def installed_file(node: Node, kernel: str, file: str) -> DkmsModule | None:
     """Return the record of the build that a module file was copied from; None for a file of another origin.
 
     A copy is told by its name and its size in bytes.
@@ -76,7 +77,7 @@ def installed_file(node: Node, kernel: str, file: str) -> dict[str, Any] | None:
     return None
 
 
-def licence(node: Node, record: dict[str, Any]) -> str | None:
+def licence(node: Node, record: DkmsModule) -> str | None:
     """Return the licence that a module's source declares."""
     source = node.resolve(f"{DKMS}/{record['module']}/{record['version']}/source")
     found = (declared_licence(node.text(f"{source}/{name}")) for name in SOURCES)

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import SlurmDoor
 
 POLICY = "/etc/systemd/system/user-.slice.d/50-gpulab-slurm.conf"
 # What lets people in: its program, and its file of PAM, which makes a session of what they start.
@@ -48,7 +49,7 @@ class DoorQuery:
                 ]
             )
 
-    def facts(self) -> dict[str, Any] | None:
+    def facts(self) -> SlurmDoor | None:
         """Return {"opens", "why", "beside", "as_root"}; None where role slurm has closed nothing.
 
         opens tells whether the try opened a GPU, None where it could not be made, and why says why. beside has what

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -21,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.host import B
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import Package, PackagesQuery
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Driver, DriverPackage
 
 PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libnvcuvid1*", "firmware-nvidia-gsp*")
 FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces
@@ -49,10 +50,12 @@ def packager(maintainer: str) -> str:
     return "nvidia" if "nvidia" in lower else "other"
 
 
-def packages(installed: list[Package]) -> tuple[list[dict[str, str]], list[str]]:
+def packages(installed: list[Package]) -> tuple[list[DriverPackage], list[str]]:
     """Return the driver's among the installed packages, and those of them that are held back."""
     own = [one for one in installed if _DRIVER.match(one.name) and not _NOT_DRIVER.match(one.name)]
-    found = [{"name": one.name, "version": one.version, "source": packager(one.maintainer)} for one in own]
+    found: list[DriverPackage] = [
+        {"name": one.name, "version": one.version, "source": packager(one.maintainer)} for one in own
+    ]
     return found, [one.name for one in own if one.held]
 
 
@@ -70,7 +73,7 @@ class DriverQuery:
         """What ``ldconfig -p`` printed: the libraries that programs are given."""
         return self._ldconfig.output() or ""
 
-    def facts(self, module_on_disk: str | None) -> dict[str, Any]:
+    def facts(self, module_on_disk: str | None) -> Driver:
         """Return the facts; ``module_on_disk`` is that of the kernel that boots next."""
         found, held = packages(self._packages_query.installed)
         library = libraries.nvml(self.linked)

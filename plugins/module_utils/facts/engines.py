@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Engines
 
 ENGINES = {
     "docker": ["docker", "--version"],
@@ -37,10 +38,16 @@ class EnginesQuery:
         self._packages_query = packages_query
         self._jobs = {name: node.start(argv) for name, argv in ENGINES.items()}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Engines:
         """Return each engine's version, None where it is absent, and the docker_rivals there are."""
         texts = {name: job.output() or "" for name, job in self._jobs.items()}
         if texts["docker"].startswith("podman"):  # which podman-docker gives Docker's name
             texts["docker"] = ""
         rivals = sorted(one.name for one in self._packages_query.installed if one.name in DOCKER_RIVALS)
-        return {**{name: engine_version(text) for name, text in texts.items()}, "docker_rivals": rivals}
+        return {
+            "docker": engine_version(texts["docker"]),
+            "podman": engine_version(texts["podman"]),
+            "containerd": engine_version(texts["containerd"]),
+            "nvidia_container_toolkit": engine_version(texts["nvidia_container_toolkit"]),
+            "docker_rivals": rivals,
+        }

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Fence
 
 RECORD = "/var/lib/gpulab/fence.json"
 TIME = "%Y-%m-%dT%H:%M:%SZ"  # of since and until, UTC
-# held: the node failed, and stays fenced until somebody has mended it. before is what Slurm said of it.
 SHAPE = {
     "run": str,
     "since": str,
@@ -28,16 +28,32 @@ SHAPE = {
 }
 
 
-def record(node: Node) -> dict[str, Any] | None:
+class Record(TypedDict):
+    """A node that is out of service: the run, since when and until when (UTC), by whom, and why.
+
+    held: it failed, and stays fenced until somebody has mended it. before is what Slurm said of it.
+    """
+
+    run: str
+    since: str
+    by: str
+    reason: str
+    until: str | None
+    engine: str
+    held: bool
+    before: dict[str, Any]
+
+
+def record(node: Node) -> Record | None:
     """Return the record; None on a node in service. Raises Refusal H220 where it is damaged."""
-    found: dict[str, Any] | None = records.read(
+    found: Record | None = records.read(
         node.path(RECORD), SHAPE, None, "gpulab does not know whether it has taken the node out of service."
     )
     return found
 
 
-def read(node: Node) -> dict[str, Any] | None:
+def read(node: Node) -> Fence | None:
     """Return the facts ``fence``: the record, and whether the node should be back in service by now."""
     found = record(node)
     now = time.strftime(TIME, time.gmtime())
-    return found and {**found, "overdue": found["until"] is not None and found["until"] < now}
+    return {**found, "overdue": found["until"] is not None and found["until"] < now} if found else None

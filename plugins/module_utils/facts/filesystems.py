@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Filesystem
 
 ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
 KERNELS_OWN = frozenset({
@@ -43,16 +44,16 @@ def worth_knowing(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [chosen[place] for place in sorted(chosen)]
 
 
-def disk(node: Node, device: str) -> dict[str, bool | None]:
+def disk(node: Node, device: str) -> tuple[bool | None, bool | None]:
     """Say whether a block device turns, and whether it is NVMe; None where there is no such device."""
     block = f"/sys/dev/block/{device}"
     if not node.exists(block):
-        return {"rotational": None, "nvme": None}
+        return None, None
     whole = node.resolve(block)
     if not node.is_dir(f"{whole}/queue"):  # a partition: the disk is above it
         whole = posixpath.dirname(whole)
     turns = node.text(f"{whole}/queue/rotational")
-    return {"rotational": turns == "1" if turns else None, "nvme": posixpath.basename(whole).startswith("nvme")}
+    return turns == "1" if turns else None, posixpath.basename(whole).startswith("nvme")
 
 
 class FilesystemsQuery:
@@ -64,13 +65,14 @@ class FilesystemsQuery:
         self._mounts = worth_knowing(mounts(node.text("/proc/self/mountinfo")))
         self._children = [Child(partial(_measure, node.path(entry["mount"])), seconds) for entry in self._mounts]
 
-    def facts(self) -> list[dict[str, Any]]:
+    def facts(self) -> list[Filesystem]:
         """Return one record per mount; sizes are None where it did not answer (``responsive`` false)."""
         nothing = {"size_mib": None, "free_mib": None, "free_inodes": None}
-        found = []
+        found: list[Filesystem] = []
         for entry, child in zip(self._mounts, self._children):
             measured = child.wait() == DONE
             sizes = child.messages[0] if measured and child.messages else nothing
+            rotational, nvme = disk(self._node, entry["device"])
             found.append(
                 {
                     "mount": entry["mount"],
@@ -78,8 +80,11 @@ class FilesystemsQuery:
                     "source": entry["source"],
                     "read_only": entry["read_only"],
                     "responsive": measured,
-                    **sizes,
-                    **disk(self._node, entry["device"]),
+                    "size_mib": sizes["size_mib"],
+                    "free_mib": sizes["free_mib"],
+                    "free_inodes": sizes["free_inodes"],
+                    "rotational": rotational,
+                    "nvme": nvme,
                 }
             )
         return found

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_file
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Group
 
 UFW, UFW_SETTINGS = "/usr/sbin/ufw", "/etc/ufw/ufw.conf"
 FIREWALLS = {"ufw": UFW, "firewalld": "/usr/bin/firewall-cmd"}
@@ -54,7 +55,7 @@ class GroupQuery:
 
             self._child = Child(ask, seconds)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Group:
         """Return {"hosts", "ephemeral_ports", "ssh_ports", "firewalls", "firewall", "own_firewall"}.
 
         hosts are {"address", "own", "names", "leads"}: own marks the line of the node itself; leads maps each name to

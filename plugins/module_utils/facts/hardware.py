@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import pci, smbi
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Disk, Hardware, MemoryErrors, Processor
 
 CPUS = "/sys/devices/system/cpu"
 EDAC = "/sys/devices/system/edac/mc"
@@ -24,23 +25,24 @@ _BRIDGE = "0604"
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
-def read(node: Node) -> dict[str, Any]:
-    """Return the facts ``hardware``: {"cpu", "memory", "pcie4_lanes", "disks", "kernel_mib"}.
+def read(node: Node) -> Hardware:
+    """Return the facts ``hardware``.
 
     pcie4_lanes are the lanes of the processors' own ports that reach 16 GT/s, those of slots in use and of devices on
     the board; kernel_mib is what the largest kernel has in /boot, with its initramfs. None is what nobody tells.
     """
+    modules, ecc = smbios.read(node)
     return {
         "cpu": processor(node),
-        "memory": {**smbios.read(node), "errors": memory_errors(node)},
+        "memory": {"modules": modules, "ecc": ecc, "errors": memory_errors(node)},
         "pcie4_lanes": pcie4_lanes(node),
         "disks": disks(node),
         "kernel_mib": kernel_mib(node),
     }
 
 
-def processor(node: Node) -> dict[str, Any]:
-    """Return {"l3_mib", "base_mhz", "boost_mhz", "boosts"}; boosts is False where the boost is switched off."""
+def processor(node: Node) -> Processor:
+    """Return what is known of the processors; boosts is False where the boost is switched off."""
     policies = [f"{CPUS}/cpufreq/{name}" for name in node.names(f"{CPUS}/cpufreq") if name.startswith("policy")]
     off = node.text(f"{CPUS}/cpufreq/boost") == "0" or node.text(f"{CPUS}/intel_pstate/no_turbo") == "1"
     told = node.exists(f"{CPUS}/cpufreq/boost") or node.exists(f"{CPUS}/intel_pstate/no_turbo")
@@ -95,8 +97,8 @@ def _largest(figures: Any) -> int | None:
     return max((figure for figure in figures if figure), default=None)
 
 
-def memory_errors(node: Node) -> list[dict[str, Any]] | None:
-    """Return {"module", "corrected", "uncorrected"} of each module of memory since boot; None without a driver.
+def memory_errors(node: Node) -> list[MemoryErrors] | None:
+    """Return the errors of each module of memory since boot; None without a driver.
 
     Errors that the driver cannot assign to a module are those of its controller, as mc0.
     """
@@ -112,7 +114,7 @@ def memory_errors(node: Node) -> list[dict[str, Any]] | None:
     return found if controllers else None
 
 
-def _counted(node: Node, module: str, corrected: str, uncorrected: str) -> dict[str, Any]:
+def _counted(node: Node, module: str, corrected: str, uncorrected: str) -> MemoryErrors:
     return {"module": module, "corrected": node.number(corrected) or 0, "uncorrected": node.number(uncorrected) or 0}
 
 
@@ -124,13 +126,14 @@ def pcie4_lanes(node: Node) -> int | None:
         at_root = posixpath.basename(posixpath.dirname(node.resolve(device))).startswith("pci")
         if at_root and f"{node.number(f'{device}/class') or 0:06x}"[:4] == _BRIDGE:
             link = pci.read_link(node, device)
-            if link["max_width"] and link["max_speed_gts"]:
-                links.append(link)
-    return sum(link["max_width"] for link in links if link["max_speed_gts"] >= GEN4_GTS) if links else None
+            width, speed = link["max_width"], link["max_speed_gts"]
+            if width and speed:
+                links.append((width, speed))
+    return sum(width for width, speed in links if speed >= GEN4_GTS) if links else None
 
 
-def disks(node: Node) -> list[dict[str, Any]]:
-    """Return {"name", "model", "gb", "class", "link", "port_link"} of each disk; gb are 10^9 bytes.
+def disks(node: Node) -> list[Disk]:
+    """Return each disk.
 
     class is nvme, ssd, hdd or virtual; the links are those of an NVMe disk and of the port above it, else None.
     """
@@ -146,7 +149,7 @@ def _is_disk(node: Node, name: str) -> bool:
     )
 
 
-def _disk(node: Node, name: str) -> dict[str, Any]:
+def _disk(node: Node, name: str) -> Disk:
     home = f"{BLOCKS}/{name}"
     nvme = re.match(r"nvme\d+", name)
     # With several paths to one disk, only its controller lies below the PCI device.

@@ -8,10 +8,11 @@ Files, channels and states are those of https://docs.nvidia.com/multi-node-nvlin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Imex
 
 CONTROL = "/usr/bin/nvidia-imex-ctl"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
@@ -33,7 +34,7 @@ class ImexQuery:
         self._node = node
         self._job = node.start([CONTROL, "-q"]) if node.exists(CONTROL) else None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Imex:
         """Return {"nodes", "own", "state", "channel"}.
 
         nodes are the addresses listed, own tells whether gpulab listed them, state is the daemon's word for how it is

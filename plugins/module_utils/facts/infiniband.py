@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import InfinibandPort
 
 DEVICES = "/sys/class/infiniband"
 
 
-def read(node: Node) -> list[dict[str, Any]]:
+def read(node: Node) -> list[InfinibandPort]:
     """Return the facts ``infiniband``: {"device", "port", "link_layer", "state", "physical_state", "rate_gbps"} a port.
 
     States are the kernel's words in small letters, as "active" and "linkup"; rate_gbps is None where it has none.

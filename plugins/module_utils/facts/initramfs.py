@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Initramfs
 
 SECONDS = 10.0  # zstd gives 400 MB a second, gzip 100
 PLACES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
@@ -160,17 +161,23 @@ class InitramfsQuery:
             file = node.path(self._path)
             self._child = Child(partial(_scan_file, file), seconds)
 
-    def facts(self) -> dict[str, Any] | None:
-        """Return {path, nouveau, blacklist, nova, nova_blacklist, nvidia, nvidia_version, error}.
-
-        All but the path and the error are None where the image could not be read.
-        """
+    def facts(self) -> Initramfs | None:
+        """Return the fact; all but the path and the error are None where the image could not be read."""
         if self._child is None:
             return None
         outcome = self._child.wait()
         found = self._child.messages[0] if self._child.messages else dict.fromkeys(UNREAD)
         error = None if outcome == DONE else self._child.reason or "not read in time"
-        return {"path": self._path, **found, "error": error}
+        return {
+            "path": self._path,
+            "nouveau": found["nouveau"],
+            "blacklist": found["blacklist"],
+            "nova": found["nova"],
+            "nova_blacklist": found["nova_blacklist"],
+            "nvidia": found["nvidia"],
+            "nvidia_version": found["nvidia_version"],
+            "error": error,
+        }
 
 
 def _scan_file(path: Path, emit: Emit) -> None:

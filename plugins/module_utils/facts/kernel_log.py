@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelEvent, KernelLog
 
 COMMANDS = (["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet"], ["dmesg"])
 # Forms as NVIDIA/open-gpu-kernel-modules prints them: kernel_rc.c (XIDs, with the MIG instance since 525), osinit.c
@@ -42,7 +43,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
 
 
-def events(log: str) -> list[dict[str, Any]]:
+def events(log: str) -> list[KernelEvent]:
     """Return the errors about GPUs in a kernel log, oldest first, equal ones as one with a count and the last time.
 
     Each is {"kind", "xid", "bus_id", "count", "time", "text"}. kind is xid, sxid (of an NVSwitch; sxid_fatal or
@@ -51,14 +52,16 @@ def events(log: str) -> list[dict[str, Any]]:
     those of two MIG instances, which their text names first. Of XID 154, which says what a GPU needs from then on, the
     last counts.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[tuple[Any, ...], KernelEvent] = {}
     for message in _messages(log):
         key, event = _event(message)
-        ended = known_errors.LINES.get(event.get("kind", ""), {}).get("ends")
+        if event is None:
+            continue
+        ended = known_errors.LINES.get(event["kind"], {}).get("ends")
         if ended:
             found = {one: past for one, past in found.items() if one[:3] != (ended, None, event["bus_id"])}
-        elif event:
-            count = found.pop(key, {"count": 0})["count"] + 1
+        else:
+            count = found.pop(key)["count"] + 1 if key in found else 1
             found[key] = {**event, "count": count}
     return list(found.values())[-MOST_EVENTS:]
 
@@ -84,19 +87,20 @@ def _messages(log: str) -> Iterator[str]:
         yield " ".join(parts)
 
 
-def _event(message: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what equal events have in common, and the event; nothing where the message is none."""
+def _event(message: str) -> tuple[tuple[Any, ...], KernelEvent | None]:
+    """Return what equal events have in common, and the event; None where the message is none."""
     kind, groups = _kind(message)
     if not kind:
-        return (), {}
+        return (), None
     time = TIME.match(message)
     instance = groups.get("instance")
-    event = {
+    event: KernelEvent = {
         "kind": kind,
         "xid": int(groups["xid"]) if "xid" in groups else None,
         "bus_id": sysfs_address(groups["address"]),
         "time": time.group() if time else None,
         "text": f"{instance}: {groups['text'].strip()}" if instance else str(groups["text"]).strip(),
+        "count": 1,
     }
     gravity = None
     if event["xid"] != errors.RECOVERY_XID and "ends" not in known_errors.LINES.get(kind, {}):
@@ -139,7 +143,7 @@ class KernelLogQuery:
         """Start the programs that print it."""
         self._jobs = [node.start(command) for command in COMMANDS]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> KernelLog:
         """Return {"readable", "events"}; a log that cannot be read is not an empty one."""
         logs = [log for log in (job.output() for job in self._jobs) if log]
         return {"readable": bool(logs), "events": events(logs[0]) if logs else []}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.driver import kernel_compiler
 from ansible_collections.gpulab.node.plugins.module_utils.driver.licence import flavour
@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import 
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DkmsModule, Kernel
 
 MODULES = "/lib/modules"
 # What nvidia.ko is called: nvidia, nvidia-current, nvidia-current-open, nvidia-tesla-535, nvidia-legacy-390xx
@@ -225,7 +226,7 @@ class KernelsQuery:
         preferred = stand_in(modprobe_files.values(), "nvidia")
         self._files: dict[str, str] = {}
         self._modinfo: dict[str, Job] = {}
-        self._records: dict[str, dict[str, str]] = {}
+        self._records: dict[str, DkmsModule] = {}
         for kernel in self._installed:
             modules = nvidia_modules(node.text(f"{MODULES}/{kernel}/modules.dep"))
             name = next((name for name in (preferred, "nvidia", *modules) if name in modules), None)
@@ -238,11 +239,11 @@ class KernelsQuery:
             else:
                 self._modinfo[kernel] = node.start(["modinfo", str(node.path(file))])
 
-    def facts(self) -> list[dict[str, Any]]:
+    def facts(self) -> list[Kernel]:
         """Return one record per kernel, oldest first; ``initramfs`` is left for the caller."""
         return [self._facts_of(kernel) for kernel in self._installed]
 
-    def _facts_of(self, kernel: str) -> dict[str, Any]:
+    def _facts_of(self, kernel: str) -> Kernel:
         headers = headers_of(self._node, kernel)
         module = self._module(kernel)
         return {

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Libraries
 
-LIBRARIES = {"cudnn": "libcudnn", "nccl": "libnccl", "tensorrt": "libnvinfer"}
+LIBRARIES = ("libcudnn", "libnccl", "libnvinfer")  # the last is TensorRT's
 _DRIVER_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 _FILE_VERSION = re.compile(r"\.so\.(\d{1,4}(?:\.\d{1,4}){1,3})\Z")
 
@@ -39,9 +40,10 @@ def driver_version(path: str) -> str | None:
     return match.group(1) if match else None
 
 
-def read(node: Node, linked: str) -> dict[str, list[str]]:
+def read(node: Node, linked: str) -> Libraries:
     """Return the facts ``libraries``: the versions of each that are there; linked is what ``ldconfig -p`` printed."""
-    return {library: sorted(_versions(node, paths(linked, name))) for library, name in LIBRARIES.items()}
+    cudnn, nccl, tensorrt = (sorted(_versions(node, paths(linked, name))) for name in LIBRARIES)
+    return {"cudnn": cudnn, "nccl": nccl, "tensorrt": tensorrt}
 
 
 def _versions(node: Node, found: list[str]) -> set[str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Union
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Limits
 
 Limit = Union[int, str, None]  # bytes or files, "unlimited", None where nobody says
 
@@ -71,7 +72,7 @@ class LimitTexts:
         return "\n".join(self._node.text(file) for file in (PAM_FILE, *(f"{PAM_FILES}/{name}" for name in names)))
 
 
-def read(node: Node, texts: LimitTexts) -> dict[str, Any]:
+def read(node: Node, texts: LimitTexts) -> Limits:
     """Return {"services", "sessions", "shared_memory_mib"}.
 
     services and sessions are {"memlock": bytes, "nofile": files}; sessions are those of users other than root.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import boot_time
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
+        Forbidden,
+        ForbiddenModule,
+        Module,
+        ModuleOptions,
+        Nouveau,
+        PciGpu,
+    )
 
 # By precedence: a file hides those of the same name in later directories (modprobe.d(5))
 DIRECTORIES = (
@@ -70,10 +78,10 @@ def blacklisted_by_kernel(cmdline: str) -> set[str]:
     return {module_key(name) for value in lists for name in value.split(",") if name}
 
 
-def forbidden(node: Node, files: dict[str, str], following: list[str] | None) -> dict[str, list[dict[str, str]]]:
-    """Return the facts ``forbidden``: {now, next_boot}, what prevents the driver's modules from being loaded.
+def forbidden(node: Node, files: dict[str, str], following: list[str] | None) -> Forbidden:
+    """Return the facts ``forbidden``: what prevents the driver's modules from being loaded.
 
-    Each is {module, by, line, how}. A blacklist is obeyed where a device asks for its driver, and not where somebody
+    A blacklist is obeyed where a device asks for its driver, and not where somebody
     names the module, as nvidia-modprobe does; an install line, an alias to off and module_blacklist hold for that, too.
     following are the arguments that the kernel gets at the next boot, None where nobody knows.
     """
@@ -84,10 +92,11 @@ def forbidden(node: Node, files: dict[str, str], following: list[str] | None) ->
     return {"now": by_files + by_kernel[0], "next_boot": by_files + by_kernel[1]}
 
 
-def _forbidden_by_files(files: dict[str, str], module: str) -> list[dict[str, str]]:
+def _forbidden_by_files(files: dict[str, str], module: str) -> list[ForbiddenModule]:
     loaded_as = stand_in(files.values(), NEEDED[module])
     names = {module, module_key(loaded_as or module)}
-    found, installed = [], False
+    found: list[ForbiddenModule] = []
+    installed = False
     for path in sorted(files, key=posixpath.basename):  # of several install lines, the first counts
         for line in "" if path.endswith(_DRACUT) else files[path].splitlines():
             words = line.split("#", 1)[0].split()
@@ -103,7 +112,7 @@ def _forbidden_by_files(files: dict[str, str], module: str) -> list[dict[str, st
     return found
 
 
-def _forbidden_by_kernel(words: list[str], *, dracut: bool) -> list[dict[str, str]]:
+def _forbidden_by_kernel(words: list[str], *, dracut: bool) -> list[ForbiddenModule]:
     ways = {"module_blacklist": NEVER, "modprobe.blacklist": BY_ITSELF}
     ways.update({"rd.driver.blacklist": BY_ITSELF} if dracut else {})
     found = []
@@ -116,7 +125,7 @@ def _forbidden_by_kernel(words: list[str], *, dracut: bool) -> list[dict[str, st
     return found
 
 
-def _forbids(module: str, by: str, line: str, how: str) -> dict[str, str]:
+def _forbids(module: str, by: str, line: str, how: str) -> ForbiddenModule:
     return {"module": module, "by": by, "line": line, "how": how}
 
 
@@ -149,10 +158,10 @@ def driver_version(text: str) -> str | None:
     return None
 
 
-def loaded(node: Node) -> dict[str, dict[str, Any]]:
+def loaded(node: Node) -> dict[str, Module]:
     """Return the facts ``modules``."""
     running = {module_key(line.split(" ", 1)[0]) for line in node.text("/proc/modules").splitlines()}
-    facts = {}
+    facts: dict[str, Module] = {}
     for module in MODULES:
         directory = f"/sys/module/{module}"
         present = module in running or node.exists(f"{directory}/initstate") or node.exists(f"{directory}/version")
@@ -163,7 +172,7 @@ def loaded(node: Node) -> dict[str, dict[str, Any]]:
     return facts
 
 
-def options(node: Node) -> dict[str, Any]:
+def options(node: Node) -> ModuleOptions:
     """Return the facts ``module_options``: {"wanted", "running"}, both of them values by "module.option", and "new".
 
     wanted is what gpulab keeps on disk for the driver's modules, running what those of them have that are loaded. new
@@ -211,7 +220,7 @@ def _value(text: str) -> int | str:
         return text
 
 
-def nouveau(node: Node, files: dict[str, str], gpus: list[dict[str, Any]], *, container: bool) -> dict[str, Any]:
+def nouveau(node: Node, files: dict[str, str], gpus: list[PciGpu], *, container: bool) -> Nouveau:
     """Return the facts ``nouveau``; ``bound`` counts its successor nova too.
 
     ``unused`` is true where nouveau is loaded and the kernel would let it go; a container's modules are its host's.

@@ -10,12 +10,13 @@ import re
 import shlex
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Collector, DcgmExporter, Monitoring
 
 PROGRAM = "/usr/bin/prometheus-node-exporter"
 DEFAULTS = "/etc/default/prometheus-node-exporter"
@@ -112,42 +113,37 @@ class MonitoringQuery:
         self._exporter = _Exporter(_LISTEN.search(node.text(DROP_IN)), seconds, QUERY, OURS)
         self._dcgm = _Exporter(_DCGM_LISTEN.search(node.text(DCGM_DROP_IN)), seconds, DCGM_QUERY, DCGM)
 
-    def facts(self) -> dict[str, Any]:
-        """Return {"addresses", "routed_address", "exporter", "dcgm_exporter", "collector"}.
-
-        exporter is {"installed", "arguments", "listen", "answers", "serves_gpus"}, dcgm_exporter the same without
-        arguments, collector {"interval_seconds", "age_seconds"}; collector is null where gpulab watches no GPUs here,
-        listen where gpulab set no address.
-        """
+    def facts(self) -> Monitoring:
+        """Return them; collector is None where gpulab watches no GPUs here, listen where gpulab set no address."""
         node = self._node
         return {
             "addresses": own_addresses(node.text("/proc/net/fib_trie"), node.text("/proc/net/if_inet6")),
             "routed_address": routed_address(),
             "exporter": {
-                "installed": node.exists(PROGRAM),
+                **_answer(self._exporter, installed=node.exists(PROGRAM)),
                 "arguments": arguments(node.text(DEFAULTS)),
-                **_answer(self._exporter),
             },
-            "dcgm_exporter": {"installed": node.exists(DCGM_PROGRAM), **_answer(self._dcgm)},
+            "dcgm_exporter": _answer(self._dcgm, installed=node.exists(DCGM_PROGRAM)),
             "collector": _collector(node),
         }
 
 
-def _answer(exporter: _Exporter) -> dict[str, Any]:
+def _answer(exporter: _Exporter, *, installed: bool) -> DcgmExporter:
     serves = exporter.serves()
     return {
+        "installed": installed,
         "listen": exporter.listen,
         "answers": None if exporter.listen is None else serves is not None,
         "serves_gpus": serves,
     }
 
 
-def _collector(node: Node) -> dict[str, Any] | None:
+def _collector(node: Node) -> Collector | None:
     interval = _INTERVAL.search(node.text(TIMER))
     if not interval:
         return None
     try:
-        age: float | None = round(time.time() - node.path(METRICS).stat().st_mtime)
+        age: int | None = round(time.time() - node.path(METRICS).stat().st_mtime)
     except OSError:
         age = None
     return {"interval_seconds": int(interval.group(1)), "age_seconds": age}

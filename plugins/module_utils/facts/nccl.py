@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import NcclFile, NcclSetting
 
 CONF, ENVIRONMENT = "/etc/nccl.conf", "/etc/environment"
 PROFILES = "/etc/profile.d"
@@ -54,14 +55,14 @@ def _value(text: str) -> str:
     return quoted.group(2) if quoted else re.split(r"\s|;", text, maxsplit=1)[0]
 
 
-def read(node: Node) -> list[dict[str, str]]:
-    """Return the facts ``nccl``: {"name", "value", "file"} of each setting."""
+def read(node: Node) -> list[NcclSetting]:
+    """Return the facts ``nccl``."""
     files = [ENVIRONMENT, *(f"{PROFILES}/{name}" for name in node.names(PROFILES) if name.endswith(".sh"))]
     found = {CONF: conf_settings(node.text(CONF)), **{file: settings(node.text(file)) for file in files}}
     return [{"name": name, "value": value, "file": file} for file, own in found.items() for name, value in own.items()]
 
 
-def read_files(node: Node, found: list[dict[str, str]]) -> dict[str, dict[str, list[Any]]]:
+def read_files(node: Node, found: list[NcclSetting]) -> dict[str, NcclFile]:
     """Return the facts ``nccl_files``, of the files that settings name and that are there.
 
     By path, that is {"gpus", "devices"}: the PCI addresses of the GPUs in a file for NCCL_TOPO_FILE, and the numbers of
@@ -71,7 +72,7 @@ def read_files(node: Node, found: list[dict[str, str]]) -> dict[str, dict[str, l
     return {path: _described(node.text(path)) for path in paths if node.exists(path)}
 
 
-def _described(text: str) -> dict[str, list[Any]]:
+def _described(text: str) -> NcclFile:
     cards = (dict(_ATTRIBUTE.findall(attributes)) for attributes in _PCI.findall(text))
     found = (_BUS_ID.fullmatch(card.get("busid", "")) for card in cards if card.get("class", "").startswith(_GPU_CLASS))
     gpus = {f"{int(card[1], 16):04x}:{card[2]}".lower() for card in found if card}

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts.pci import bound_driver
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Interface
 
 INTERFACES = "/sys/class/net"
 ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772  # include/uapi/linux/if_arp.h
@@ -18,7 +19,7 @@ _RTF_UP, _RTF_REJECT = 0x1, 0x200
 _IPV4_FIELDS, _IPV6_FIELDS = 8, 10
 
 
-def read(node: Node) -> list[dict[str, Any]]:
+def read(node: Node) -> list[Interface]:
     """Return the facts ``network``: name, kind, link_layer, driver, speed_gbps, mtu, up, default_route, ipv4.
 
     kind is physical, wireless, bond, bridge, vlan, tunnel or virtual; speed_gbps is None where the interface has or
@@ -54,7 +55,7 @@ def _everywhere(destination: str, mask: str) -> bool:
     return int(destination, 16) == int(mask, 16) == 0
 
 
-def _interface(node: Node, name: str, *, default_route: bool) -> dict[str, Any]:
+def _interface(node: Node, name: str, *, default_route: bool) -> Interface:
     home = f"{INTERFACES}/{name}"
     speed = node.number(f"{home}/speed")  # Mb/s; -1 where it is unknown
     infiniband = node.number(f"{home}/type") == ARPHRD_INFINIBAND

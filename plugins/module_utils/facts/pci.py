@@ -8,12 +8,13 @@ from __future__ import annotations
 import posixpath
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Device, Display, Link, Pci
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
@@ -47,7 +48,7 @@ def link_width(text: str) -> int | None:
     return width if 0 < width <= _WIDEST else None
 
 
-def read_link(node: Node, device: str) -> dict[str, Any]:
+def read_link(node: Node, device: str) -> Link:
     """Read a device's link; the maximum is the device's own, not the slot's."""
     return {
         "width": link_width(node.text(f"{device}/current_link_width")),
@@ -57,7 +58,7 @@ def read_link(node: Node, device: str) -> dict[str, Any]:
     }
 
 
-def read_bridge_link(node: Node, device: str) -> dict[str, Any] | None:
+def read_bridge_link(node: Node, device: str) -> Link | None:
     """Read the link of the port above a device; None where the device sits at the root."""
     parent = posixpath.dirname(node.resolve(device))
     return read_link(node, parent) if _ADDRESS.match(posixpath.basename(parent)) else None
@@ -113,7 +114,7 @@ def bound_driver(node: Node, device: str) -> str | None:
     return posixpath.basename(target) if target else None
 
 
-def read_display(node: Node, device: str) -> dict[str, Any]:
+def read_display(node: Node, device: str) -> Display:
     """Read whether the firmware showed its screen on a device, and which of its connectors have a monitor.
 
     boot_vga is None where the kernel does not say; without a driver that sets modes, no monitor is known.
@@ -208,31 +209,32 @@ def _any_of(names: set[str]) -> re.Pattern[str]:
     return re.compile(f"/dev/vfio/(?:{'|'.join(sorted(names))})\\Z" if names else r"(?!)")
 
 
-def read(node: Node, modprobe_files: dict[str, str] | None = None) -> tuple[dict[str, Any], str | None]:
+def read(node: Node, modprobe_files: dict[str, str] | None = None) -> tuple[Pci, str | None]:
     """Return the facts ``pci``, and the simulator's line where a device is simulated.
 
     gpus are NVIDIA's that this node itself may use; lent has those of virtual machines, and other_gpus those of other
     makers. modprobe_files tell what is reserved for vfio-pci. A virtual function is a part of its GPU.
     """
-    gpus, lent, others, nvswitches, simulated = [], [], [], [], None
+    found: Pci = {"gpus": [], "lent": [], "other_gpus": [], "nvswitches": []}
+    simulated = None
     reserved = reserved_ids((modprobe_files or {}).values(), node.text("/proc/cmdline"))
     for address in node.names(DEVICES):
         device = f"{DEVICES}/{address}"
         vendor, kind = node.number(f"{device}/vendor"), _kind(node, device)
-        identity = {"address": address, "device": _id(node, device, "")}
+        identity: Device = {"address": address, "device": _id(node, device, "")}
         if vendor in OTHER_MAKERS and kind in GPU_CLASSES and not node.link(f"{device}/physfn"):
-            shown = {"driver": bound_driver(node, device), **read_display(node, device)}
-            others.append({**identity, "maker": OTHER_MAKERS[vendor], **shown})
+            shown, holder = read_display(node, device), bound_driver(node, device)
+            found["other_gpus"].append({**identity, "maker": OTHER_MAKERS[vendor], "driver": holder, **shown})
         if vendor != NVIDIA:
             continue
         driver = lender(node, device, reserved)
         if kind in GPU_CLASSES and node.link(f"{device}/physfn"):
             continue
         if kind in GPU_CLASSES and driver:
-            lent.append({**identity, "driver": driver})
+            found["lent"].append({**identity, "driver": driver})
         elif kind in GPU_CLASSES:
             numa_node = node.number(f"{device}/numa_node")
-            gpus.append(
+            found["gpus"].append(
                 {
                     **identity,
                     "subsystem": _id(node, device, "subsystem_"),
@@ -249,9 +251,9 @@ def read(node: Node, modprobe_files: dict[str, str] | None = None) -> tuple[dict
                 }
             )
         elif kind == NVSWITCH_CLASS:
-            nvswitches.append({**identity, "driver": bound_driver(node, device)})
+            found["nvswitches"].append({**identity, "driver": bound_driver(node, device)})
         simulated = simulated or node.text(f"{device}/simulated").partition("\n")[0] or None
-    return {"gpus": gpus, "lent": lent, "other_gpus": others, "nvswitches": nvswitches}, simulated
+    return found, simulated
 
 
 def _kind(node: Node, device: str) -> str:

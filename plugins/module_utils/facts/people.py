@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import Process
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Person
 
 LOGIN_DEFS, PASSWD = "/etc/login.defs", "/etc/passwd"
 _UID_MIN, _NOBODY = 1000, (65534, 65535, 4294967294)
@@ -101,8 +102,8 @@ class Persons:
         return True
 
 
-def people(node: Node, own: int) -> list[dict[str, Any]]:
-    """List who is at work on the node: {user, since, desktop, logged_in, commands, place}, one entry per user and kind.
+def people(node: Node, own: int) -> list[Person]:
+    """List who is at work on the node, one entry per user and kind.
 
     place tells where that is no session. The connection that process ``own`` came by does not count. Another one of
     the same user from the same host is the operator's, and counts when more than a shell runs in it. A connection in
@@ -221,7 +222,7 @@ def _logins(node: Node, groups: dict[Work, list[Process]]) -> dict[str, logins.L
 
 def _sessions(
     node: Node, known: dict[str, logins.Login | None], groups: dict[Work, list[Process]], mine: set[int]
-) -> Iterator[tuple[logins.Login, dict[str, Any]]]:
+) -> Iterator[tuple[logins.Login, Person]]:
     """Yield each session in which somebody works, and take its processes out of the groups."""
     of_session: dict[str, list[Process]] = {}
     for work in [work for work in groups if work.kind == SESSION and work.name in known]:
@@ -241,13 +242,13 @@ def _sessions(
         logged_in = not login.job and node.exists(f"/proc/{login.leader}")
         if commands or (logged_in and (login.desktop or not there)):
             place = "as a job of cron" if login.job else ""
-            told = {"desktop": login.desktop, "logged_in": logged_in, "place": place}
-            yield login, _entry(login.user, login.since, commands, **told)
+            entry = _entry(login.user, login.since, commands, desktop=login.desktop, logged_in=logged_in, place=place)
+            yield login, entry
 
 
 def _others(
     node: Node, groups: dict[Work, list[Process]], mine: set[int], drawn: set[int | None], booted: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Person]:
     """Yield who works outside of the sessions that are known; drawn are users who are named already, or draw only."""
     going = guests.not_coming_back(node, [work.guest for work in groups if work.guest])
     for work, there in groups.items():
@@ -269,7 +270,7 @@ def _others(
         yield _entry(user_name(uid), _since(doing, booted), commands, place=place, logged_in=logged_in)
 
 
-def _blockers(node: Node, processes: dict[int, Process], mine: set[int], booted: int) -> Iterator[dict[str, Any]]:
+def _blockers(node: Node, processes: dict[int, Process], mine: set[int], booted: int) -> Iterator[Person]:
     """Yield who holds the package system, and who asks logind not to shut down."""
     for inhibitor in logins.inhibitors(node):
         process = processes.get(inhibitor["pid"])
@@ -298,14 +299,28 @@ def _commands(processes: Iterable[Process], idle: frozenset[str]) -> list[str]:
     return sorted(names, key=lambda name: (name in _SHELLS, name))
 
 
-def _entry(user: str, since: str | None, commands: list[str], **told: Any) -> dict[str, Any]:
-    nowhere = {"desktop": False, "logged_in": False, "commands": commands, "place": ""}
-    return {"user": user, "since": since, **nowhere, **told}
+def _entry(  # noqa: PLR0913
+    user: str,
+    since: str | None,
+    commands: list[str],
+    *,
+    desktop: bool = False,
+    logged_in: bool = False,
+    place: str = "",
+) -> Person:
+    return {
+        "user": user,
+        "since": since,
+        "desktop": desktop,
+        "logged_in": logged_in,
+        "commands": commands,
+        "place": place,
+    }
 
 
-def _by_user(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _by_user(entries: list[Person]) -> list[Person]:
     """Merge all entries of a user, kind and place; since is that of the first."""
-    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    merged: dict[tuple[str, bool, bool, str], Person] = {}
     for entry in entries:
         key = entry["user"], entry["desktop"], entry["logged_in"], entry["place"]
         before = merged.setdefault(key, entry)
@@ -315,7 +330,7 @@ def _by_user(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(merged.values())
 
 
-def at_work(person: dict[str, Any]) -> str:
+def at_work(person: Person) -> str:
     """Describe in a few words who is at work, how, and since when."""
     doing, place = first(person["commands"], _MOST_COMMANDS), person.get("place", "")
     since = f" since {person['since']}" if person["since"] else ""

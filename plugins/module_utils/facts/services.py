@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT, Step
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Service
 
 UNITS = (
     "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", "docker.service",
     "containerd.service", "irqbalance.service", "tuned.service", "display-manager.service", "nvidia-gridd.service",
 )  # fmt: skip
-PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "UnitFileState": "enabled"}
+PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState")
 
 
 def shown(text: str) -> Iterator[dict[str, str]]:
@@ -27,17 +28,18 @@ def shown(text: str) -> Iterator[dict[str, str]]:
         yield dict(line.partition("=")[::2] for line in block.splitlines())
 
 
-def units(text: str) -> dict[str, dict[str, Any]]:
-    """Parse systemctl show: unit name without its type to {"load", "active", "sub", "enabled"}, in systemd's words.
+def units(text: str) -> dict[str, Service]:
+    """Parse systemctl show: the units by their names without the type.
 
     A unit that goes by several names, as display-manager does, has the one of UNITS.
     """
-    found = {}
+    found: dict[str, Service] = {}
     for fields in shown(text):
         if "Id" in fields:
             names = fields.get("Names", "").split()
             name = next((unit for unit in UNITS if unit in names), fields["Id"])
-            found[name.rpartition(".")[0]] = {word: fields.get(key, "") for key, word in PROPERTIES.items()}
+            load, active, sub, enabled = (fields.get(key, "") for key in PROPERTIES)
+            found[name.rpartition(".")[0]] = {"load": load, "active": active, "sub": sub, "enabled": enabled}
     return found
 
 
@@ -61,6 +63,6 @@ class ServicesQuery:
         """Ask systemd."""
         self._job = node.start(["systemctl", "show", "--property=" + ",".join(("Id", "Names", *PROPERTIES)), *UNITS])
 
-    def facts(self) -> dict[str, dict[str, Any]] | None:
+    def facts(self) -> dict[str, Service] | None:
         """Return the units; None where systemd does not run."""
         return units(self._job.output() or "") or None

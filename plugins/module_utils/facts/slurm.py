@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts.door import DoorQuery
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Slurm
 
 PROGRAM = "/usr/sbin/slurmd"
 NOT_KEPT = 3
@@ -34,7 +35,7 @@ class SlurmQuery:
             self._shown = node.start(list(control.SHOW_NODES))
             self._accounting = node.start(["sh", "-c", ACCOUNTING])
 
-    def facts(self) -> dict[str, Any] | None:
+    def facts(self) -> Slurm | None:
         """Return {"munge", "answers", "node", "accounting", "door"}; None where there is no daemon.
 
         munge tells whether a credential can be made and read here, answers whether the controller answers, node is
@@ -51,8 +52,14 @@ class SlurmQuery:
         return {
             "munge": munge is not None and munge[0] == 0,
             "answers": answers,
-            "node": own
-            and {"name": own.name, "states": list(own.states), "reason": own.reason, "gpus": control.gpus(own.gres)},
+            "node": {
+                "name": own.name,
+                "states": list(own.states),
+                "reason": own.reason,
+                "gpus": control.gpus(own.gres),
+            }
+            if own
+            else None,
             "accounting": None if accounting is None or accounting[0] == NOT_KEPT else accounting[0] == 0,
             "door": self._door.facts(),
         }

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import MemoryModule
 
 TABLE = "/sys/firmware/dmi/tables/DMI"  # for root only
 _HEADER = 4  # type, length, handle
@@ -22,18 +23,19 @@ _TYPES = {0x18: "DDR3", 0x1A: "DDR4", 0x1E: "LPDDR4", 0x20: "HBM", 0x21: "HBM2",
 _UNKNOWN, _LARGE, _IN_KIB = 0xFFFF, 0x7FFF, 0x8000
 
 
-def read(node: Node) -> dict[str, Any]:
-    """Return {"modules", "ecc"} of the memory: see parse; nothing of either where the table cannot be read."""
+def read(node: Node) -> tuple[list[MemoryModule], bool | None]:
+    """Return the modules of the memory: see parse; nothing where the table cannot be read."""
     return parse(node.data(TABLE) or b"")
 
 
-def parse(table: bytes) -> dict[str, Any]:
-    """Return the modules as {"slot", "mib", "type", "mts", "rated_mts"}, and whether the memory corrects errors.
+def parse(table: bytes) -> tuple[list[MemoryModule], bool | None]:
+    """Return the modules, and whether the memory corrects errors.
 
     mts are megatransfers a second, those that a module runs at and those that it is made for. type and figures are
     None where the firmware does not tell; so is ecc. A damaged table ends where it is damaged.
     """
-    modules, corrects = [], []
+    modules: list[MemoryModule] = []
+    corrects = []
     for kind, body, names in _structures(table):
         if kind == _ARRAY and _byte(body, 0x05) == _SYSTEM_MEMORY:
             corrects.append(_CORRECTIONS.get(_byte(body, 0x06) or 0))
@@ -49,7 +51,7 @@ def parse(table: bytes) -> dict[str, Any]:
                 }
             )
     told = [one for one in corrects if one is not None]
-    return {"modules": modules, "ecc": all(told) if told else None}
+    return modules, all(told) if told else None
 
 
 def _structures(table: bytes) -> Iterator[tuple[int, bytes, list[bytes]]]:

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports, plan
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Mount
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Export, Tier
 
 
-def read(node: Node) -> list[dict[str, Any]]:
+def read(node: Node) -> list[Tier]:
     """Return the facts ``storage``, a record for each line of gpulab's in /etc/fstab.
 
     declared is the device that the line names now, source itself where it is of NFS, None where the node has no such
@@ -28,7 +29,7 @@ def read(node: Node) -> list[dict[str, Any]]:
     return [_record(entry, devices.at(entry.mount, found), node) for entry in plan.entries(node.text(plan.FSTAB))]
 
 
-def _record(entry: plan.Entry, mount: Mount | None, node: Node) -> dict[str, Any]:
+def _record(entry: plan.Entry, mount: Mount | None, node: Node) -> Tier:
     nfs = entry.type == "nfs"
     waits = plan.automounted(entry, mount)
     mount = None if waits else mount
@@ -45,7 +46,7 @@ def _record(entry: plan.Entry, mount: Mount | None, node: Node) -> dict[str, Any
     }
 
 
-def _export(declared: exports.Export, node: Node) -> dict[str, Any]:
+def _export(declared: exports.Export, node: Node) -> Export:
     runs = bool(node.number("/proc/fs/nfsd/threads"))
     entry = exports.live(declared, node.text(exports.TABLE), node.text("/etc/hosts")) if runs else None
     return {

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import System
 
 FAMILIES = {"debian": "debian", "ubuntu": "debian", "rhel": "redhat", "fedora": "redhat", "centos": "redhat"}
 SECURE_BOOT = f"{mok.EFIVARS}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -156,27 +157,29 @@ def initramfs_programs(node: Node) -> list[str]:
     ]
 
 
-def signing_key(node: Node, state: str, distribution: str) -> dict[str, bool | None]:
-    """Return {mok_enrolled, mok_pending} of the key that DKMS signs with; only Secure Boot asks for it."""
+def signing_key(node: Node, state: str, distribution: str) -> tuple[bool | None, bool | None]:
+    """Tell whether the key that DKMS signs with is enrolled, or waits for that; only Secure Boot asks for it."""
     asked = state == "enabled"
     stands = mok.standing(node, mok.key_pair(node, distribution)) if asked else None
     if stands in (None, mok.UNKNOWN):
-        return {"mok_enrolled": None, "mok_pending": None}
-    return {
-        "mok_enrolled": stands == mok.ENROLLED,
-        "mok_pending": stands == mok.PENDING,
-    }
+        return None, None
+    return stands == mok.ENROLLED, stands == mok.PENDING
 
 
-def read(node: Node) -> dict[str, Any]:
+def read(node: Node) -> System:
     """Return the facts ``system``."""
     inside = node.container()
     named = read_release(node)
     boot = secure_boot(node)
+    enrolled, pending = signing_key(node, boot, named["id"])
     status = node.text("/var/lib/dpkg/status")
     unfinished = unfinished_packages(status)
     return {
-        **named,
+        "id": named["id"],
+        "version": named["version"],
+        "codename": named["codename"],
+        "name": named["name"],
+        "family": named["family"],
         "architecture": platform.machine(),
         "hostname": node.text("/proc/sys/kernel/hostname"),
         "kernel": node.text("/proc/sys/kernel/osrelease"),
@@ -184,7 +187,8 @@ def read(node: Node) -> dict[str, Any]:
         "container": inside is not None,
         "python": platform.python_version(),
         "secure_boot": boot,
-        **signing_key(node, boot, named["id"]),
+        "mok_enrolled": enrolled,
+        "mok_pending": pending,
         "cpu_cores": len(re.findall(r"^processor\s*:", node.text("/proc/cpuinfo"), re.MULTILINE)) or None,
         "numa_nodes": sum(name.startswith("node") for name in node.names("/sys/devices/system/node")) or 1,
         "memory_mib": memory_mib(node.text("/proc/meminfo")),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LIMITS, UNLIMITED
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments, kernel_values, swap
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LimitTexts
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Tuning
 
 SYSCTL_FILE = "/etc/sysctl.d/90-gpulab.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpulab.cfg"
@@ -28,11 +29,8 @@ BOUNDS = ("fs.nr_open",)  # of limits
 _PAM_UNIT = {"memlock": 1024, "stack": 1024}  # limits.conf(5) counts these in KiB, systemd in bytes
 
 
-def read(node: Node, texts: LimitTexts, asked: Iterable[str] = ()) -> dict[str, Any]:
+def read(node: Node, texts: LimitTexts, asked: Iterable[str] = ()) -> Tuning:
     """Return the facts ``tuning``.
-
-    They are {"values", "asked", "later", "limits", "kernel_arguments", "grub", "boot_entries", "tuned_profile",
-    "swaps"}.
 
     asked has what the kernel says of each name that the inventory sets, and of what bounds a limit.
     values has the live value of each of VALUES and of what gpulab's sysctl file names, None where the kernel does

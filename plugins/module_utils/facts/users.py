@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import User, UsersOfGpus
 
 # Daemons that hold the devices and no work of anybody's; the last line has those of Kubernetes
 # (github:NVIDIA/k8s-device-plugin, cmd; github:NVIDIA/k8s-dra-driver-gpu, cmd)
@@ -116,7 +117,7 @@ def steps_of_jobs(node: Node) -> dict[int, str]:
     return {pid: title[0] for pid, title in titles.items() if title}
 
 
-def process(node: Node, pid: int, kind: str, device: str | None, booted: int) -> dict[str, Any]:
+def process(node: Node, pid: int, kind: str, device: str | None, booted: int) -> User:
     """Describe one process that uses a GPU, or stands for those that may."""
     ticks = process_fields(node.text(f"/proc/{pid}/stat"))[1]
     uid = owner(node, pid)
@@ -132,18 +133,18 @@ def process(node: Node, pid: int, kind: str, device: str | None, booted: int) ->
     }
 
 
-def workers(users: dict[str, Any]) -> list[dict[str, Any]]:
+def workers(users: UsersOfGpus) -> list[User]:
     """Return those of the fact who do somebody's work, which the driver's own daemons do not."""
     return [user for user in users["who"] if not user["service"]]
 
 
-def named(user: dict[str, Any]) -> str:
+def named(user: User) -> str:
     """Say in a few words who somebody of the fact is."""
     role = _ROLES.get(user["kind"], "")
     return f"{user['command'] or 'a process'} (PID {user['pid']}, user {user['user'] or 'unknown'}{role})"
 
 
-def in_use(users: dict[str, Any], *, people: bool = True) -> str:
+def in_use(users: UsersOfGpus, *, people: bool = True) -> str:
     """Say who would lose work by a reboot, or that not all could be looked into; nothing where nobody would.
 
     Without ``people``, only users of the GPUs are named. What counts as use is decided only here.
@@ -153,7 +154,7 @@ def in_use(users: dict[str, Any], *, people: bool = True) -> str:
     return ", ".join(said) or ("" if users["state"] == "idle" else "some processes could not be inspected")
 
 
-def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> dict[str, Any]:
+def read(node: Node, nvml_gpus: list[dict[str, Any]], own: int) -> UsersOfGpus:
     """Return the facts ``users_of_gpus``: open device files, processes that NVML names, containers, jobs of Slurm.
 
     ``sessions`` are the people at work on the node, whether they use a GPU or not.

@@ -69,7 +69,7 @@ class Fence:
         """Tell whether the node has joined a cluster of Kubernetes."""
         return any(map(self._node.exists, KUBELET))
 
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> facts.Record | None:
         """Return the fence of this node, None where there is none. Raises Refusal H220."""
         return facts.record(self._node)
 
@@ -95,10 +95,10 @@ class Fence:
         if not login.services(self._node):
             raise refuse("F010", host=self._host, services=", ".join(login.SERVICES))
         here = self._member(before["engine"] if before else wish.engine)
-        engine = SLURM if here else KUBERNETES if KUBERNETES in (wish.engine, (before or {}).get("engine")) else NONE
+        engine = SLURM if here else KUBERNETES if KUBERNETES in (wish.engine, before and before["engine"]) else NONE
         ours = bool(here and control.is_ours(here, wish.run))
         found = {"name": here.name, "drained": here.drained and not ours, "reason": here.reason} if here else {}
-        record: dict[str, Any] = {
+        record: facts.Record = {
             "run": wish.run,
             "since": before["since"] if before else time.strftime(facts.TIME, time.gmtime()),
             "by": wish.by,
@@ -121,7 +121,7 @@ class Fence:
             self._call(["wall", message(record)])
         return changed
 
-    def close(self, record: dict[str, Any], passing: Iterable[str]) -> list[str]:
+    def close(self, record: facts.Record, passing: Iterable[str]) -> list[str]:
         """Keep people from logging in; return what changed. The user that this came by, and these, still may."""
         return login.write(self._node, self._module, message(record), {*passing, *_came_by(self._node)})
 
@@ -173,7 +173,7 @@ class Fence:
             self._ask(argv)
 
 
-def message(record: dict[str, Any]) -> str:
+def message(record: facts.Record) -> str:
     """Return what people read who log in, or who are logged in when the fence comes."""
     run = "" if record["run"] == record["by"] else f", run {record['run']}"
     back = f" It should be back by {record['until']}." if record["until"] else ""

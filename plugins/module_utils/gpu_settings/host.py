@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import Nvml
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import Step
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Nvml as Answers
 
 LIBRARY = nvml.LIBRARY
 LOCKED = Path("/run/gpulab/gpu-settings.json")  # what NVML does not tell; it goes with the boot, as the clocks do
@@ -48,7 +49,7 @@ OTHERWISE = "Read journalctl -k on the node. Then run again"
 WAITS = "it is created with MIG itself, at the next boot"
 
 
-def facts() -> dict[str, Any]:
+def facts() -> Answers:
     """Read all GPUs, in a child process with a deadline: the facts ``nvml``."""
     return NvmlQuery(READ_SECONDS, LIBRARY).facts()
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from ctypes import c_uint, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DIED, LATE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import GpuReader, reading, unread
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nvml, NvmlError
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model
 
 COMMAND = "gpulab-metrics"  # of a process of gpulab's that opens the GPUs by itself
 TOPOLOGY = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node", 50: "system"}
@@ -94,9 +97,9 @@ def _versions(session: Nvml) -> dict[str, Any]:
     }
 
 
-def assemble(messages: list[dict[str, Any]], outcome: str, reason: str) -> dict[str, Any]:
+def assemble(messages: list[dict[str, Any]], outcome: str, reason: str) -> model.Nvml:
     """Put the parts together; a reading that did not end is ``unresponsive``, with what it was about to read."""
-    facts: dict[str, Any] = {
+    facts: model.Nvml = {
         "state": "error",
         "error": None,
         "simulated": None,
@@ -113,11 +116,12 @@ def assemble(messages: list[dict[str, Any]], outcome: str, reason: str) -> dict[
         elif "reading" in message:
             last = message["reading"]
         else:
-            facts.update(message)
+            facts.update(cast("model.Nvml", message))
     if outcome == LATE:
-        facts.update(state="unresponsive", error={"code": None, "text": f"NVML did not answer in time, at {last}"})
+        facts["state"] = "unresponsive"
+        facts["error"] = {"code": None, "text": f"NVML did not answer in time, at {last}"}
     elif outcome == DIED:
-        facts.update(state="error", error={"code": None, "text": f"{reason}, at {last}"})
+        facts["state"], facts["error"] = "error", {"code": None, "text": f"{reason}, at {last}"}
     return facts
 
 
@@ -128,7 +132,7 @@ class NvmlQuery:
         """Start it; it has this many seconds."""
         self._child = Child(lambda emit: read_node(emit, library), seconds)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> model.Nvml:
         """Wait for the end or the deadline; return the facts ``nvml``."""
         outcome = self._child.wait()
         return assemble(self._child.messages, outcome, self._child.reason)

@@ -31,10 +31,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import 
 from ansible_collections.gpulab.node.plugins.module_utils.system import kernel_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 Value = Any  # str, dict[str, str] or None
 VERSION_LOCK = "/etc/dnf/plugins/versionlock.list"
@@ -79,7 +80,7 @@ class Reading:
             "environment": lambda name: environment(node.path(name)),
         }
 
-    def values(self, facts: dict[str, Any]) -> dict[str, Value]:
+    def values(self, facts: Facts) -> dict[str, Value]:
         """Return each item's value; facts are those of this moment. An item of an unknown kind has the value None."""
         shown = services.shown((self._units.output() or "") if self._units else "")
         self._shown = {name: unit for unit in shown for name in (unit.get("Id", ""), *unit.get("Names", "").split())}
@@ -87,7 +88,7 @@ class Reading:
         self._locked = self._node.text(VERSION_LOCK).splitlines()
         return {item: self._value(item, facts) for item in self._items}
 
-    def _value(self, item: str, facts: dict[str, Any]) -> Value:
+    def _value(self, item: str, facts: Facts) -> Value:
         kind, _colon, name = item.partition(":")
         if kind == "fact":
             return digest(section(facts, name))
@@ -137,13 +138,14 @@ def environment(path: Path) -> Value:
     return {"lock": lock, "packages": digest(sorted(installed)), "directory": str(file(path))}
 
 
-def section(facts: dict[str, Any], name: str) -> Any:
+def section(facts: Facts, name: str) -> Any:
     """Return a section of the facts without what changes by itself."""
     if name == "nvml":
         return [_settings(gpu) for gpu in facts["nvml"]["gpus"]]
     if name == "initramfs":  # the other facts of the kernels change with each driver
         return {kernel["version"]: kernel["initramfs"] for kernel in facts["kernels"]}
-    return _without(facts[name], PASSING.get(name, set()))
+    sections: Mapping[str, Any] = facts
+    return _without(sections[name], PASSING.get(name, set()))
 
 
 def how(item: str, before: Value, after: Value) -> str:

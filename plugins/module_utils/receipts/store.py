@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import 
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 SCHEMA = 1
 NOT_ENDED = "the run that wrote its receipt did not end well"
@@ -54,7 +55,7 @@ class Receipts:
         self._reading = Reading(node, {item for one in self._found.values() for item in one["items"]})
         self._values: dict[str, Any] | None = None
 
-    def seal(self, facts: dict[str, Any]) -> None:
+    def seal(self, facts: Facts) -> None:
         """Write what the items are now into the receipts that this run has written."""
         now = self._now(facts)
         for role, receipt in self._found.items():
@@ -63,7 +64,7 @@ class Receipts:
                 sealed = {name: receipt[name] for name in ("schema", "inputs", "plan", "sealed", "items")}
                 records.write(self._node.path(f"{DIRECTORY}/{role}.json"), sealed, 0o600)
 
-    def facts(self, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def facts(self, facts: Facts) -> dict[str, dict[str, Any]]:
         """Return the facts ``receipts``, by role: {"inputs", "plan", "problem", "differs", "drift"}.
 
         problem says why a receipt does not count. differs says how items differ from what the last
@@ -72,7 +73,7 @@ class Receipts:
         now = self._now(facts)
         return {role: _compared(receipt, now) for role, receipt in self._found.items()}
 
-    def _now(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def _now(self, facts: Facts) -> dict[str, Any]:
         if self._values is None:
             self._values = self._reading.values(facts)
         return self._values

@@ -9,13 +9,15 @@ it serves nobody is: each job would fail there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import board, memory
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REGISTRY, Check, Facts, Node, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Nvml
 
 # Each per GPU, and each by NVML alone.
 FATAL = ("gpu-answers", "ecc-uncorrected", "sram-threshold", "row-remapping", "retired-pages")
@@ -29,7 +31,7 @@ SERVES_NOBODY = {
 }
 
 
-def findings(answers: dict[str, Any], expected: int, minors: Collection[int] | None = None) -> list[str]:
+def findings(answers: Nvml, expected: int, minors: Collection[int] | None = None) -> list[str]:
     """Return what makes GPUs unfit, a sentence each, from the facts ``nvml``.
 
     expected is how many GPUs Slurm knows here; minors are the numbers of their device files that a job has, None for
@@ -50,12 +52,12 @@ def findings(answers: dict[str, Any], expected: int, minors: Collection[int] | N
     return found
 
 
-def is_broken(answers: dict[str, Any]) -> bool:
+def is_broken(answers: Nvml) -> bool:
     """Tell whether the driver answers that it serves no program."""
     return answers["state"] not in (*READ, LATE)
 
 
-def _of_driver(answers: dict[str, Any]) -> str:
+def _of_driver(answers: Nvml) -> str:
     why = (answers.get("error") or {}).get("text") or answers["state"]
     return f"{SERVES_NOBODY.get(answers['state'], 'the driver serves no program')} ({why})"
 

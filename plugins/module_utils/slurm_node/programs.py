@@ -31,6 +31,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.slurm_node import judg
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Nvml
+
 PROLOG_SECONDS, HEALTH_SECONDS = 5.0, 20.0  # what the driver has to answer in
 AGAIN_SECONDS = 2.0  # until the driver is looked at again that serves nobody: it may just be being loaded
 KILL_SECONDS = 5.0  # what a killed process has to end in
@@ -45,7 +47,7 @@ def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def answers(seconds: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
+def answers(seconds: float, library: str = nvml.LIBRARY) -> Nvml:
     """Read the facts ``nvml``; they say so where the driver is late."""
 
     def read(emit: Callable[[Any], None]) -> None:
@@ -57,7 +59,7 @@ def answers(seconds: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
     return query.assemble(child.messages, outcome, child.reason)
 
 
-def confirmed(look: Callable[[float], dict[str, Any]], seconds: float) -> dict[str, Any]:
+def confirmed(look: Callable[[float], Nvml], seconds: float) -> Nvml:
     """Return what a driver answers; one that serves nobody is looked at twice before that counts."""
     read = look(seconds)
     if judge.is_broken(read):
@@ -66,7 +68,7 @@ def confirmed(look: Callable[[float], dict[str, Any]], seconds: float) -> dict[s
     return read
 
 
-def prolog(environment: Mapping[str, str], settings: Mapping[str, int], look: Callable[[float], dict[str, Any]]) -> int:
+def prolog(environment: Mapping[str, str], settings: Mapping[str, int], look: Callable[[float], Nvml]) -> int:
     """Return 0 where the GPUs of a job are fit for it, 1 with a line in the log where not."""
     wanted = environment.get("SLURM_JOB_GPUS", "")
     if not wanted:
@@ -125,7 +127,7 @@ def epilog(environment: Mapping[str, str], node: Node) -> int:
 def health(
     hostname: str,
     settings: Mapping[str, int],
-    look: Callable[[float], dict[str, Any]],
+    look: Callable[[float], Nvml],
     ask: Callable[[list[str]], str | None],
 ) -> int:
     """Drain the node with what is wrong with its GPUs as the reason. Return 0: slurmd takes nothing else from it.

@@ -14,12 +14,13 @@ import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import filter as matching
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelValue, LaterSetting
 
 KNOBS = ("transparent_hugepage", "cpu_governor", "nfs_read_ahead_kb")
 # What a sysctl is called: parts with dots between them, never a path. It is a part of other patterns.
@@ -70,8 +71,8 @@ def _sysctls(name: str, node: Node) -> list[str]:
     return [path for path in found if node.exists(path) and not node.is_dir(path)]
 
 
-def look(name: str, node: Node) -> dict[str, Any]:
-    """Return {"there", "writable", "value", "words", "near"} of a value that is asked for.
+def look(name: str, node: Node) -> KernelValue:
+    """Return what the kernel says of a value that is asked for.
 
     words are all that the kernel takes, where it says so; near is the sysctl beside it that was likely meant.
     """
@@ -111,8 +112,8 @@ def read(name: str, node: Node) -> dict[str, str]:
     return {path: value(node.text(path)) for path in paths(name, node)}
 
 
-def later(node: Node, ours: str) -> dict[str, dict[str, str | int]]:
-    """Return what files that systemd-sysctl reads after ours set: {"value", "file", "line"} by sysctl, the last counts.
+def later(node: Node, ours: str) -> dict[str, LaterSetting]:
+    """Return what files that systemd-sysctl reads after ours set, by sysctl; the last counts.
 
     /etc/sysctl.conf is among them where /etc/sysctl.d/99-sysctl.conf leads to it, as in Debian up to 12 and Ubuntu.
     """
@@ -120,7 +121,7 @@ def later(node: Node, ours: str) -> dict[str, dict[str, str | int]]:
     for directory in SYSCTL_DIRECTORIES:
         for name in node.names(directory):
             places.setdefault(name, f"{directory}/{name}")
-    found: dict[str, dict[str, str | int]] = {}
+    found: dict[str, LaterSetting] = {}
     for name in sorted(name for name in places if name.endswith(".conf") and name > ours.rpartition("/")[2]):
         text = (node.data(places[name]) or b"").decode("utf-8", "replace")
         for number, line in enumerate(text.splitlines(), 1):

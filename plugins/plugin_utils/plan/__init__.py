@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 SCHEMA = 1

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts, Pci
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Pci
 
 
 @dataclass

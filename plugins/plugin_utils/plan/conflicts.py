@@ -15,7 +15,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import O
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import DriverPackage
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DriverPackage
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 # What has the version of a driver is a part of one; a library such as libnvidia-egl-wayland1 has a version of its own.

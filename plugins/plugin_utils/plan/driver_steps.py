@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DriverPackage, Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, DriverChange, Imex, Plan
 
 FORMER = "nvidia-driver"  # under this name, the packages of all transactions are kept as they were
@@ -32,7 +33,7 @@ class Asked(NamedTuple):
     module_options: dict[str, dict[str, Any]] | None = None
 
 
-def driver_steps(plan: Plan, facts: dict[str, Any], newer: dict[str, Any], asked: Asked) -> dict[str, Any]:
+def driver_steps(plan: Plan, facts: Facts, newer: dict[str, Any], asked: Asked) -> dict[str, Any]:
     """Return what the role decides on.
 
     newer are the packages that an upgrade would change, by name: their versions before and after.
@@ -91,11 +92,11 @@ def driver_steps(plan: Plan, facts: dict[str, Any], newer: dict[str, Any], asked
     }
 
 
-def _has_other_driver(facts: dict[str, Any], change: DriverChange | None) -> bool:
+def _has_other_driver(facts: Facts, change: DriverChange | None) -> bool:
     """Tell whether the next boot's initramfs brings a driver that is not, or will not be, the one on disk."""
     on_disk = (None, facts["driver"]["module_on_disk"])
-    images = [kernel["initramfs"] for kernel in facts["kernels"] if kernel.get("next_boot") and kernel.get("initramfs")]
-    return any(image["nvidia"] and (change or image["nvidia_version"] not in on_disk) for image in images)
+    images = [kernel["initramfs"] for kernel in facts["kernels"] if kernel["next_boot"]]
+    return any(image and image["nvidia"] and (change or image["nvidia_version"] not in on_disk) for image in images)
 
 
 def _change(driver: Driver, packages: list[str], newer: dict[str, Any]) -> DriverChange | None:
@@ -107,7 +108,7 @@ def _change(driver: Driver, packages: list[str], newer: dict[str, Any]) -> Drive
     return {"from": before, "to": after}
 
 
-def _is_unfinished(driver: Driver, facts: dict[str, Any]) -> bool:
+def _is_unfinished(driver: Driver, facts: Facts) -> bool:
     conflicting = {name.partition(":")[0] for name in driver["conflicting_packages"]}
     return not conflicting.isdisjoint(facts["system"]["packages_unfinished"])
 
@@ -125,7 +126,7 @@ def _toolkit(plan: Plan, change: DriverChange | None) -> list[str]:
     return [package for toolkit in cuda["toolkits"] for package in toolkit["packages"]]
 
 
-def lacks_modules(driver: Driver, facts: dict[str, Any]) -> bool:
+def lacks_modules(driver: Driver, facts: Facts) -> bool:
     """Say whether DKMS has the planned module not installed for one of the planned kernels."""
     installed = {
         kernel["version"]
@@ -136,14 +137,14 @@ def lacks_modules(driver: Driver, facts: dict[str, Any]) -> bool:
     return not installed.issuperset(driver["kernels"])
 
 
-def _shares(driver: Driver, facts: dict[str, Any], change: DriverChange | None) -> bool:
+def _shares(driver: Driver, facts: Facts, change: DriverChange | None) -> bool:
     """Say whether DKMS has to build modules that other nodes can load; dnf's packages build when they are unpacked."""
     by_packages = driver["dkms_module"] is not None and driver["source"] != "runfile"
     due = change is not None or lacks_modules(driver, facts)
     return by_packages and facts["system"]["family"] == "debian" and due
 
 
-def _former_builds(driver: Driver, facts: dict[str, Any]) -> list[dict[str, str]]:
+def _former_builds(driver: Driver, facts: Facts) -> list[dict[str, str]]:
     """Return what DKMS builds once more for the former driver: every kernel, and module of the version on disk.
 
     Packages tell the version: until the reboot, the linker may find the library of the driver that is loaded.
@@ -159,7 +160,7 @@ def _former_builds(driver: Driver, facts: dict[str, Any]) -> list[dict[str, str]
     ]
 
 
-def _of_imex(service: str, packages: list[dict[str, str]]) -> list[str]:
+def _of_imex(service: str, packages: list[DriverPackage]) -> list[str]:
     return [package["name"] for package in packages if package["name"].startswith(service)]
 
 

@@ -14,8 +14,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import PciGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import PciGpu
 
 NVIDIA = "10de"
 

@@ -26,8 +26,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog, Record
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 TRUST = "gpulab_trust_newer"
 DATED, MOST_DAYS = ("driver_branches", "cuda_toolkits"), 90

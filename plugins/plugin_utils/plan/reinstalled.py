@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 _NOT_LOADED = {"loaded": False, "version": None}
 _NO_EXPORTER = {"installed": False, "listen": None, "answers": None, "serves_gpus": None}

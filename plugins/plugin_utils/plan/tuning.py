@@ -15,8 +15,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import kernel_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Swap, Tuning, TuningSetting
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts, PciGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, PciGpu
 
 NVIDIA = "10de:"
 VGPU_MANAGER = "nvidia-vgpu-vfio"  # the driver that facts name for a GPU that this host cuts

@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import guard
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 ADVICE, WARN, FAIL = "advice", "warn", "fail"
@@ -29,14 +30,14 @@ class Finding:
     refusal: Refusal
 
 
-def examine(facts: dict[str, Any], plan: Plan, limits: dict[str, Any], catalog: Catalog) -> list[Finding]:
+def examine(facts: Facts, plan: Plan, limits: dict[str, Any], catalog: Catalog) -> list[Finding]:
     """Return everything that was found, failures first.
 
     limits are the options of the module preflight; what they require of the hardware fails the node instead of
     warning.
     """
     found = [Finding(FAIL, refusal) for refusal in guards.broken(facts, plan)]
-    severity = WARN if facts["driver"].get("library") else FAIL
+    severity = WARN if facts["driver"]["library"] else FAIL
     # Of a node that has its driver the plan wants less than it says; what packages still need, they check themselves.
     found += [Finding(severity, refusal) for refusal in guards.short_of_space(facts, plan, limits)]
     driver = plan["driver"]

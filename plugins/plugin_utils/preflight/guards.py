@@ -15,33 +15,32 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Filesystem, ForbiddenModule
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, Plan
-
-Facts = dict[str, Any]
 
 
 def broken(facts: Facts, plan: Plan) -> Iterator[Refusal]:
     """Yield what has to be mended on the node first."""
-    if facts["system"].get("package_state") == "interrupted":
+    if facts["system"]["package_state"] == "interrupted":
         yield from _cut_off(facts, plan["driver"])
     for filesystem in _of_plan(facts, plan):
-        if filesystem.get("responsive") is False:
+        if not filesystem["responsive"]:
             yield refuse("H080", mount=filesystem["mount"])
-        elif filesystem.get("read_only"):
+        elif filesystem["read_only"]:
             yield refuse("H081", mount=filesystem["mount"])
 
 
 def forbidden_modules(facts: Facts) -> Iterator[tuple[bool, Refusal]]:
     """Yield what prevents the driver's modules from being loaded at the next boot, and whether it forbids every way."""
-    loaded = facts.get("modules", {}).get("nvidia", {}).get("loaded")
-    for one in facts.get("forbidden", {}).get("next_boot", ()) if facts["pci"]["gpus"] else ():
+    loaded = facts["modules"]["nvidia"]["loaded"]
+    for one in facts["forbidden"]["next_boot"] if facts["pci"]["gpus"] else ():
         if one["how"] == NEVER:
             yield True, refuse("H200", module=one["module"], by=one["by"], line=one["line"], way=_way_out(one))
         elif not loaded:
             yield False, refuse("H201", by=one["by"], line=one["line"], way=_way_out(one))
 
 
-def _way_out(one: dict[str, str]) -> str:
+def _way_out(one: ForbiddenModule) -> str:
     """Return how a line, or a kernel argument, is removed."""
     if one["by"] != KERNEL:
         return f"Remove that line from {one['by']} (if prime-select wrote it, run prime-select nvidia)"
@@ -54,7 +53,7 @@ def _way_out(one: dict[str, str]) -> str:
 def short_of_space(facts: Facts, plan: Plan, limits: dict[str, Any]) -> Iterator[Refusal]:
     """Yield each file system that cannot hold its part of the plan."""
     for filesystem in _of_plan(facts, plan):
-        mount, free, inodes = filesystem["mount"], filesystem.get("free_mib"), filesystem.get("free_inodes")
+        mount, free, inodes = filesystem["mount"], filesystem["free_mib"], filesystem["free_inodes"]
         if free is not None and free < plan["disk"][mount]:
             yield refuse("H082", mount=mount, free=free, need=plan["disk"][mount])
         if inodes is not None and inodes < limits["free_inodes_min"]:
@@ -63,11 +62,11 @@ def short_of_space(facts: Facts, plan: Plan, limits: dict[str, Any]) -> Iterator
 
 def losing_display(facts: Facts) -> Iterator[Refusal]:
     """Tell of a desktop on a node that has no driver of NVIDIA's yet: nouveau goes, and nothing draws in its place."""
-    if facts["driver"].get("library") or not display.is_here(facts):
+    if facts["driver"]["library"] or not display.is_here(facts):
         return
-    sessions = facts.get("users_of_gpus", {}).get("sessions", ())
+    sessions, units = facts["users_of_gpus"]["sessions"], facts["services"] or {}
     who = sorted({session["user"] for session in sessions if session["desktop"]})
-    if (facts.get("services") or {}).get("display-manager", {}).get("active") == "active":
+    if "display-manager" in units and units["display-manager"]["active"] == "active":
         who.append("display-manager.service")
     if who:
         yield refuse("H086", who=", ".join(who))
@@ -78,10 +77,10 @@ def _cut_off(facts: Facts, driver: Driver) -> Iterator[Refusal]:
 
     Nothing is wrong where the plan removes all of them.
     """
-    found = facts["system"].get("packages_unfinished") or []
+    found = facts["system"]["packages_unfinished"]
     going = [*driver["conflicting_packages"], *driver["remove_packages"]]
     left = [name for name in found if name not in map(_bare, going)]
-    versions = {_bare(package["name"]): package["version"] for package in facts["driver"].get("packages", ())}
+    versions = {_bare(package["name"]): package["version"] for package in facts["driver"]["packages"]}
     of_driver = {name: versions[name] for name in left if name in versions}
     failed = _failed_build(facts, of_driver.values())
     if failed:
@@ -103,11 +102,12 @@ def _unbuilt(names: list[str], failed: dict[str, str]) -> Refusal:
 
 def _failed_build(facts: Facts, versions: Iterable[str]) -> dict[str, str] | None:
     """Return the failed DKMS build of a driver of one of these versions."""
-    for kernel in facts.get("kernels", ()):
+    for kernel in facts["kernels"]:
         for build in kernel["dkms"]:
             named = any(dkms.of_package(version, [build["version"]]) == build["version"] for version in versions)
-            if build.get("error") and named:
-                return {"kernel": kernel["version"], **{key: build[key] for key in ("module", "version", "error")}}
+            if build["error"] and named:
+                of_kernel = {"module": build["module"], "version": build["version"], "error": build["error"]}
+                return {"kernel": kernel["version"], **of_kernel}
     return None
 
 
@@ -115,5 +115,5 @@ def _bare(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _of_plan(facts: Facts, plan: Plan) -> list[Facts]:
+def _of_plan(facts: Facts, plan: Plan) -> list[Filesystem]:
     return [filesystem for filesystem in facts["filesystems"] if filesystem["mount"] in plan["disk"]]

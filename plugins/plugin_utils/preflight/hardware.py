@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
+        Disk,
+        Facts,
+        Filesystem,
+        Hardware,
+        PciGpu,
+    )
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 Found = tuple[bool, Refusal]
@@ -48,7 +55,7 @@ class Board:
 class Node:
     """What the checks look at."""
 
-    facts: dict[str, Any]
+    facts: Facts
     plan: Plan
     limits: dict[str, Any]
     catalog: Catalog
@@ -56,25 +63,23 @@ class Node:
     @property
     def boards(self) -> list[Board]:
         """The GPUs on the PCI bus."""
-        answers = {gpu["bus_id"]: gpu for gpu in self.facts.get("nvml", {}).get("gpus", ())}
+        answers = {gpu["bus_id"]: gpu for gpu in self.facts["nvml"]["gpus"]}
         return [
             self._board(device, {"index": index, "uuid": None, **answers.get(device["address"], {})})
             for index, device in enumerate(self.facts["pci"]["gpus"])
         ]
 
     @property
-    def hardware(self) -> dict[str, Any]:
+    def hardware(self) -> Hardware:
         """The parts of the machine."""
-        parts: dict[str, Any] = self.facts["hardware"]
-        return parts
+        return self.facts["hardware"]
 
     @property
     def gpu_settings(self) -> dict[str, Any]:
         """What is planned for the GPUs, which holds at the end of the run."""
-        settings: dict[str, Any] = self.plan["gpu_settings"]["settings"]
-        return settings
+        return self.plan["gpu_settings"]["settings"]
 
-    def _board(self, device: dict[str, Any], answer: dict[str, Any]) -> Board:
+    def _board(self, device: PciGpu, answer: dict[str, Any]) -> Board:
         settings = declared(self.gpu_settings, {**answer, "bus_id": device["address"]})
         record = self.catalog.gpus.get(device["device"], {})
         gib, milliwatts = record.get("vram_gib"), _number(answer.get("power_mw", {}).get("enforced_limit"))
@@ -84,7 +89,7 @@ class Node:
             memory_mib=_number(answer.get("memory_mib", {}).get("total")) or (gib and int(gib * MIB_PER_GIB)),
             power_watts=milliwatts / 1000 if milliwatts else record.get("power_w"),
             declared_watts=settings.get(POWER),
-            pcie_width=device.get("link", {}).get("width"),
+            pcie_width=device["link"]["width"],
         )
 
 
@@ -190,11 +195,18 @@ def system_disk(node: Node) -> Iterator[Found]:
 def disk_links(node: Node) -> Iterator[Found]:
     """Compare the link of each NVMe disk with what the disk and the port above it have."""
     for disk in node.hardware["disks"]:
-        link, port = disk["link"] or {}, disk["port_link"] or {}
-        for now, most, form in (("width", "max_width", "x{:g}"), ("speed_gts", "max_speed_gts", "{:g} GT/s")):
-            known = [one[most] for one in (link, port) if one.get(most)]
-            if link.get(now) and known and link[now] < min(known):
-                figures = {"now": form.format(link[now]), "wanted": form.format(min(known))}
+        link, port = disk["link"], disk["port_link"]
+        if link is None:
+            continue
+        most = [one for one in (link, port) if one]
+        compared: list[tuple[float | None, list[float | None], str]] = [
+            (link["width"], [one["max_width"] for one in most], "x{:g}"),
+            (link["speed_gts"], [one["max_speed_gts"] for one in most], "{:g} GT/s"),
+        ]
+        for now, possible, form in compared:
+            known = [one for one in possible if one]
+            if now and known and now < min(known):
+                figures = {"now": form.format(now), "wanted": form.format(min(known))}
                 yield True, refuse("H096", disk=disk["name"], model=disk["model"] or "NVMe", **figures)
 
 
@@ -280,7 +292,7 @@ ADVICE_OF_MACHINE = {"network_mtu": network_mtu}
 ADVICE_OF_METAL = {"memory_speed": memory_speed, "pcie_lanes": pcie_lanes}
 
 
-def checks(facts: dict[str, Any]) -> dict[str, Callable[[Node], Iterator[Found]]]:
+def checks(facts: Facts) -> dict[str, Callable[[Node], Iterator[Found]]]:
     """Return the checks that mean something: a container shows its host, a virtual machine no real parts."""
     system = facts["system"]
     if system["container"]:
@@ -304,16 +316,16 @@ def _alike(boards: list[Board], figure: str) -> list[tuple[int, str]]:
     return [(value, ", ".join(f"{board.address} ({board.name})" for board in alike)) for value, alike in having.items()]
 
 
-def _mounted(node: Node, mount: str) -> dict[str, Any] | None:
+def _mounted(node: Node, mount: str) -> Filesystem | None:
     return next((one for one in node.facts["filesystems"] if one["mount"] == mount), None)
 
 
-def _disk(node: Node, filesystem: dict[str, Any] | None) -> dict[str, Any] | None:
+def _disk(node: Node, filesystem: Filesystem | None) -> Disk | None:
     """Return the disk that a file system is on; None where it is on a device made of disks."""
-    source = str((filesystem or {}).get("source"))
+    source = filesystem["source"] if filesystem else ""
     named = re.fullmatch(r"/dev/(nvme\d+n\d+|[a-z]+)(?:p?\d+)?", source)
     return next((disk for disk in node.hardware["disks"] if named and disk["name"] == named.group(1)), None)
 
 
-def _stacked(filesystem: dict[str, Any]) -> bool:
-    return str(filesystem.get("source")).startswith(STACKED)
+def _stacked(filesystem: Filesystem) -> bool:
+    return filesystem["source"].startswith(STACKED)

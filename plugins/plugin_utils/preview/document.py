@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 SCHEMA = 1
@@ -41,7 +42,8 @@ def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
 
 def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
     plan: Plan | None = host["plan"]
-    facts, results = host["facts"], host["results"]
+    facts: Facts | None = host["facts"]
+    results = host["results"]
     packages = changes.Transaction(results)
     entry: dict[str, Any] = {
         "name": name,
@@ -89,7 +91,7 @@ def _ending(host: dict[str, Any]) -> dict[str, Any]:
     return {"state": "unchanged", "refusal": None, "detail": None}
 
 
-def _present(facts: dict[str, Any]) -> dict[str, Any]:
+def _present(facts: Facts) -> dict[str, Any]:
     driver, nvidia = facts["driver"], facts["modules"]["nvidia"]
     packagers = sorted({package["source"] for package in driver["packages"]})
     return {
@@ -110,20 +112,24 @@ def _gpu_name(device: str) -> str:
     return str(record["name"]) if record else device
 
 
-def _users(facts: dict[str, Any]) -> dict[str, Any]:
+def _users(facts: Facts) -> dict[str, Any]:
     users = facts["users_of_gpus"]
-    fields = ("pid", "user", "command", "since", "device", "kind")
     return {
         "state": users["state"],
-        "who": [{field: process[field] for field in fields} for process in facts_users.workers(users)],
+        "who": [
+            {name: value for name, value in process.items() if name != "service"}
+            for process in facts_users.workers(users)
+        ],
         "sessions": users["sessions"],
     }
 
 
-def _disk(facts: dict[str, Any], plan: Plan) -> list[dict[str, Any]]:
+def _disk(facts: Facts, plan: Plan) -> list[dict[str, Any]]:
     """Return what the driver and all else of the plan take at most, per mount point."""
-    free = {filesystem["mount"]: filesystem["free_mib"] for filesystem in facts["filesystems"]}
+    known = {filesystem["mount"]: filesystem["free_mib"] for filesystem in facts["filesystems"]}
+    needs = sorted(plan["disk"].items(), key=lambda item: PurePosixPath(item[0]))
     return [
-        {"mount": mount, "needed_mib": needed, "free_mib": free.get(mount), "enough": free.get(mount, needed) >= needed}
-        for mount, needed in sorted(plan["disk"].items(), key=lambda item: PurePosixPath(item[0]))
+        {"mount": mount, "needed_mib": needed, "free_mib": free, "enough": free is None or free >= needed}
+        for mount, needed in needs
+        for free in [known.get(mount)]
     ]

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan impo
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
 
@@ -29,7 +30,7 @@ _DROP_IN = re.compile(r"^/etc/systemd/system/nvidia-[a-z]+\.service\.d/")
 _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's version: no epoch, no revision
 
 
-def services(facts: dict[str, Any], plan: Plan, results: Results) -> list[dict[str, str]]:
+def services(facts: Facts, plan: Plan, results: Results) -> list[dict[str, str]]:
     """Return {name, action, because} for each service that would be started, restarted or told to reload."""
     daemons = [*_persistence_daemon(facts, plan, results), *_imex(plan, results)]
     return [*daemons, *_docker(plan, results), *_node_exporter(results)]
@@ -61,11 +62,12 @@ def _node_exporter(results: Results) -> list[dict[str, str]]:
     return []
 
 
-def _persistence_daemon(facts: dict[str, Any], plan: Plan, results: Results) -> list[dict[str, str]]:
+def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[dict[str, str]]:
     packages = changes.Transaction(results)
     if not plan["driver"]["persistence"]:
         return []
-    running = ((facts.get("services") or {}).get(PERSISTENCED) or {}).get("active") == "active"
+    units = facts["services"] or {}
+    running = PERSISTENCED in units and units[PERSISTENCED]["active"] == "active"
     if PERSISTENCED in packages.change:
         return [_service("restart" if running else "start", "its package changes")]
     if packages.brings(PERSISTENCED):
@@ -80,7 +82,7 @@ def _service(action: str, because: str) -> dict[str, str]:
     return {"name": PERSISTENCED, "action": action, "because": because}
 
 
-def afterwards(facts: dict[str, Any], plan: Plan, results: Results) -> dict[str, Any]:
+def afterwards(facts: Facts, plan: Plan, results: Results) -> Facts:
     """Return the facts as the role reboot would read them, as far as its decision depends on them."""
     after = deepcopy(facts)
     coming = _coming(plan, results)
@@ -90,9 +92,9 @@ def afterwards(facts: dict[str, Any], plan: Plan, results: Results) -> dict[str,
             planned = kernel["version"] in plan["driver"]["kernels"]
             kernel["nvidia_module"] = (coming or after["driver"]["module_on_disk"]) if planned else None
     if coming:
-        after["driver"].update(library=coming, module_on_disk=coming)
+        after["driver"]["library"] = after["driver"]["module_on_disk"] = coming
     after["tuning"]["kernel_arguments"]["wanted"] = plan["tuning"]["kernel_arguments"]
-    after["nouveau"].update(blacklisted=True, nova_blacklisted=True)
+    after["nouveau"]["blacklisted"] = after["nouveau"]["nova_blacklisted"] = True
     if "nouveau" in changes.things(results, "nouveau", "unload"):
         _unload_nouveau(after)
     after["gpu_settings"] = plan["gpu_settings"]["settings"]
@@ -100,7 +102,7 @@ def afterwards(facts: dict[str, Any], plan: Plan, results: Results) -> dict[str,
     return after
 
 
-def _unload_nouveau(after: dict[str, Any]) -> None:
+def _unload_nouveau(after: Facts) -> None:
     """Let nobody have the GPUs that nouveau has."""
     for gpu in after["pci"]["gpus"]:
         if gpu["driver"] == "nouveau":
@@ -108,7 +110,7 @@ def _unload_nouveau(after: dict[str, Any]) -> None:
             after["nouveau"]["bound"].remove(gpu["address"])
 
 
-def _store_ecc(after: dict[str, Any], results: Results) -> None:
+def _store_ecc(after: Facts, results: Results) -> None:
     """Let GPUs have ECC as it would be set: it turns over at a boot, as MIG need not."""
     steps = [step for one in changes.of_module(results, "gpu_settings") for step in one["result"]["steps"]]
     coming = {step["gpu"]: step["after"] for step in steps if step["name"] == ECC}
@@ -134,7 +136,7 @@ def _coming(plan: Plan, results: Results) -> str | None:
     return plan["driver"]["newest_known"] if packages.brings(name) else None
 
 
-def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | None) -> dict[str, Any]:
+def reboot(name: str, after: Facts, policy: str | None, force: str | None) -> dict[str, Any]:
     """Return {needed, because, refusal}: refusal is why site.yml would not reboot the node now, if it would not."""
     reasons = reboot_check.reboot(after)["reasons"]
     who, refusal = users.in_use(after["users_of_gpus"]), None
@@ -145,7 +147,7 @@ def reboot(name: str, after: dict[str, Any], policy: str | None, force: str | No
     return {"needed": bool(reasons), "because": reasons, "refusal": asdict(refusal) if refusal else None}
 
 
-def loads_driver(after: dict[str, Any]) -> bool:
+def loads_driver(after: Facts) -> bool:
     """Tell whether the driver would be loaded without a reboot."""
     found = reboot_check.reboot(after)
     return bool(found["loadable"] and not found["reasons"])

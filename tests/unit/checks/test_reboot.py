@@ -34,6 +34,10 @@ def facts(gpus=1, **node):
         },
         "driver": {"module_on_disk": coming, "library": node.get("library")},
         "tuning": {"kernel_arguments": {"wanted": ["iommu=pt"], "running": node.get("running_with", ["iommu=pt"])}},
+        "forbidden": {"now": [], "next_boot": []},
+        "module_options": {"wanted": {}, "running": {}, "new": False},
+        "nvml": {"gpus": []},
+        "gpu_settings": {},
     }
 
 

@@ -73,16 +73,16 @@ def test_a_pair_that_is_not_whole(tree, there, expected):
 def test_the_facts_of_the_key(paired, state, variables, expected):
     for path, content in variables.items():
         paired.file(path, content)
-    assert tuple(signing_key(paired.node(), state, "debian").values()) == expected
+    assert signing_key(paired.node(), state, "debian") == expected
 
 
 def test_a_key_that_dkms_would_only_make_is_not_enrolled(tree):
-    assert signing_key(tree.node(), "enabled", "debian") == {"mok_enrolled": False, "mok_pending": False}
+    assert signing_key(tree.node(), "enabled", "debian") == (False, False)
 
 
 def test_facts_that_nobody_may_read(paired):
     paired.directory(ENROLLED)
-    assert signing_key(paired.node(), "enabled", "debian") == {"mok_enrolled": None, "mok_pending": None}
+    assert signing_key(paired.node(), "enabled", "debian") == (None, None)
 
 
 CONFIG, DROP_IN = mok.CONFIGURATION, f"{mok.CONFIGURATION}.d/lab.conf"

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.action.gpu_facts import ActionModul
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
-from ansible_collections.gpulab.node.plugins.plugin_utils.fact_forms import FORMS, misfits
+from ansible_collections.gpulab.node.plugins.plugin_utils.facts.forms import FORMS, misfits
 
 from unit import machines
 from unit.checks import nodes

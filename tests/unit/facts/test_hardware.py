@@ -33,13 +33,13 @@ def test_modules_of_a_server():
     table = (
         structure(0, [], "vendor") + array(5) + module() + module(size=16384, kind=0x1A, slot="DIMM 1") + b"\x7f\x04"
     )
-    assert smbios.parse(table) == {
-        "modules": [
+    assert smbios.parse(table) == (
+        [
             {"slot": "DIMM 0", "mib": 65536, "type": "DDR5", "mts": 4800, "rated_mts": 5600},
             {"slot": "DIMM 1", "mib": 16384, "type": "DDR4", "mts": 4800, "rated_mts": 5600},
         ],
-        "ecc": True,
-    }
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_modules_of_a_server():
     ids=["none", "two-kinds", "one-without", "not-the-systems", "unknown", "not-readable"],
 )
 def test_ecc(table, ecc):
-    assert smbios.parse(table)["ecc"] is ecc
+    assert smbios.parse(table)[1] is ecc
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_ecc(table, ecc):
     ids=["empty-slot", "size-unknown", "kib", "speed-unknown", "extended-speed"],
 )
 def test_module(given, found):
-    modules = smbios.parse(module(**given))["modules"]
+    modules, _ecc = smbios.parse(module(**given))
     assert [(one["mib"], one["mts"], one["rated_mts"]) for one in modules] == ([found] if found else [])
 
 
 def test_a_table_that_is_cut_off_ends_there():
-    assert len(smbios.parse(module() + module()[:-1])["modules"]) == 1
+    assert len(smbios.parse(module() + module()[:-1])[0]) == 1
 
 
 def cpu(tree, number, shared, policy=None, **cppc):

@@ -6,8 +6,8 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
-from ansible_collections.gpulab.node.plugins.module_utils.facts.model import Facts
 from ansible_collections.gpulab.node.plugins.modules.gpu_facts import RETURN
+from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 from unit import machines
 from unit.checks import nodes

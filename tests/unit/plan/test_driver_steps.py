@@ -30,7 +30,7 @@ def on_node(*, system=None, kernels=None, cuda=None, imex=None, **driver):
     node = facts()
     node["driver"] = {**node["driver"], "library": None, "module_on_disk": None, **driver}
     node["system"] = {**node["system"], "packages_unfinished": [], **(system or {})}
-    node["kernels"] = kernels or node["kernels"]
+    node["kernels"] = [{"next_boot": False, "initramfs": None, **one} for one in kernels or node["kernels"]]
     return {**node, "cuda": cuda or {"toolkits": []}, "imex": imex or node["imex"]}
 
 

@@ -14,11 +14,11 @@ from typing import Any, TypedDict
 
 
 class _Receipts(TypedDict, total=False):
-    receipts: dict[str, Receipt]  # the module gpu_facts adds them to what collect reads
+    receipts: dict[str, Receipt]
 
 
-class Facts(_Receipts):
-    """Everything that gpulab reads of a node."""
+class ReadFacts(TypedDict):
+    """What module_utils/facts/collect.py reads."""
 
     schema: int
     simulated: bool | str  # the simulator's own line where GPUs are simulated
@@ -57,6 +57,14 @@ class Facts(_Receipts):
     gpu_settings: dict[str, Any]
     tuning: Tuning
     data_loading: DataLoading | None
+
+
+class Facts(_Receipts, ReadFacts):
+    """Everything that gpulab reads of a node.
+
+    checks/reboot.py judges what was read, and the module gpu_facts adds the receipts.
+    """
+
     reboot: Reboot
 
 
