@@ -14,15 +14,7 @@ description:
   - Makes sure that Debian's archive is read with the wanted components, such as V(contrib) and V(non-free).
   - The mirror, the suites, the key and all other options are those that the node already uses. No existing file is
     edited; what is missing is declared in a file of its own, C(/etc/apt/sources.list.d/gpulab-NAME.sources).
-author:
-  - The gpulab founders (@gpulab)
-attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
-  diff_mode:
-    description: Shows the file before and after.
-    support: full
+extends_documentation_fragment: gpulab.node.attributes.diff
 options:
   name:
     description: Who needs the components; names the file.

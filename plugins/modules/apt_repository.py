@@ -21,15 +21,10 @@ description:
     is and only the priorities are kept. With another key, or none, the task is refused (GPULAB-H062), since APT stops
     at two declarations with different keys.
   - Package lists are not refreshed; M(gpulab.node.packages) does that when its sources have changed.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.files
 attributes:
   check_mode:
     description: Reports what would change, changes nothing and fetches nothing.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
 options:
   name:
     description: Names the files.

@@ -19,15 +19,10 @@ description:
     (GPULAB-H173) before anything changes.
   - What C(grubby) has written is read back; where it is not what it was asked for, every file is put back as it was
     (GPULAB-H174).
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
   diff_mode:
     description: Shows the boot entries and the files for later kernels before and after.
-    support: full
 options:
   arguments:
     description: Arguments as on the kernel's command line. An empty list takes out all that this module put there.

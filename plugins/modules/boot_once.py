@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: boot_once
 short_description: Let GRUB start an installer exactly once
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - The part of M(gpulab.node.installer_boot) that works on the node. Use that one.
 options:
@@ -27,13 +26,10 @@ options:
     description: What the action plugin asks, packed.
     type: str
     required: true
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Changes nothing.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 """
 
 EXAMPLES = r"""

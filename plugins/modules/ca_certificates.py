@@ -14,15 +14,10 @@ description:
   - Adds certificate authorities to the trust store of the node, such as that of a proxy that inspects TLS.
   - Authorities that the node already trusts are left alone. Authorities that this module added before and that are no
     longer wanted are removed.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
   diff_mode:
     description: Shows the added and removed fingerprints.
-    support: full
 options:
   certificates:
     description: PEM texts, each with one certificate or a whole bundle.

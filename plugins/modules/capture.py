@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: capture
 short_description: Capture a node on the controller, so that a reinstall loses nothing
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Reads what a rebuild of the node needs and puts every path of its root file systems into one bin. Paths that fit in
     no bin are the remainder. A reinstall would lose these.
@@ -71,13 +70,10 @@ options:
   asked:
     description: The action plugin sets it. Leave it out.
     type: str
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Reads the node and writes nothing.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: capture_compare
 short_description: Show what changed on a node between two captures
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Compares two captures of a host on the controller. By default, these are the newest one and the one before.
   - Says by section what was added, what is gone and what changed. Of a secret file it says at most that its content
@@ -34,13 +33,7 @@ options:
   documents:
     description: Directory on the controller to which each comparison is written as HOST.json. Unset writes none.
     type: path
-attributes:
-  check_mode:
-    description: Files on the controller are written all the same. Nodes are never changed.
-    support: full
-  diff_mode:
-    description: Nothing on a node is changed.
-    support: none
+extends_documentation_fragment: gpulab.node.attributes.controller
 """
 
 EXAMPLES = r"""

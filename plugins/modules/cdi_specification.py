@@ -14,15 +14,10 @@ description:
   - Enables the units of NVIDIA's container toolkit that make the specification at boot and when the driver changes.
     systemd is not told to reload, for which running containers may lose their GPUs.
   - Where a driver runs and no specification fits it, those units make one now. Where none does, nothing is to do yet.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
   diff_mode:
     description: Shows the units, and what the specification is for, before and after.
-    support: full
 options:
   state:
     description:

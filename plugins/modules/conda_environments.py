@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: conda_environments
 short_description: Keep conda environments, each built beside the former one and tried before it replaces it
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Brings conda environments to the wanted state with micromamba, which it installs in the version named.
   - An environment is solved again only when something else is wanted of it, or when a package of it is gone, damaged or
@@ -157,15 +156,14 @@ options:
     description: Where all of that is. Leave it out.
     type: str
     default: ""
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description:
       - The new packages are solved, not installed. Where micromamba is not there yet, their versions are not known;
         those of pip's packages are known once they are installed, or from a lock.
-    support: full
   diff_mode:
     description: One package a line, with its version and build.
-    support: full
 requirements:
   - systemd as the first process of the node
   - root

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: container_start
 short_description: Have Docker start a container without GPUs
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Makes an image of a few KB, whose only program says that it runs, has Docker start it with its default runtime and
     its settings, and removes it again. The container has no GPU, no network and no rights; nothing is downloaded.
@@ -21,16 +20,11 @@ options:
     description: Seconds that all of it may take.
     type: int
     default: 60
+extends_documentation_fragment: gpulab.node.attributes.facts
 attributes:
   check_mode:
     support: none
     description: It would start a container all the same, so it is skipped.
-  diff_mode:
-    support: none
-    description: There is nothing to show.
-  facts:
-    support: full
-    description: Returns C(ansible_facts).
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: cuda_compile
 short_description: Compile and link a small program with each CUDA toolkit
 version_added: 0.2.0
-author: The gpulab founders (@gpulab)
 description:
   - Runs nvcc of each toolkit over a small C++ program with one kernel, for the compute capabilities of the node's GPUs,
     and returns what came of it as the fact C(gpulab_cuda_compiled), which M(gpulab.node.verify) judges.
@@ -33,16 +32,7 @@ options:
     description: Seconds that each nvcc may take.
     type: int
     default: 120
-attributes:
-  check_mode:
-    support: full
-    description: The same with and without, since nothing is changed.
-  diff_mode:
-    support: none
-    description: There is nothing to show.
-  facts:
-    support: full
-    description: Returns C(ansible_facts).
+extends_documentation_fragment: gpulab.node.attributes.facts
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: cuda_strays
 short_description: Move aside CUDA toolkits and libraries that no package brought
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Renames each directory or file named into the directory C(.gpulab-strays) beside it. This takes no room and loses
     nothing. C(mv) brings it back, and so does O(restore).
@@ -41,13 +40,12 @@ options:
     description: Whether to put back what was moved aside instead, as far as nothing else is in its place.
     type: bool
     default: false
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Nothing is moved.
-    support: full
   diff_mode:
     description: There is nothing to compare.
-    support: none
 requirements:
   - root
 """

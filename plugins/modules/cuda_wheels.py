@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: cuda_wheels
 short_description: Keep CUDA toolkits that are made of NVIDIA's wheels
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Has pip fetch the wheels named, each by its SHA-256, and puts what is in them where NVIDIA's packages have it,
     C(/usr/local/cuda-X.Y), with the names C(lib64) and C(lib*.so) that those packages have.
@@ -47,13 +46,12 @@ options:
   only:
     description: The version that it asks this for. Leave it out.
     type: str
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Nothing is fetched.
-    support: full
   diff_mode:
     description: There is nothing to compare.
-    support: none
 requirements:
   - pip for the node's Python
   - systemd as the first process of the node

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: diagnose
 short_description: Find out why a program on a GPU node fails, hangs or is slow
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Looks at processes, GPU memory, libraries, environments, the network and storage, and ranks the causes that
     it finds by what they cost. Each has what was seen, a command that cures it, and the source of the rule.
@@ -66,17 +65,10 @@ options:
   documents:
     description: Directory on the controller to which the diagnosis is written as HOST.json. Unset writes none.
     type: path
+extends_documentation_fragment: [gpulab.node.attributes, gpulab.node.attributes.platform]
 attributes:
   check_mode:
-    support: full
     description: The same with and without, since nothing on the node is changed.
-  diff_mode:
-    support: none
-    description: There is nothing to show.
-  platform:
-    support: full
-    description: Where it runs.
-    platforms: linux
 notes:
   - Run it as root. Another user sees neither the processes nor the environments of others.
 """

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: dkms
 short_description: Have a DKMS module installed for each of the named kernels
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - Builds and installs a DKMS module for each kernel that does not have it, one long step
     (see M(gpulab.node.long_step)) per kernel.
@@ -66,13 +65,12 @@ options:
   checksum:
     description: SHA-256 of the packed build. Leave it out.
     type: str
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Nothing is built. On a node without DKMS or the module, a build for every kernel is predicted.
-    support: full
   diff_mode:
     description: One kernel a line.
-    support: full
 requirements:
   - dkms
   - systemd as the first process of the node

@@ -18,15 +18,10 @@ description:
   - With O(module_stream), that stream is enabled in place of any other of the module; no package changes by that.
   - Remembers in C(/var/lib/gpulab/dnf-repositories.json) of which keys it told RPM so, and how the module was before.
   - Metadata are not refreshed; M(gpulab.node.packages) does that when its sources have changed.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.files
 attributes:
   check_mode:
     description: Reports what would change, changes nothing and fetches nothing.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
 options:
   name:
     description: Names the files.

@@ -22,15 +22,12 @@ description:
   - Docker is not restarted while containers run that would notice (GPULAB-H112). The setting C(live-restore), which
     lets containers outlive a restart, is taken over by that reload. A container that has a GPU counts even so.
   - A member of a swarm cannot have C(live-restore), and does not get it.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Reports what would change, or why it would be refused, and changes nothing.
-    support: full
   diff_mode:
     description: Shows each setting of gpulab's before and after, and none of the owner's.
-    support: full
 options:
   required:
     description:

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: environment_proof
 short_description: Try the Python environments of a node, each with its own interpreter
 version_added: 0.2.0
-author: The gpulab founders (@gpulab)
 description:
   - Has the interpreter of each environment that M(gpulab.node.venv_environments) or M(gpulab.node.conda_environments)
     made import its framework, multiply matrices on the CPU and on each GPU, and tell what it is built for.
@@ -36,20 +35,7 @@ options:
     description: Seconds that each environment has. A framework that is read for the first time takes its time.
     type: int
     default: 300
-attributes:
-  check_mode:
-    support: full
-    description: The same with and without, since nothing is changed.
-  diff_mode:
-    support: none
-    description: There is nothing to show.
-  facts:
-    support: full
-    description: Returns C(ansible_facts).
-  platform:
-    support: full
-    description: Where it runs.
-    platforms: linux
+extends_documentation_fragment: [gpulab.node.attributes.facts, gpulab.node.attributes.platform]
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: fence
 short_description: Take a node out of service until its users are done, and bring it back
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Keeps new work from a node, waits until nobody uses it, and brings it back into service. Nothing is ever killed.
   - The node has a record of its fence, C(/var/lib/gpulab/fence.json). Only the run that fenced it lifts the fence, and
@@ -82,13 +81,10 @@ options:
   lock:
     description: Set by the action plugin.
     type: dict
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Reports what would change and changes nothing. V(wait) does not wait.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: former_packages
 short_description: Put back the packages that a change replaced, or let them go
 version_added: 0.2.0
-author: The gpulab founders (@gpulab)
 description:
   - Looks after the packages that M(gpulab.node.packages) keeps under the name O(gpulab.node.packages#module:former).
   - They are put back in one transaction, at their former versions and from their own files, with no source asked.
@@ -37,13 +36,12 @@ options:
     type: str
     choices: [look, judge]
     default: look
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Nothing is changed; what would be is told.
-    support: full
   diff_mode:
     description: One package a line.
-    support: full
 requirements:
   - dpkg or rpm
   - systemd as the first process of the node

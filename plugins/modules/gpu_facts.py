@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: gpu_facts
 short_description: Read everything gpulab knows about a GPU node
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - Reads GPUs on the PCI bus, processors, memory and disks, kernels and the NVIDIA driver built for each, loaded
     modules, nouveau, the driver on disk, CUDA libraries, what NVML says of each GPU, who uses them, filesystems,
@@ -45,20 +44,7 @@ options:
   dead:
     description: A run that is known to have ended. The action plugin sets it. Leave it out.
     type: dict
-attributes:
-  check_mode:
-    support: full
-    description: The same with and without, since nothing is changed.
-  diff_mode:
-    support: none
-    description: There is nothing to show.
-  facts:
-    support: full
-    description: Returns C(ansible_facts).
-  platform:
-    support: full
-    description: Where it runs.
-    platforms: linux
+extends_documentation_fragment: [gpulab.node.attributes.facts, gpulab.node.attributes.platform]
 notes:
   - Run it as root. Another user does not see whose processes hold a GPU, nor the boot loader's menu.
 """

@@ -24,17 +24,14 @@ description:
   - Resets and reboots nothing by itself. NVML may reset an idle GPU to turn MIG on or off, which was asked for then.
   - NVML does not tell whether clocks are locked. What was locked since the boot is kept in
     C(/run/gpulab/gpu-settings.json), and the clock itself is what is read back.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description:
       - Reports what would change, or why it would be refused. Where the driver does not run yet, nobody knows what the
         GPUs have, and every setting counts as one that would change.
-    support: full
   diff_mode:
     description: Shows each setting before and after.
-    support: full
 options:
   settings:
     description:

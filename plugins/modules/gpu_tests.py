@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: gpu_tests
 short_description: Try the idle GPUs of a node out, and measure them
 version_added: 0.2.0
-author: The gpulab founders (@gpulab)
 description:
   - Computes on each GPU and compares the results, measures copies between host and GPU, the bandwidth of its memory,
     matrix products by the node's own PyTorch, copies from each GPU to each other one, an all_reduce over all GPUs, GPUs
@@ -64,20 +63,11 @@ options:
     description: Seconds that a test which is a program (PyTorch, nccl-tests, Docker) may take.
     type: float
     default: 300
+extends_documentation_fragment: [gpulab.node.attributes.facts, gpulab.node.attributes.platform]
 attributes:
   check_mode:
     support: none
     description: It would load the GPUs all the same, so it is skipped.
-  diff_mode:
-    support: none
-    description: There is nothing to show.
-  facts:
-    support: full
-    description: Returns C(ansible_facts).
-  platform:
-    support: full
-    description: Where it runs.
-    platforms: linux
 notes:
   - Run it as root. Another user does not see whose processes hold a GPU, and then none is tested.
   - Run it with C(async), as C(playbooks/verify.yml) does. It takes minutes, with V(burn-in) hours.

@@ -20,15 +20,7 @@ description:
     warning.
   - A name that another line gives to another address is refused (GPULAB-H140), and so is an address of the node itself
     that it does not have (GPULAB-H141).
-author:
-  - The gpulab founders (@gpulab)
-attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
-  diff_mode:
-    description: Shows the file before and after.
-    support: full
+extends_documentation_fragment: gpulab.node.attributes.diff
 options:
   nodes:
     description: The nodes of the group. None means that nothing of gpulab's shall be in the file.

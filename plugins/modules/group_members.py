@@ -14,15 +14,12 @@ description:
   - Adds users to a group and leaves its other members alone. No user is made; one that is not there is refused
     (GPULAB-H118) before anything changes.
   - Warns when users are added to the group docker, whose members are root by another name.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Reports what would change and changes nothing. A group that is not there yet has no members.
-    support: full
   diff_mode:
     description: Shows the members before and after.
-    support: full
 options:
   group:
     description: The group.

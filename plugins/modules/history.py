@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: history
 short_description: Say what the history knows of the hosts of the play
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Reads the lines that M(gpulab.node.report) added for each proof. Says of each host what its last proof found, what
     is new and gone since those before, what gets worse from proof to proof, and the range of what each GPU showed.
@@ -23,13 +22,12 @@ options:
     description: How far to look back.
     type: int
     default: 90
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Nothing is ever changed.
-    support: full
   diff_mode:
     description: Nothing is ever changed.
-    support: none
 seealso:
   - module: gpulab.node.report
 """

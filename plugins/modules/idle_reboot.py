@@ -11,14 +11,10 @@ version_added: 0.5.0
 description:
   - Reboots a node as M(ansible.builtin.reboot) does, and waits until it is back. Right before the command it asks the
     node who works there, and refuses (GPULAB-H030) where anybody does.
-author: The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Says that the node would reboot.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 options:
   reasons:
     description: Why, for the refusal and for who is logged in.

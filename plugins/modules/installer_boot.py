@@ -8,7 +8,6 @@ DOCUMENTATION = r"""
 module: installer_boot
 short_description: Send a node into the installer that reinstalls it, once
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Plans the reinstall of a captured node, puts the installer on it, lets GRUB start it exactly once, and waits for
     the new system. Nothing is wiped before the installer itself has looked at the machine and its disks.
@@ -94,13 +93,10 @@ options:
     description: Seconds that V(wait) waits.
     type: int
     default: 3600
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: V(plan) works; the others change nothing.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: installer_image
 short_description: Make the image that installs a node, on the controller
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Makes a tree of a system from its packages with C(mmdebstrap). The tree boots as the installer, whole in memory, and
     is what the installer then copies to the disk.
@@ -46,13 +45,10 @@ options:
     description: Directory of the images on the controller.
     type: path
     default: installers
+extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:
     description: The mirror is asked, and nothing is written.
-    support: full
-  diff_mode:
-    description: Nothing on a node is changed.
-    support: none
 """
 
 EXAMPLES = r"""

@@ -8,7 +8,6 @@ DOCUMENTATION = r"""
 module: installer_media
 short_description: Write media that reinstall captured nodes which are down
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Plans the reinstall of a host by its latest capture, and writes an ISO image, which is as well for a USB stick, and
     a folder for network boot. Both start by BIOS and UEFI. No node is connected to.
@@ -82,13 +81,10 @@ options:
     description: Directory of the media on the controller.
     type: path
     default: media
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: V(plan) works; V(write) says whether the media would change.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: inventory_check
 short_description: Refuse bad input before any host is touched
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - Judges the variables of all hosts of the play, and the groups they are in, and fails the whole play when anything
     is wrong. All errors come at once, each with the host or group, the variable, its value, the reason and the remedy.
@@ -22,13 +21,7 @@ description:
   - Refuses hosts under C(gpu-nodes) that no host type claims or that two claim, misspelt host types, and addresses
     that two hosts share.
   - Runs once, on the controller. It never connects to a node.
-attributes:
-  check_mode:
-    description: Nothing is ever changed, so check mode makes no difference.
-    support: full
-  diff_mode:
-    description: There is no difference to show.
-    support: none
+extends_documentation_fragment: gpulab.node.attributes.reads
 options: {}
 seealso:
   - module: gpulab.node.preflight

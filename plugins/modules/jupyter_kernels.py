@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: jupyter_kernels
 short_description: Let every Jupyter of the node offer environments as kernels
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Keeps a C(kernel.json) for each environment named, in C(/usr/local/share/jupyter/kernels). The kernel's programs are
     found as after activating the environment.
@@ -28,13 +27,7 @@ options:
     type: list
     elements: path
     required: true
-attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
+extends_documentation_fragment: gpulab.node.attributes.files
 """
 
 EXAMPLES = r"""

@@ -15,15 +15,12 @@ description:
   - Remembers what each value was before, and gives it back when the value is no longer in O(values).
   - Each value is read back. One that the kernel refuses, as in a container, is reported in RV(refused); that is neither
     a change nor a failure.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Reports what would change. Of a value the kernel may still refuse, check mode cannot know all.
-    support: full
   diff_mode:
     description: Shows each file of the kernel before and after.
-    support: full
 options:
   values:
     description:

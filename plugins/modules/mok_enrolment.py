@@ -16,15 +16,12 @@ description:
   - Where DKMS has no key yet, it is made as this DKMS makes its own, at the place where it looks for it.
   - One half of a key, which DKMS would overwrite, is refused (GPULAB-H170) before anything changes.
   - The password reaches no command line and no log. Its hash is in a file that only root reads, while C(mokutil) runs.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Reports what would be done and changes nothing.
-    support: full
   diff_mode:
     description: One step a line.
-    support: full
 options:
   state:
     description:

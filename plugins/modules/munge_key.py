@@ -14,15 +14,12 @@ description:
   - Without O(key), returns the key of the host, and makes one at random where there is none. With O(key), lets the host
     have that one; a key that was there is kept beside it, once, as C(munge.key.former).
   - A key that is shorter than 32 bytes, the hash of a password, or known to everybody is refused (GPULAB-F032).
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Reports what would change and changes nothing. Returns no key where one would be made.
-    support: full
   diff_mode:
     description: A key is never shown.
-    support: none
 options:
   host:
     description: Name of the host, for a refusal.

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: nccl_tests_source
 short_description: Fetch and unpack the source of nccl-tests
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Fetches the archive, compares its SHA-256 and unpacks it, without the directory that everything in it lies in.
   - Unlike the variables of a task's environment, which Ansible shows at C(-vvv), the proxies are not shown anywhere.
@@ -38,13 +37,12 @@ options:
     type: list
     elements: str
     default: []
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Nothing is fetched.
-    support: full
   diff_mode:
     description: There is nothing to compare.
-    support: none
 """
 
 EXAMPLES = r"""

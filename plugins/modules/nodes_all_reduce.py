@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: nodes_all_reduce
 short_description: Run one all_reduce over the nodes of a play
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - All nodes of the play that M(gpulab.node.gpu_tests) found able run one all_reduce by the PyTorch of each, started by
     torchrun, with the start line of the role C(nccl) where a node has it. The result is compared exactly, the bus
@@ -66,20 +65,11 @@ options:
   taking_part:
     description: Set by gpulab itself.
     type: dict
+extends_documentation_fragment: [gpulab.node.attributes.facts, gpulab.node.attributes.platform]
 attributes:
   check_mode:
     support: none
     description: It would load the GPUs and the network all the same, so it is skipped.
-  diff_mode:
-    support: none
-    description: There is nothing to show.
-  facts:
-    support: full
-    description: Returns C(ansible_facts).
-  platform:
-    support: full
-    description: Where it runs.
-    platforms: linux
 notes:
   - Run it with C(async) and C(poll=0), as C(playbooks/verify.yml) does. The nodes wait for each other, so all of them
     must be started, however many Ansible serves at a time.

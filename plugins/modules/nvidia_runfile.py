@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: nvidia_runfile
 short_description: Install, change or remove an NVIDIA driver that comes as a .run file
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Fetches the file, compares its SHA-256, and sees that it is the planned driver before it is run.
   - Builds the kernel modules for every kernel in a directory of its own first, and refuses (GPULAB-D033) where that
@@ -75,13 +74,12 @@ options:
   log:
     description: The log of a build that failed. Leave it out.
     type: str
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Nothing is fetched; what would be installed is told from its version.
-    support: full
   diff_mode:
     description: The driver before and after, one line each.
-    support: full
 requirements:
   - gcc, make, dkms and the headers of every kernel
   - systemd as the first process of the node

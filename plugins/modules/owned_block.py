@@ -13,15 +13,7 @@ version_added: 0.2.0
 description:
   - Writes, replaces or removes one block, between two lines that say who wrote it. Every other line stays as it is.
   - A file that holds nothing but the block goes with it.
-author:
-  - The gpulab founders (@gpulab)
-attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
-  diff_mode:
-    description: Shows the file before and after.
-    support: full
+extends_documentation_fragment: gpulab.node.attributes.diff
 options:
   path:
     description: The file. A new one belongs to root and has the mode 0644; an old one keeps its mode.

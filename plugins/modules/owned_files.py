@@ -14,15 +14,7 @@ description:
   - Writes, replaces or removes any number of files in one call. Each has a line that says who wrote it, the first
     or the one after C(#!).
   - A file at one of the paths that gpulab did not write is never replaced; the task is refused (GPULAB-H020).
-author:
-  - The gpulab founders (@gpulab)
-attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
+extends_documentation_fragment: gpulab.node.attributes.files
 options:
   owner:
     description: The role that keeps the files; named in their first line.

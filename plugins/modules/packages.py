@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: packages
 short_description: Install and remove packages in one transaction that can be followed and undone
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - Brings packages to the wanted state in one transaction, which runs as a long step (see M(gpulab.node.long_step)).
   - The package manager is apt or dnf. With dnf, what is on hold is locked to its version (versionlock).
@@ -113,13 +112,12 @@ options:
     type: str
     choices: [look, lists, wait, prepare, finish, diagnose, audit]
     default: look
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: The transaction is simulated. A package whose source this very run would add is no error.
-    support: full
   diff_mode:
     description: One package a line.
-    support: full
 requirements:
   - apt, or dnf 4 with its versionlock plugin (for O(hold))
   - systemd as the first process of the node

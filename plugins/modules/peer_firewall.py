@@ -16,15 +16,10 @@ description:
   - Its rules carry the comment C(gpulab network) in ufw, and the priority 23456 in firewalld. Those for nodes that are
     no peers any more go, and so do all of them from a firewall that is not named.
   - The firewall is not reloaded for that; firewalld gets each rule for good and in what runs.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
   diff_mode:
     description: One rule a line.
-    support: full
 options:
   firewall:
     description: The firewall that is active on the node; unset is none.

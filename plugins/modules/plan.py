@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: plan
 short_description: Decide all versions for a GPU node, and say why
 version_added: 0.1.0
-author:
-  - The gpulab founders (@gpulab)
 description:
   - Computes the plan of a node on the controller, from the facts of the node, the options of the roles, and the catalog
     of what works with what.
@@ -22,13 +20,7 @@ description:
   - Where no plan can work, the task fails with the code, the cause and the remedy. Nothing is changed in either case.
 notes:
   - Run M(gpulab.node.gpu_facts) first.
-attributes:
-  check_mode:
-    support: full
-    description: Nothing is ever changed, so check mode makes no difference.
-  diff_mode:
-    support: none
-    description: There is no difference to show.
+extends_documentation_fragment: gpulab.node.attributes.reads
 options:
   reinstalled_as:
     description:

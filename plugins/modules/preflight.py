@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: preflight
 short_description: Judge a GPU node before anything is changed
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - Judges whether the plan can be carried out on a node, and whether its hardware is fit for deep learning.
   - An interrupted dpkg, and a file system of the plan that does not answer or is read-only, fail the host. So does one
@@ -126,13 +125,7 @@ options:
       - power
       - system_disk
     default: []
-attributes:
-  check_mode:
-    description: Nothing is ever changed, so check mode makes no difference.
-    support: full
-  diff_mode:
-    description: There is no difference to show.
-    support: none
+extends_documentation_fragment: gpulab.node.attributes.reads
 seealso:
   - module: gpulab.node.gpu_facts
   - module: gpulab.node.plan

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: preview
 short_description: Show what would change on all hosts of the play, and why
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - "For each host: what is there, what would change, why, the size of the download, space on the disk, services that
     would start again, whether the node would reboot, and who is using its GPUs."
@@ -24,13 +23,10 @@ options:
   path:
     description: A file on the controller to which the preview is written as JSON. Unset writes none.
     type: path
+extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:
     description: The file on the controller is written all the same. Nodes are never changed.
-    support: full
-  diff_mode:
-    description: Nothing on a node is changed.
-    support: none
 seealso:
   - module: gpulab.node.plan
 """

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: rebuild_report
 short_description: Say what came back in the rebuild of a node, and what did not
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Compares the capture that a node came back from with the newest one, leaves out the differences that each reinstall
     makes (C(catalog/rebuild.yml)), and adds what the steps of the rebuild could not bring back. Writes
@@ -30,13 +29,10 @@ options:
   age_identity:
     description: File with a private key of age, where the secrets are encrypted with age.
     type: path
+extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:
     description: Writes nothing.
-    support: full
-  diff_mode:
-    description: Nothing on a node is changed.
-    support: none
 """
 
 EXAMPLES = r"""

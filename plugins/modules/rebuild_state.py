@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: rebuild_state
 short_description: Read or write how far the rebuild of a node came
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Keeps C(rebuild.json) beside the captures of a host on the controller. The node is not connected to.
 options:
@@ -50,13 +49,10 @@ options:
     type: list
     elements: str
     default: []
+extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:
     description: Reads only.
-    support: full
-  diff_mode:
-    description: Nothing on a node is changed.
-    support: none
 """
 
 EXAMPLES = r"""

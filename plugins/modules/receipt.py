@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: receipt
 short_description: Record on the node what a role has brought it to
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - The last task of each role. It records what the role worked from (its settings, the plan, the hardware, this
     version of gpulab), what of the plan a proof compares the node with, and what the role answers for on the node.
@@ -57,13 +56,10 @@ options:
     type: str
     choices: [present, absent]
     default: present
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Records nothing.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 """
 
 EXAMPLES = r"""

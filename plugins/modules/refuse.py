@@ -10,14 +10,10 @@ short_description: Fail with one of gpulab's codes
 version_added: 0.1.0
 description:
   - Fails the host with a stable code, one line of cause and one line of remedy. Runs on the controller.
-author: The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Fails there too.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 options:
   code:
     description: A code that gpulab lists, such as V(H030). Either this or O(refusal) is needed.

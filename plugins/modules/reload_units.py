@@ -14,14 +14,10 @@ description:
     boot in any case.
   - With O(refusal) nothing is reloaded at all. The host is refused where a reload would be left out, before a role
     writes units that it has to start.
-author: The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Reloads nothing there, and refuses as it would.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 options:
   paths:
     description: >-

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: report
 short_description: Report what the proof found on all hosts of the play
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - Writes C(report.html) (one file, needs no network), C(report.json), C(summary.json), C(junit.xml) and for each host
     C(HOST.prom) for the Prometheus node exporter's textfile collector. The role C(verify) copies it to a host that the
@@ -36,13 +35,10 @@ options:
   baseline:
     description: A C(report.json) of an earlier run to compare with, in place of the last proofs of the same hosts.
     type: path
+extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:
     description: The report is written all the same, on the controller. Nodes are never changed.
-    support: full
-  diff_mode:
-    description: Nothing on a node is changed.
-    support: none
 seealso:
   - module: gpulab.node.verify
 """

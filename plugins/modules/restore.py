@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: restore
 short_description: Give a node back what its capture on the controller holds
 version_added: 0.5.0
-author: The gpulab founders (@gpulab)
 description:
   - Each work brings back one kind of thing, can run again at any time, and changes nothing then.
   - What people changed after it came back stays as it is. What does not come back is named in RV(missing).
@@ -53,13 +52,12 @@ options:
   asked:
     description: The action plugin sets it. Leave it out.
     type: str
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Says what would change, and changes nothing.
-    support: full
   diff_mode:
     description: Shows names, numbers and rights, and no contents of captured files.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: restore_software
 short_description: Bring back the software of a capture
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - One part of a rebuild, see O(work). Each part can run again, and changes nothing where all is back.
   - What cannot be brought back does not fail the task. RV(missing) names it.
@@ -58,13 +57,12 @@ options:
   asked:
     description: The action plugin sets it. Leave it out.
     type: str
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Says what it would bring back.
-    support: full
   diff_mode:
     description: RV(changes) says it.
-    support: none
 """
 
 EXAMPLES = r"""

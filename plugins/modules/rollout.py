@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: rollout
 short_description: The order of a rollout, and what became of each node
 version_added: 0.3.0
-author: The gpulab founders (@gpulab)
 description:
   - Keeps C(RUN/rollout.json) on the controller for C(playbooks/rollout.yml). The node is not connected to.
 options:
@@ -61,13 +60,10 @@ options:
   result:
     description: The result that ended the host's change, for V(fail).
     type: dict
+extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:
     description: The order is decided and not written.
-    support: full
-  diff_mode:
-    description: Nothing on a node is changed.
-    support: none
 """
 
 EXAMPLES = r"""

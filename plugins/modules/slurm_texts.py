@@ -13,15 +13,10 @@ version_added: 0.3.0
 description:
   - Returns C(slurm.conf), C(gres.conf) and gpulab's own files beside them, and the files that C(slurm.conf) includes.
   - Changes nothing.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: The same with and without, since nothing is changed.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 options:
   join:
     description: >-

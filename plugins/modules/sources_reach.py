@@ -15,15 +15,10 @@ description:
     once, through the proxies that the node has or will have. The node is refused (GPULAB-H218) before anything changes.
   - On the controller an action plugin takes the sources from the plan. Roles whose downloads are on the node already
     ask for nothing, and without a source the node is not asked.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: Asks there too; nothing is ever changed.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
 options:
   sources:
     description: The sources; the action plugin sets them.

@@ -27,15 +27,12 @@ description:
   - A tier that is no longer listed is unmounted when nothing uses it; what is on it stays.
   - A tier with O(tiers[].export_to) is exported over NFS, now and at every boot, by a file of gpulab's own; exports of
     others stay. Where nothing is mounted, nothing is exported.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: Reports what would change, or why it would be refused. What an array holds, assembling it tells.
-    support: full
   diff_mode:
     description: Shows C(/etc/fstab) before and after, and each other step.
-    support: full
 options:
   tiers:
     description: The tiers. An empty list takes all of gpulab's mounts away.

@@ -18,15 +18,10 @@ description:
   - Swap that gpulab has switched on and that is no longer named is switched off, where what is in it fits in the
     memory, and its file is removed if gpulab has made it.
   - It holds until the next boot. The line in C(/etc/fstab) is not this module's affair.
-author:
-  - The gpulab founders (@gpulab)
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
-  check_mode:
-    description: Reports what would change and changes nothing.
-    support: full
   diff_mode:
     description: Shows each step.
-    support: full
 options:
   place:
     description:

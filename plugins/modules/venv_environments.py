@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: venv_environments
 short_description: Keep Python virtual environments, each built beside the former one and tried before it replaces it
 version_added: 0.2.0
-author: The gpulab founders (@gpulab)
 description:
   - Brings virtual environments to the wanted state with uv, which it installs in the version named.
   - What is wanted is resolved once, into a lock with hashes, and installed from that. An environment is changed only
@@ -129,13 +128,12 @@ options:
   only:
     description: The environment that it asks this for. Leave it out.
     type: str
+extends_documentation_fragment: gpulab.node.attributes.diff
 attributes:
   check_mode:
     description: The new packages are resolved, not installed. Without uv on the node their versions are not known.
-    support: full
   diff_mode:
     description: One package a line, with its version.
-    support: full
 requirements:
   - pip for the node's Python
   - systemd as the first process of the node

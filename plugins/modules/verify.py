@@ -10,7 +10,6 @@ DOCUMENTATION = r"""
 module: verify
 short_description: Judge a GPU node by its facts
 version_added: 0.1.0
-author: The gpulab founders (@gpulab)
 description:
   - Runs gpulab's checks over the facts that M(gpulab.node.gpu_facts) gathered and, where there is one, the plan of
     M(gpulab.node.plan).
@@ -108,13 +107,12 @@ options:
         description: The milliseconds of opening a file and reading its beginning above which it fails. Unset does not
           judge them.
         type: float
+extends_documentation_fragment: gpulab.node.attributes
 attributes:
   check_mode:
     description: The same as without, as nothing is changed.
-    support: full
   diff_mode:
     description: Nothing is changed.
-    support: none
 seealso:
   - module: gpulab.node.gpu_facts
   - module: gpulab.node.gpu_tests
