@@ -149,14 +149,14 @@ def _works(node: Node, processes: dict[int, Process]) -> Iterator[tuple[Process,
 def _by_place(node: Node, process: Process, processes: dict[int, Process], persons: Persons) -> Work | None:
     """Tell what a process works for by its control group and its user alone; None where systemd has to be asked."""
     place = process.place or ""
-    of_user = _USER_SLICE.match(place)
-    line = (processes[pid] for pid in _line(process.pid, processes))
-    found = guests.of_monitor(node, line) if of_user else guests.guest(place, process.command)
+    of_user, unit, kind = _USER_SLICE.match(place), _unit(place), None
+    found = None if of_user else guests.guest(place, process.command)
+    if found is None and (of_user or _LOGINS.match(unit) or _JOBS.match(unit)):
+        found = guests.of_monitor(node, (processes[pid] for pid in _line(process.pid, processes)))
     if found:
         return Work(GUEST, found.name, guest=found)
     if of_user:
         return _of_user(node, int(of_user[1]), of_user[2], persons)
-    unit, kind = _unit(place), None
     if _JOBS.match(unit):
         kind = JOB
     elif persons.has(process.uid) or _SLURM_STEP.search(place) or _RUN_SCOPE.match(unit):

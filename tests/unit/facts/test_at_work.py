@@ -202,12 +202,13 @@ def test_podman_starts_containers_only_by_a_service_that_is_enabled(node, starts
     assert bool(people(node.node(), OWN)) is counts
 
 
+@pytest.mark.parametrize("session", [LOGIND.format(1000, 2), "/system.slice/ssh.service", "/system.slice/cron.service"])
 @pytest.mark.parametrize("policy", ["always", "no"])
-def test_a_container_of_podman_in_a_login_session_is_judged_as_a_container(node, policy):
+def test_a_container_of_podman_in_a_login_session_is_judged_as_a_container(node, policy, session):
     """Podman leaves it there with --cgroups=disabled, and its monitor with --cgroups=no-conmon."""
-    session = LOGIND.format(1000, 2)
-    login(node, 2, leader=690)
-    process(node, 690, "sshd", session, parent=100, uid=0)
+    if "session-2" in session:
+        login(node, 2, leader=690)
+        process(node, 690, "sshd", session, parent=100, uid=0)
     process(node, 760, "conmon", session, uid=0)
     process(node, 761, "train", session, parent=760, uid=0)
     process(node, 762, "python3", session, parent=761, uid=1001)
