@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import os
-import posixpath
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below, unescaped
+from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import parse
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.facts.filesystems import KERNELS_OWN
@@ -356,13 +356,13 @@ def volume_groups(pvs: str) -> dict[str, str]:
 def fstab(text: str) -> list[dict[str, Any]]:
     """Return the lines of /etc/fstab: {source, mount, type, options}, without passwords."""
     found = []
-    for fields in _lines(text):
-        source, place, kind, options = [*fields, "", "", ""][:_FIELDS]
+    for line in parse(text):
+        options = ",".join(line.options)
         found.append(
             {
-                "source": for_people(unescaped(source)),
-                "mount": posixpath.normpath(unescaped(place)) if place.startswith("/") else place,
-                "type": kind,
+                "source": for_people(line.source),
+                "mount": line.mount,
+                "type": line.type,
                 "options": commands.shown_options(options).split(",") if options else [],
             }
         )

@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, locks, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import Child, Emit
+from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import parse
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence, kernel_log, libraries, modprobe
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
@@ -84,15 +85,11 @@ def owners(node: Node, gpus: list[dict[str, Any]]) -> dict[int, str]:
 def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
     """Say of each file system that is mounted at boot whether it is mounted now; none is asked, for it may hang."""
     mounted = {mount["mount"] for mount in mount_table.mounts(mountinfo)}
-    found = {}
-    for line in fstab.splitlines():
-        fields = line.split()
-        if len(fields) > 3 and not line.lstrip().startswith("#"):  # noqa: PLR2004 - device, place, type, options
-            place, kind, options = fields[1], fields[2], fields[3].split(",")
-            if kind not in _NO_MOUNT and place not in _NO_MOUNT and "noauto" not in options:
-                place = mount_table.unescaped(place)
-                found[place] = place in mounted
-    return found
+    return {
+        line.mount: line.mount in mounted
+        for line in parse(fstab)
+        if line.type not in _NO_MOUNT and line.mount not in _NO_MOUNT and "noauto" not in line.options
+    }
 
 
 def write(path: Path, text: str) -> None:

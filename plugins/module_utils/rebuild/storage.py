@@ -8,13 +8,12 @@ Nothing is made, formatted or repaired. No I/O happens here.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import unescaped
+from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import SWAP, Line, parse
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import KERNEL_NAME
 from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import OWNER
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 SECTION = "storage"
-SWAP, NOFAIL, NOAUTO = "swap", "nofail", "noauto"
+NOFAIL, NOAUTO = "nofail", "noauto"
 ROOTS_OWN = ("/", "/boot", "/boot/efi", "/efi")
 # What each system has of its own: that of the former one would hide it, with its packages and services.
 SYSTEM = ("/etc", "/usr", "/var", "/var/lib", "/var/lib/dpkg", "/var/lib/rpm")
@@ -30,49 +29,6 @@ TAGS = {"UUID": "uuid", "LABEL": "label", "PARTUUID": "part_uuid"}
 _BY = re.compile(r"/dev/disk/by-(uuid|label|partuuid|id)/(.+)")
 _BY_TAG = {"uuid": "uuid", "label": "label", "partuuid": "part_uuid"}
 _LEAST = 2  # fields of a line
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of fstab(5); fields are as they are written."""
-
-    fields: tuple[str, ...]
-
-    @property
-    def source(self) -> str:
-        """What is mounted."""
-        return unescaped(self.fields[0])
-
-    @property
-    def is_swap(self) -> bool:
-        """Whether it is swap, which has no place."""
-        return self.fields[2:3] == (SWAP,)
-
-    @property
-    def place(self) -> str:
-        """Where it is mounted; for swap, what it is."""
-        if self.is_swap:
-            return self.source
-        place = unescaped(self.fields[1])
-        return posixpath.normpath(place) if place.startswith("/") else place
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Its options."""
-        return tuple(self.fields[3].split(",")) if len(self.fields) > 3 else ()  # noqa: PLR2004
-
-    def with_(self, source: str | None = None, options: Collection[str] | None = None) -> Line:
-        """Return the line with another source, or with other options."""
-        fields = [*self.fields, *("auto", "defaults")[max(0, len(self.fields) - _LEAST) :]]
-        if source is not None:
-            fields[0] = source
-        if options is not None:
-            fields[3] = ",".join(options) or "defaults"
-        return Line(tuple(fields))
-
-    def __str__(self) -> str:
-        """Return it as the file has it."""
-        return " ".join(self.fields)
 
 
 @dataclass
@@ -84,23 +40,17 @@ class Fstab:
     lacking: list[tuple[str, str]] = field(default_factory=list)
 
 
-def parse(text: str) -> list[Line]:
-    """Return the lines of an fstab(5)."""
-    found = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
-    return [Line(tuple(fields)) for fields in found if len(fields) >= _LEAST]
-
-
 def wanted(captured: str, section: dict[str, Any], now: str) -> Fstab:
     """Return which captured lines come back, by a manifest's section disks and the text that is there now."""
     made = Fstab(tiers=parse(owned_block.inside(captured, OWNER)))
     taken = {line.place: line for line in parse(owned_block.outside(now, OWNER))}
-    has_swap = any(line.is_swap for line in taken.values())
+    has_swap = any(line.type == SWAP for line in taken.values())
     for line in parse(owned_block.outside(captured, OWNER)):
         device = device_of(line, section)
         new = _lasting(line, device)
         if line.place in ROOTS_OWN:
             continue
-        if line.is_swap and (device["root"] if device else not _is_device(line.source)):
+        if line.type == SWAP and (device["root"] if device else not _is_device(line.source)):
             made.lacking += [] if has_swap else [(line.place, "swap on the system disk is not made again")]
         elif device is not None and device["root"]:
             if line.place not in taken:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, homes
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, commands
+from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import SWAP, parse
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts, swaps
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, record, storage, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
@@ -19,8 +20,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Re
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import Line
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.storage import Line
 
 FSTAB, CRYPTTAB = "/etc/fstab", "/etc/crypttab"
 DEVICES_FILE = "/etc/lvm/devices/system.devices"
@@ -85,7 +86,7 @@ class _Work:
     @property
     def _lines(self) -> list[Line]:
         """The lines to mount: not those that somebody removed after they came back."""
-        there = {line.place for line in storage.parse(self._now)}
+        there = {line.place for line in parse(self._now)}
         every = [*self._fstab.lines, *self._fstab.tiers]
         return [line for line in every if line.place in there or line.place not in self._settled]
 
@@ -199,7 +200,7 @@ class _Work:
             self._write_fstab(text)  # with nofail: a power cut now hinders no boot
         failing = set()
         for line in missing:
-            why = self._swap_on(line) if line.is_swap else self._mount(line)
+            why = self._swap_on(line) if line.type == SWAP else self._mount(line)
             if why:
                 failing.add(line.place)
                 self._outcome.lack(storage.SECTION, line.place, why)
@@ -208,7 +209,7 @@ class _Work:
         return failing
 
     def _is_mounted(self, line: Line) -> bool:
-        if line.is_swap:
+        if line.type == SWAP:
             return self._path_of(line.source) in swaps(self._node.text("/proc/swaps"))
         return any(one["mount"] == line.place for one in mounts(self._node.text("/proc/self/mountinfo")))
 
@@ -292,7 +293,7 @@ def _shown(text: str) -> str:
     """Return an fstab without the passwords that its options may have."""
     lines = []
     for line in text.splitlines():
-        found = storage.parse(line)
+        found = parse(line)
         shown = commands.shown_options(",".join(found[0].options)) if found else ""
         lines.append(str(found[0].with_(options=[shown])) if found and found[0].options else line)
     return "".join(f"{line}\n" for line in lines)

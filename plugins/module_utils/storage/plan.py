@@ -17,7 +17,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core import fstab, owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
@@ -201,29 +201,19 @@ def devices_of(wanted: Iterable[Tier], known: Devices) -> list[str]:
     return [path for path in dict.fromkeys(paths) if not known.content(path).filesystem]
 
 
-def entries(fstab: str) -> list[Entry]:
+def entries(text: str) -> list[Entry]:
     """Return the lines of gpulab's block in /etc/fstab."""
-    return _lines(owned_block.inside(fstab, OWNER))
+    return _lines(owned_block.inside(text, OWNER))
 
 
 def _lines(text: str) -> list[Entry]:
-    """Parse /etc/fstab: options may be left out, a slash may end a place, octal codes are spaces. See fstab(5)."""
-    lines = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
-    fields = ([_unescaped(field) for field in line] for line in lines if len(line) >= 3)  # noqa: PLR2004
-    return [
-        Entry(source, posixpath.normpath(mount), kind, tuple((more or ["defaults"])[0].split(",")))
-        for source, mount, kind, *more in fields
-    ]
+    return [Entry(line.source, line.mount, line.type, line.options or ("defaults",)) for line in fstab.parse(text)]
 
 
 def _unit(text: str) -> Entry:
     """Parse a mount unit of systemd."""
     found = {key.strip(): value.strip() for key, _equals, value in (line.partition("=") for line in text.splitlines())}
     return Entry(found.get("What", ""), posixpath.normpath(found.get("Where", "")), found.get("Type", ""), ())
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
 
 
 def plan(wanted: list[Tier], state: State) -> list[Step]:

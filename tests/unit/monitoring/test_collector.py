@@ -90,6 +90,7 @@ def say_name(emit, _library):
         ("# UUID=2 /data xfs defaults 0 2\n\nUUID=3 none swap sw 0 0\ntmpfs", {}),
         ("fs:/home /mnt/my\\040home nfs4 defaults,noauto 0 0", {}),
         ("fs:/home /mnt/my\\040home nfs4 defaults 0 0", {"/mnt/my home": True}),
+        ("UUID=2 /data xfs\nfs:/home /mnt/my\\040home/", {"/data": False, "/mnt/my home": True}),
     ],
 )
 def test_mounts_of_fstab(fstab, found):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import fstab
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage
 
 from unit.capture import hardware
@@ -72,8 +73,8 @@ def test_a_place_of_the_new_system_stays_its_own(section):
 
 
 def merged(now, *lines, failing=(), settled=()):
-    fstab = storage.Fstab(lines=storage.parse("\n".join(lines)))
-    return storage.merged(now, fstab, failing, settled)
+    back = storage.Fstab(lines=fstab.parse("\n".join(lines)))
+    return storage.merged(now, back, failing, settled)
 
 
 DATA = "UUID=d /data ext4 noatime 0 2"
@@ -154,4 +155,4 @@ def test_data_below_a_part_of_the_system_comes_back(section):
     ],
 )
 def test_a_line_that_is_named_anew_has_the_fields_that_fstab_may_leave_out(line, written):
-    assert str(storage.Line(tuple(line.split())).with_(source="UUID=8")) == written
+    assert str(fstab.Line(tuple(line.split())).with_(source="UUID=8")) == written

@@ -537,6 +537,7 @@ def test_a_filesystem_that_is_mounted_elsewhere_is_refused():
         f'UUID="{DATA}" /srv ext4 defaults 0 2',
         "/dev/nvme1n1 /srv ext4 defaults 0 2",
         "/dev/disk/by-id/nvme-SAMSUNG_MZQL2_S7KGNX0W100001 /srv ext4 defaults 0 2",
+        "nas:/datasets /mnt/data/",
     ],
 )
 def test_a_line_of_somebody_else_for_the_same_is_refused(line):
