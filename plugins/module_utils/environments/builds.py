@@ -18,13 +18,16 @@ import re
 import shutil
 import stat
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import probe as environment_probe
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 PIP_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"))
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
@@ -285,6 +288,18 @@ def pip_settings() -> dict[str, str]:
 def probe_source() -> str:
     """Return the text of the program that environments are tried with; it may lie in the archive of a module."""
     return inspect.getsource(environment_probe)
+
+
+def program(directory: Path, modules: list[ModuleType]) -> list[str]:
+    """Write modules that need no others of gpulab, and return the command that runs the function main of the first."""
+    for module in modules:
+        path = directory.joinpath(*module.__name__.split(".")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for package in path.relative_to(directory).parents:
+            files.write(directory / package / "__init__.py", "")
+        files.write(path, inspect.getsource(module))
+    start = f"import sys; sys.path.insert(0, {str(directory)!r}); from {modules[0].__name__} import main; main()"
+    return ["python3", "-I", "-c", start]
 
 
 def site_names(path: Path) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import normalized
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -42,7 +43,6 @@ NOT_ASKED_FOR = (
     " pytorch=*=cuda*, or for this one, by conda with one such as pytorch=*=cpu*, else by index: cpu"
 )
 LATER = ("constraints", "overrides", "compile", "prereleases")
-BUILT = "# built from source: "  # in a lock, before the name of each package that has no wheel
 VARIABLES = "gpulab_variables.pth"
 CAPTURED = Path("/var/lib/gpulab/locks")
 
@@ -163,11 +163,6 @@ def captured_lock(path: PurePath) -> Path:
     return CAPTURED / f"{str(path).lstrip('/')}.lock"
 
 
-def normalized(name: str) -> str:
-    """Return a package's name as indexes compare it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def packages(names: tuple[str, ...] | list[str]) -> dict[str, str]:
     """Return the version of each package, read from the names in a site-packages directory."""
     matches = (_DIST_INFO.match(name) for name in names)
@@ -192,11 +187,6 @@ def locked(text: str) -> dict[str, str]:
             raise refuse("E007", line=requirement.split(" --hash")[0])
         found[normalized(match[1])] = _version(match[2])
     return found
-
-
-def built(lock: str) -> list[str]:
-    """Return the packages of a lock that are built from source code."""
-    return [normalized(line[len(BUILT) :].strip()) for line in lock.splitlines() if line.startswith(BUILT)]
 
 
 def told(name: str, record: dict[str, Any]) -> list[str]:

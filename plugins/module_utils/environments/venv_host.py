@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
-from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, locking, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, locking, uv_words, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names
 
 TOOLKIT = Path("/usr/local/cuda")  # where the planned toolkit is (see the role cuda)
@@ -81,12 +80,13 @@ class Venvs(Builds):
         work = self._work(wanted.name)
         if wanted.lock is not None:
             files.write(work / "lock", wanted.lock)
-            if not venv.built(wanted.lock):
+            if not uv_words.built(wanted.lock):
                 return None
             return self._script(wanted.name, [self._locking(wanted, work)])
         present = self.directory / wanted.name
         files.write(work / "lock", files.read(present / venv.LOCK) or files.read(venv.captured_lock(present)))
-        files.write(work / "pyproject.toml", venv.project(wanted), 0o600)
+        files.make_directory(work / "project", 0o700)  # apart, or uv would look here for its uv.toml
+        files.write(work / "project" / "pyproject.toml", venv.project(wanted), 0o600)
         (work / "notes.json").unlink(missing_ok=True)
         return self._script(wanted.name, [self._locking(wanted, work)])
 
@@ -101,7 +101,7 @@ class Venvs(Builds):
         given = {
             "uv": str(self.uv),
             "python": wanted.python,
-            "project": str(work / "pyproject.toml"),
+            "project": str(work / "project" / "pyproject.toml"),
             "lock": str(work / "lock"),
             "notes": str(work / "notes.json"),
             "scratch": str(work / "locking"),
@@ -109,29 +109,32 @@ class Venvs(Builds):
             "index": ["--index", wanted.index] if wanted.index else [],
             "compile": list(wanted.compile),
             "requirements": list(wanted.requirements),
-            "toolkit": self._toolkit(wanted, work),
-            "pythons": list(PYTHONS),
-            "sources": venv.built(wanted.lock or ""),
+            "toolkit": self._toolkit(wanted),
+            "beside": self._beside(wanted),
+            "pythons": sorted(PYTHONS, key=lambda one: abs(_minor(one) - _minor(wanted.python))),
+            "sources": list(uv_words.built(wanted.lock or "")),
         }
         files.write(work / "locking.json", json.dumps(given), 0o600)
-        files.write(work / "locking.py", inspect.getsource(locking))
         shutil.rmtree(work / "locking", ignore_errors=True)
-        return ["python3", "-I", str(work / "locking.py"), str(work / "locking.json")]
+        return [*builds.program(work / "program", [locking, uv_words]), str(work / "locking.json")]
 
-    def _toolkit(self, wanted: venv.Wanted, work: Path) -> dict[str, str]:
+    def _toolkit(self, wanted: venv.Wanted) -> dict[str, str]:
         """Return the environment variables for building what may be compiled, against the environment's framework."""
         if not wanted.compile:
             return {}
         path = f"{TOOLKIT / 'bin'}:{os.environ.get('PATH', os.defpath)}"
         settings = {"CUDA_HOME": str(TOOLKIT), "PATH": path}
-        if wanted.framework != "pytorch":
-            return settings
+        if wanted.framework == "pytorch" and wanted.index:
+            settings.update({"UV_INDEX": wanted.index, "UV_INDEX_STRATEGY": "unsafe-best-match"})
+        return settings
+
+    def _beside(self, wanted: venv.Wanted) -> dict[str, list[str]]:
+        """Return what source code is built beside, by the names of packages: the framework, and what a lock says."""
         build = f"+{wanted.index.rstrip('/').rpartition('/')[2]}" if wanted.index else ""
         torch = f"torch=={wanted.version}{build}" if wanted.version else "torch"
-        text = "".join(f"{json.dumps(name)} = {json.dumps([torch, *BESIDE_TORCH])}\n" for name in wanted.compile)
-        files.write(work / "uv.toml", f"[extra-build-dependencies]\n{text}")
-        index = {"UV_INDEX": wanted.index, "UV_INDEX_STRATEGY": "unsafe-best-match"} if wanted.index else {}
-        return {**settings, "UV_CONFIG_FILE": str(work / "uv.toml"), **index}
+        found = {name: [torch, *BESIDE_TORCH] for name in wanted.compile if wanted.framework == "pytorch"}
+        found.update((name, needs) for name, needs in uv_words.built(wanted.lock or "").items() if needs)
+        return found
 
     def make(self, wanted: venv.Wanted) -> list[str]:
         """Return what makes the next build from the lock, and tries it."""
@@ -140,7 +143,10 @@ class Venvs(Builds):
         files.write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
         python = str(path / "bin/python")
         uv = str(self.uv)
-        commands = [
+        commands = (
+            [["cd", str(work / "locking")]] if uv_words.built(files.read(work / "lock")) else []
+        )  # for its uv.toml
+        commands += [
             [uv, "venv", "--clear", "--quiet", "--python", wanted.python, "--prompt", wanted.name, str(path)],
             [
                 *(uv, "pip", "sync", "--require-hashes", *_wheels_only(work / "lock"), "--compile-bytecode"),
@@ -150,7 +156,7 @@ class Venvs(Builds):
             ["cp", str(work / venv.VARIABLES), str(site)],
         ]
         commands += self.probe(wanted, path)
-        return self._script(wanted.name, commands, path, wanted.index, self._toolkit(wanted, work))
+        return self._script(wanted.name, commands, path, wanted.index, self._toolkit(wanted))
 
     def _script(
         self,
@@ -167,6 +173,7 @@ class Venvs(Builds):
             "UV_CREDENTIALS_DIR": str(self.cache / "credentials"),
             "UV_LOCK_TIMEOUT": str(LOCK_SECONDS),
             "UV_NO_PROGRESS": "1",
+            "TMPDIR": str(self._work(name)),  # uv locks builds by files there, whose names others could take
             "UV_SYSTEM_CERTS": "1",
             **builds.proxies(),
             **builds.pip_settings(),
@@ -221,10 +228,14 @@ class Venvs(Builds):
         return venv.locked(files.read(scratch / ".work" / wanted.name / "lock"))
 
 
+def _minor(python: str) -> int:
+    return int(python.partition(".")[2])
+
+
 def _wheels_only(lock: Path) -> list[str]:
     """Return the options by which only those packages of a lock are built that it says to be."""
     text = files.read(lock)
-    sources = venv.built(text)
+    sources = uv_words.built(text)
     if not sources:
         return ["--only-binary=:all:"]
     return [f"--only-binary={name}" for name in venv.locked(text) if name not in sources]

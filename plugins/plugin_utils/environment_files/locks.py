@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import BUILT, normalized
+from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import built_line, normalized
 from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
     InvalidRequirement,
     InvalidWheelFilename,
@@ -113,7 +113,7 @@ class Lock:
 
     def text(self) -> str:
         """Return the lock as gpulab has it."""
-        sources = [f"{BUILT}{name}" for name in sorted(self.sources)]
+        sources = [built_line(name, ()) for name in sorted(self.sources)]
         return "".join(f"{line}\n" for line in [*sources, *(self.lines[name] for name in sorted(self.lines))])
 
 

@@ -178,8 +178,10 @@ def _settle(contents: Contents, replace: Mapping[str, str | None]) -> None:
     for kind in ("requirements", "constraints", "overrides"):
         kept = []
         for line in getattr(contents, kind):
-            contents.replaced |= {line} & set(replace)
-            text = _without_options(contents, replace.get(line, line))
+            given = None if line in replace else _without_options(contents, line)
+            key = requirement_lines.as_archive(given) if given else line  # uv names it so where it is in the way
+            contents.replaced |= {key} & set(replace)
+            text = _without_options(contents, replace[key]) if key in replace else given
             fault = _fault(text) if text else None
             if fault:
                 contents.faults.append((line, fault))

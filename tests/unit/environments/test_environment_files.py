@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import uv_words, venv
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 
@@ -87,6 +87,12 @@ def test_an_index_of_pytorch_is_the_build_that_is_planned(planned, text):
     part = planned({"requirements.txt": text})
     assert (part["cuda"], part["index_url"].rpartition("/")[2]) == ("11.8", "cu118")
     assert part["requirements"] == ["torch==2.4.1"]
+
+
+def test_a_line_can_be_replaced_by_the_name_that_uv_has_for_it(planned):
+    """What is in the way is told by what uv was given, which is without +cu118."""
+    part = planned({"requirements.txt": "torch==2.4.1+cu118\n"}, replace={"torch==2.4.1": "torch>=2.5,<2.6"})
+    assert part["requirements"] == ["torch>=2.5,<2.6"]
 
 
 def test_a_framework_that_a_file_only_limits_stays_as_it_is_and_is_tried(planned):
@@ -277,4 +283,4 @@ def test_the_python_of_a_lock_is_one_that_its_packages_have_wheels_for(planned):
     """
     part = planned({"uv.lock": text})
     assert (part["python"], part["lock_text"]) == ("3.11", f"m==1 --hash=sha256:{A}\n")
-    assert venv.built(planned({"uv.lock": text}, python="3.12")["lock_text"]) == ["m"]
+    assert uv_words.built(planned({"uv.lock": text}, python="3.12")["lock_text"]) == {"m": []}
