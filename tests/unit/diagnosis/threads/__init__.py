@@ -1,8 +1,8 @@
 """Texts of public threads, as a measure of the diagnosis: what stands first when one of them is pasted.
 
-open.yml is for those who write patterns. frozen.yml is the measure: nobody looks at what fails in it while writing
-them. Each text is asked about on a healthy, idle node without internet, on which no name of the text is known and no
-server answers.
+open.yml is for those who write patterns. frozen.yml is the measure: a coin that the thread's address fixes put its
+texts there, and nobody looks at what fails in it while writing them. Each text is asked about on a healthy, idle node
+without internet, on which no name of the text is known and no server answers.
 """
 
 from __future__ import annotations
