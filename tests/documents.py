@@ -176,9 +176,13 @@ class Message(NamedTuple):
     remedy: str = ""
     driver: bool = False
     weak: bool = False
+    follows: bool = False
 
 
 # fmt: off
+# how a tool is known in a text that somebody pasted
+SPEAKERS: dict[str, tuple[str, ...]] = {{
+{speakers}}}
 MESSAGES: tuple[Message, ...] = (
 {messages})
 '''
@@ -287,13 +291,14 @@ def secret_forms() -> str:
 
 def tool_messages() -> str:
     """Return catalog/tool_messages.yml as a module, for nodes do not have YAML."""
-    rows = []
-    for one in catalog.load().read("tool_messages")["messages"]:
+    known, rows = catalog.load().read("tool_messages"), []
+    for one in known["messages"]:
         further = [f"{key}={json.dumps(one[key])}" for key in ("code", "cause", "remedy") if key in one]
-        further += [f"{key}=True" for key in ("driver", "weak") if one.get(key)]
+        further += [f"{key}=True" for key in ("driver", "weak", "follows") if one.get(key)]
         fields = [json.dumps(one["id"]), json.dumps(one["tool"]), _literal(one["patterns"]), *further]
         rows.append(f"    Message({', '.join(fields)}),\n")
-    return MESSAGES_MODULE.format(messages="".join(rows))
+    speakers = "".join(f"    {json.dumps(tool)}: {_literal(forms)},\n" for tool, forms in known["speakers"].items())
+    return MESSAGES_MODULE.format(speakers=speakers, messages="".join(rows))
 
 
 def known_errors() -> str:

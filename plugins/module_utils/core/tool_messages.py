@@ -20,9 +20,17 @@ class Message(NamedTuple):
     remedy: str = ""
     driver: bool = False
     weak: bool = False
+    follows: bool = False
 
 
 # fmt: off
+# how a tool is known in a text that somebody pasted
+SPEAKERS: dict[str, tuple[str, ...]] = {
+    "apt": ("^(?:#\\d+ [\\d.]+ )?(?:[EW]: \\S|Err:\\d+ \\S|dpkg(?:-\\w+)?: \\S)", "The following packages have unmet dependencies|\\bbut it is not (?:going to be installed|installable)\\b",),
+    "dnf": ("^(?:#\\d+ [\\d.]+ )?(?: *Problem(?: \\d+)?: |\\[MIRROR\\] |Error: (?:Unable to find a match|Failed to download|GPG check FAILED|Transaction ))", "package \\S+\\.(?:x86_64|aarch64|noarch|i686)\\b|Last metadata expiration check|No match for argument: |Curl error \\(\\d+\\)",),
+    "dkms": ("\\bDKMS\\b|/dkms/|\\bdkms (?:install|build|autoinstall|apport)\\b|^Error! \\w",),
+    "build": ("/dkms/|\\bkernel-open\\b|\\bCONFTEST\\b|\\b(?:modpost|objtool)\\b|\\bCC \\[M\\]|Makefile\\.(?:build|mod\\w+)", "/lib/modules/\\S+/build\\b|linux-(?:headers|kbuild)-\\d|common/inc/nv-|\\bnvidia(?:-\\w+)?/(?:nv|uvm)[-_\\w]*\\.[ch]\\b",),
+}
 MESSAGES: tuple[Message, ...] = (
     Message("apt-lock", "apt", ("Could not get lock (?P<lock>\\S+?)\\. It is held by process (?P<pid>\\d+) \\((?P<command>[^)]*)\\)",), code="H040"),
     Message("apt-interrupted", "apt", ("dpkg was interrupted",), code="H047"),
@@ -53,12 +61,12 @@ MESSAGES: tuple[Message, ...] = (
     Message("apt-not-allowed", "apt", ("was used without --allow-downgrades|were downgraded and -y was used|was used without --allow-remove-essential",), code="H296"),
     Message("apt-not-installable", "apt", ("Depends: (?:\\S+(?: \\([^)]*\\))? but it is not installable or\\n +)*\\S+(?: \\([^)]*\\))? but it is not installable$", "\\S+ (?:Pre)?Depends .*\\n +but none of the choices are installable:\\n +\\[no choices\\]",), code="H292"),
     Message("apt-other-version", "apt", ("Depends: \\S+ \\([^)]*\\) but \\S+ is (?:to be )?installed",), code="H295"),
-    Message("apt-conflict", "apt", ("^ \\S+ : (?:Conflicts|Breaks): .*",), code="H048"),
-    Message("apt-unmet", "apt", ("^ \\S+ : (?:Pre)?Depends: .*",), code="H048"),
+    Message("apt-conflict", "apt", ("^ *\\S+ : (?:Conflicts|Breaks): .*",), code="H048"),
+    Message("apt-unmet", "apt", ("^ *\\S+ : (?:Pre)?Depends: .*",), code="H048"),
     Message("apt-unmet-summary", "apt", ("unmet dependencies|held broken packages|Unmet dependencies|Unable to correct problems|Resolve generated breaks", "Unable to satisfy dependencies",), code="H048"),
     Message("apt-path", "apt", ("error processing archive \\S+.*\\n unable to .*", "unable to (?:create|open|install|make|stat|remove|clean up|delete) .*(?:Operation not permitted|Permission denied|Is a directory|Not a directory)", "error creating (?:directory|symbolic link|hard link|device|pipe) '.*",), code="H297"),
-    Message("apt-script", "apt", ("(?:installed|new|old) (?P<package>\\S+) package (?P<script>\\S+) script subprocess (?:returned error|failed with) exit status \\d+",), code="H052"),
-    Message("apt-unconfigured", "apt", ("dependency problems prevent configuration of \\S+:\\n .*\\n.*",), code="H215"),
+    Message("apt-script", "apt", ("(?:installed|new|old) (?P<package>\\S+) package (?P<script>\\S+) script subprocess (?:returned error|failed with) exit status \\d+",), code="H052", follows=True),
+    Message("apt-unconfigured", "apt", ("dependency problems prevent configuration of \\S+:\\n .*\\n.*",), code="H215", follows=True),
     Message("dnf-lock", "dnf", ("can't create transaction lock|Failed to obtain .*lock",), code="H040"),
     Message("dnf-space", "dnf", ("No space left on device|needs \\d+[KMGT]?B more space on|At least \\d+[KMGT]?B more space needed|Curl error \\(23\\)", "needs \\d+ more inodes on|Disk quota exceeded",), code="H046"),
     Message("dnf-read-only", "dnf", ("Read-only file system",), code="H216"),
@@ -88,7 +96,7 @@ MESSAGES: tuple[Message, ...] = (
     Message("dnf-problem", "dnf", ("^ *Problem(?: \\d+)?: .*|conflicting requests",), code="H048"),
     Message("dnf-headers-5", "dnf", ("No match for argument: (?P<package>kernel-(?:\\w+-)?devel-(?P<kernel>\\d\\S*))",), code="H211"),
     Message("dnf-unknown-5", "dnf", ("No match for argument",), code="H049"),
-    Message("dnf-script", "dnf", ("Error in (?P<script>\\S+) scriptlet in rpm package (?P<package>\\S+)|scriptlet failed, exit status",), code="H052"),
+    Message("dnf-script", "dnf", ("Error in (?P<script>\\S+) scriptlet in rpm package (?P<package>\\S+)|scriptlet failed, exit status",), code="H052", follows=True),
     Message("dnf-path", "dnf", ("unpacking of archive failed|^Error unpacking rpm package",), code="H297"),
     Message("dnf-registration", "dnf", ("not registered with an entitlement server",), code="H213"),
     Message("dkms-headers", "dkms", ("Your kernel headers for kernel \\S+ cannot be found at .*",), cause="the node does not have the headers of that kernel", remedy="Install linux-headers-VERSION or kernel-devel-VERSION of that kernel; if no server has it, boot a newer kernel first"),
@@ -118,6 +126,8 @@ MESSAGES: tuple[Message, ...] = (
     Message("no-compiler", "build", ("The C compiler .* does not appear to be able to\\s.*",), cause="the compiler of this kernel is not on the node, or cannot compile", remedy="Install the compiler that /proc/version names, with libc6-dev (on Red Hat's family glibc-devel)"),
     Message("compiler-crash", "build", ("internal compiler error: .*",), cause="the compiler itself crashed", remedy="Run again with more free memory; if it crashes at the same place, update the compiler, if at others, test the memory of the node"),
     Message("undefined-symbol", "build", ("ERROR: modpost: .*undefined!",), cause="the module uses a symbol that this kernel does not have, or that the Module.symvers of its headers leaves out", remedy="Reinstall the headers of this kernel; if it stays so, take a newer driver or another kernel", driver=True),
+    Message("older-driver", "build", ("(?:/dkms/|kernel-open|common/inc/|\\bnvidia|\\buvm_|\\bnv[-_])\\S*:\\d+:\\d+: error: (?:implicit declaration of|call to undeclared|use of undeclared|unknown type name|no member named|conflicting types for)", "(?:/dkms/|kernel-open|common/inc/|\\bnvidia|\\buvm_|\\bnv[-_])\\S*:\\d+:\\d+: error: (?:too (?:few|many) arguments|.{1,3}\\w+.{1,3} undeclared|.* has no member named|.*\\bincompatible\\b.*(?:type|pointer))",), cause="the source of the module uses the kernel in a way that this kernel does not know; mostly the module is older than the kernel", remedy="Take a newer version of the driver that is made for this kernel, or boot an older kernel", driver=True),
     Message("compiler-check", "build", ("compile the kernel:\\s+[^\\n]+\\s+does not match the compiler used here:\\s+[^\\n]+", "Failed CC version check\\. Bailing out",), cause="this kernel was built with another compiler than the module is", remedy="Install the compiler that the message names first, and make cc point to it", weak=True),
     Message("missing-tool", "build", (": (?!pahole)(?P<tool>[A-Za-z][\\w.+-]*): (?:command )?not found", "make\\S*: (?P<program>[A-Za-z][\\w.+-]*): No such file or directory",), cause="the node does not have the program {tool}", remedy="Install {tool} on the node (the package of g++ is g++, on Red Hat's family gcc-c++)", weak=True),
+    Message("dkms-build", "dkms", ("Bad return status for module build on kernel: .*",), cause="the module did not compile for that kernel; what the compiler said is in its make.log", remedy="Look for the first error there (grep -m1 -i 'error' /var/lib/dkms/NAME/VERSION/build/make.log)", driver=True, weak=True),
 )

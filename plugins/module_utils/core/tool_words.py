@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.tool_messages import MESSAGES, Message
+from ansible_collections.gpulab.node.plugins.module_utils.core.tool_messages import MESSAGES, SPEAKERS, Message
 
 LONGEST = 1000  # characters of a line
 
@@ -19,11 +19,14 @@ class Meaning:
     """A known message in a report.
 
     lines: every place in the report that says it, each in one line; the first one stands first.
+    place: where in the report the first one begins. spans: from where to where the lines of each go.
     groups: what the pattern's groups matched there.
     """
 
     message: Message
     lines: tuple[str, ...]
+    place: int
+    spans: tuple[tuple[int, int], ...]
     groups: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -55,14 +58,26 @@ def find(report: str, *tools: str, weak: bool = False) -> Meaning | None:
         found = list(matches)
         if found:
             groups = {name: text for name, text in found[0].groupdict().items() if text}
-            return Meaning(message, tuple(_lines(report, match) for match in found), groups)
+            spans = tuple(_span(report, match) for match in found)
+            lines = tuple(" ".join(report[slice(*span)].split()) for span in spans)
+            return Meaning(message, lines, found[0].start(), spans, groups)
     return None
 
 
-def _lines(report: str, match: re.Match[str]) -> str:
-    """Return all lines that a match is in, as one."""
+def speaking(report: str) -> frozenset[str]:
+    """Return the tools whose words are in a text that may be of any program."""
+    return frozenset(tool for tool, forms in _speakers().items() if forms.search(report))
+
+
+def _span(report: str, match: re.Match[str]) -> tuple[int, int]:
+    """Return from where to where the lines go that a match is in."""
     start, end = report.rfind("\n", 0, match.start()) + 1, report.find("\n", match.end())
-    return " ".join(report[start : end if end >= 0 else len(report)].split())
+    return start, end if end >= 0 else len(report)
+
+
+@cache
+def _speakers() -> dict[str, re.Pattern[str]]:
+    return {tool: re.compile("|".join(forms), re.MULTILINE) for tool, forms in SPEAKERS.items()}
 
 
 @cache

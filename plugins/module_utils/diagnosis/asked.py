@@ -29,7 +29,8 @@ _ADDRESSES = (
 _UNRESOLVED = (
     re.compile(rf"could not resolve (?:host(?:name)?|proxy)?\W+(?P<host>{_HOST})", re.IGNORECASE),
     re.compile(rf"failed to resolve ['\"](?P<host>{_HOST})['\"]", re.IGNORECASE),
-    re.compile(rf"(?:name resolution for|resolving|lookup) ['\"]?(?P<host>{_HOST})\b", re.IGNORECASE),
+    re.compile(rf"(?:name resolution for|failure resolving|error resolving(?: host)?) ['\"]?(?P<host>{_HOST})\b", re.IGNORECASE),
+    re.compile(rf"\blookup (?P<host>{_HOST})(?: on \S+)?: (?:no such host|server misbehaving|\S+ timeout|\S+ \S+->)", re.IGNORECASE),
     re.compile(rf"addresses of \((?P<host>{_HOST}), \d+\) cannot be retrieved", re.IGNORECASE),
     re.compile(rf"(?P<host>{_HOST})['\"]?: (?:Name or service not known|Temporary failure in name resolution)"),
 )
@@ -48,13 +49,15 @@ _PAGE = re.compile(
     r"(?:\b(?:see|search for|visit|go to|from the url|help|docs|read)\b|reference|documentation)[^\n.]{0,60}\Z",
     re.IGNORECASE,
 )
-# What stands before a quotation: a comment, a search for the text, advice, or the line of a program that would print it
+# What stands before a quotation: a comment (not a step of docker build), a search for the text, advice, or the line of a
+# program that would print it. A row of a table is one, too.
 _QUOTES = re.compile(
-    r"^\s*(?:#|//|\*|\$ )|\b(?:grep|such as|for example|e\.g\.|in case of|looks? for)\b"
+    r"^\s*(?:#(?!\d+ [\d.]+ )|//|\*|\$ )|\b(?:grep|such as|for example|e\.g\.|in case of|looks? for)\b"
     r"|\bif you (?:see|get|run into|encounter)\b"
     r"|\b(?:raise \w+(?:\.\w+)*|print|assert\w*|re\.(?:compile|search|match)|log(?:ger|ging)?\.\w+|TORCH_CHECK\w*)\(",
     re.IGNORECASE,
 )
+_ROW = re.compile(r"^\s*\| .+ \| .+ \|\s*\Z")
 _RETRIES = re.compile(
     r"\b(?:retry|retrying|retries|falling back|will try|trying again|try again with)\b", re.IGNORECASE
 )
@@ -102,7 +105,8 @@ def names(error: str) -> list[str]:
 def is_meant(text: str, start: int, end: int) -> bool:
     """Tell whether what stands from start to end in a text is an error: no quotation, and not made good later."""
     line = text.rfind("\n", 0, start) + 1
-    return _QUOTES.search(text[line:start]) is None and not _is_mended(text, line, end)
+    whole = text[line:end] + text[end:].partition("\n")[0]
+    return not (_QUOTES.search(text[line:start]) or _ROW.search(whole) or _is_mended(text, line, end))
 
 
 def _is_mended(text: str, line: int, end: int) -> bool:

@@ -251,6 +251,7 @@ LINES: dict[str, dict[str, Any]] = {
     "auto_online_blocks": {"speaker": "rm", "line": "requires auto onlining mode|GPU memory zone movable auto onlining failed", "meaning": "the kernel does not put the GPU's memory into a movable zone (auto_online_blocks must be online_movable)", "severity": "fail", "remedy": "online_movable", "why_not_started": True},
     "gsp_left_over": {"speaker": "rm", "line": "unexpected WPR2 already up", "meaning": "a former start has left the GPU's system processor (GSP) locked", "severity": "fail", "remedy": "reset_gpu", "why_not_started": True, "over_when_it_answers": True},
     "gsp_firmware": {"speaker": "rm", "line": "No firmware image found|need firmware to initialize GSP|version mismatch. got version", "meaning": "the GSP firmware of the driver's version is not on the node", "severity": "fail", "remedy": "reinstall_driver", "why_not_started": True, "over_when_it_answers": True},
+    "gsp_file": {"speaker": "pci", "line": "Direct firmware load for nvidia/[\\d.]+/gsp_(?!log_)\\w+\\.bin failed", "meaning": "the GSP firmware of the loaded module's version is not on the node", "severity": "fail", "remedy": "reinstall_driver", "why_not_started": True, "over_when_it_answers": True},
     "board_boot": {"speaker": "rm", "line": "VBIOS boot failed|failed to wait for bar firewall to lower|failed to wait for GFW boot complete|Fatal GSP-FMC Error|SEC_FAULT lockdown detected", "meaning": "the GPU's own firmware did not start", "severity": "fail", "remedy": "power_cycle", "why_not_started": True, "over_when_it_answers": True},
     "memory_not_added": {"speaker": "rm", "line": "Memory add failed\\. base", "meaning": "the kernel does not take the GPU's memory", "severity": "fail", "remedy": "reboot", "why_not_started": True, "over_when_it_answers": True},
     "region_taken": {"speaker": "rm", "line": "request_mem_region failed for .*This can", "meaning": "another driver, as nouveau or that of a screen, holds the GPU's memory", "severity": "fail", "remedy": "configure", "why_not_started": True, "over_when_it_answers": True},
@@ -270,7 +271,7 @@ LINES: dict[str, dict[str, Any]] = {
     "adapter_recovered": {"speaker": "mlx5", "line": "health recovery succe", "ends": "adapter_health"},
     "adapter_heat": {"speaker": "mlx5", "line": "High temperature on sensors", "meaning": "the network adapter is too hot", "severity": "warn", "remedy": "check_cooling"},
     "pci_fatal": {"speaker": "pci", "line": "PCIe Bus Error: severity=Uncorrect(?:ed|able) \\(Fatal\\)", "meaning": "a fatal error on the PCI bus", "severity": "fail", "remedy": "check_seating"},
-    "pci_nonfatal": {"speaker": "pci", "line": "PCIe Bus Error: severity=Uncorrect(?:ed|able) \\(Non-Fatal\\)", "meaning": "an error on the PCI bus that could not be corrected", "severity": "warn", "remedy": "check_seating"},
+    "pci_nonfatal": {"speaker": "pci", "line": "PCIe Bus Error: severity=Uncorrect(?:ed|able) \\(Non-Fatal\\)|AER: can.t recover \\(no error_detected callback\\)", "meaning": "an error on the PCI bus that could not be corrected", "severity": "warn", "remedy": "check_seating"},
 }
 
 # severity, remedy and meaning of an NVSwitch's errors, by kind

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.kernel_log import CATALOG
+from ansible_collections.gpulab.node.plugins.module_utils.checks.kernel_log import CATALOG, NOT_STARTED
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked
 from ansible_collections.gpulab.node.plugins.module_utils.driver import errors as driver_errors
 from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog as catalogs
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import pasted_tools
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import HANG, HARMLESS, Finding, Weight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
@@ -34,22 +35,30 @@ _CAUSED = re.compile(r"Xid \((?:PCI:)?(?P<address>[0-9a-fA-F:.]+)\).*caused by p
 
 def errors(catalog: Catalog, text: str) -> Iterator[Finding]:
     """Explain the known errors in a text: causes in its order, then what follows from them, then what is harmless."""
-    yield from sorted([*_of_kernel(text), *_of_programs(catalog, _without_numbered(text))], key=lambda one: -one.cost)
+    rest = _without(text, _of_the_kernel(text))
+    said = list(pasted_tools.errors(rest, KNOWN_TEXT, FOLLOWING))
+    told = [(meaning.place, finding) for meaning, finding in said]
+    told += _of_programs(catalog, _without(rest, (span for meaning, _finding in said for span in meaning.spans)))
+    in_order = (finding for _place, finding in sorted(told, key=lambda one: one[0]))
+    yield from sorted([*_of_kernel(text), *in_order], key=lambda one: -one.cost)
 
 
-def _of_programs(catalog: Catalog, text: str) -> list[Finding]:
+def _of_programs(catalog: Catalog, text: str) -> list[tuple[int, Finding]]:
     found = [(match.start(), record) for record in catalog.error_texts if (match := _match(record["pattern"], text))]
     return [
-        Finding(
-            record["cause"],
-            record["remedy"],
-            COSTS[record["role"]],
-            (_line(text, place).strip()[:MOST_SHOWN],),
-            f"error-{record['id']}",
-            record["symptom"],
-            ", ".join(record["source"]),
+        (
+            place,
+            Finding(
+                record["cause"],
+                record["remedy"],
+                COSTS[record["role"]],
+                (_line(text, place).strip()[:MOST_SHOWN],),
+                f"error-{record['id']}",
+                record["symptom"],
+                ", ".join(record["source"]),
+            ),
         )
-        for place, record in sorted(found, key=lambda one: one[0])
+        for place, record in found
     ]
 
 
@@ -64,19 +73,21 @@ def _line(text: str, place: int) -> str:
 
 
 def _of_kernel(text: str) -> list[Finding]:
-    """Answer pasted lines with the number of an XID or SXid as the proof does, the gravest first."""
+    """Answer pasted lines of the kernel's log as the proof does, the gravest first.
+
+    That a GPU did not start only follows where another line says why.
+    """
     named = "".join(
         f"NVRM: Xid (PCI:{one['address']}): {one['xid']}, named as the cause\n" for one in _CAUSED.finditer(text)
     )
-    events = [event for event in kernel_log.events(named + text) if event["kind"] in _NUMBERED]
-    answers = [(event, driver_errors.judged(event)) for event in events]
+    answers = [(event, driver_errors.judged(event)) for event in kernel_log.events(named + text)]
     return [
         Finding(
             judged.meaning,
             REMEDIES[judged.remedy],
-            FOLLOWING if judged.remedy == "none" else KNOWN_TEXT,
+            FOLLOWING if judged.remedy == "none" or event["kind"] == NOT_STARTED else KNOWN_TEXT,
             (_line(text, max(text.find(event["text"]), 0)).strip()[:MOST_SHOWN],),
-            f"error-{event['kind'].partition('_')[0]}-{event['xid']}",
+            f"error-{_name(event)}",
             HANG,
             CATALOG,
         )
@@ -84,8 +95,24 @@ def _of_kernel(text: str) -> list[Finding]:
     ]
 
 
-def _without_numbered(text: str) -> str:
-    """Return the text without the lines that are answered by their numbers; each place stays where it was."""
-    forms = (kernel_log.XID, kernel_log.SXID)
-    lines = (" " * len(line) if any(form.search(line) for form in forms) else line for line in text.split("\n"))
-    return "\n".join(lines)
+def _name(event: dict[str, Any]) -> str:
+    if event["kind"] in _NUMBERED:
+        return f"{event['kind'].partition('_')[0]}-{event['xid']}"
+    return f"kernel-{event['kind'].replace('_', '-')}"
+
+
+def _of_the_kernel(text: str) -> Iterator[tuple[int, int]]:
+    """Yield from where to where the kernel's lines go that are answered."""
+    start = 0
+    for line in text.split("\n"):
+        if kernel_log.XID.search(line) or kernel_log.SXID.search(line) or kernel_log.events(line):
+            yield start, start + len(line)
+        start += len(line) + 1
+
+
+def _without(text: str, answered: Iterable[tuple[int, int]]) -> str:
+    """Return the text with blanks for some of its parts; each place stays where it was."""
+    characters = list(text)
+    for start, end in answered:
+        characters[start:end] = ("\n" if one == "\n" else " " for one in characters[start:end])
+    return "".join(characters)
