@@ -29,8 +29,13 @@ _ADDRESSES = (
 _UNRESOLVED = (
     re.compile(rf"could not resolve (?:host(?:name)?|proxy)?\W+(?P<host>{_HOST})", re.IGNORECASE),
     re.compile(rf"failed to resolve ['\"](?P<host>{_HOST})['\"]", re.IGNORECASE),
-    re.compile(rf"(?:name resolution for|failure resolving|error resolving(?: host)?) ['\"]?(?P<host>{_HOST})\b", re.IGNORECASE),
-    re.compile(rf"\blookup (?P<host>{_HOST})(?: on \S+)?: (?:no such host|server misbehaving|\S+ timeout|\S+ \S+->)", re.IGNORECASE),
+    re.compile(
+        rf"(?:name resolution for|failure resolving|error resolving(?: host)?) ['\"]?(?P<host>{_HOST})\b", re.IGNORECASE
+    ),
+    re.compile(
+        rf"\blookup (?P<host>{_HOST})(?: on \S+)?: (?:no such host|server misbehaving|\S+ timeout|\S+ \S+->)",
+        re.IGNORECASE,
+    ),
     re.compile(rf"addresses of \((?P<host>{_HOST}), \d+\) cannot be retrieved", re.IGNORECASE),
     re.compile(rf"(?P<host>{_HOST})['\"]?: (?:Name or service not known|Temporary failure in name resolution)"),
 )
@@ -43,14 +48,19 @@ _FAILED = re.compile(
     r"|failed to connect|do request failed",
     re.IGNORECASE,
 )
-# Ports of NCCL's peers, which close with their job; a node without IPv6, where PyTorch goes on with IPv4
-_NO_SERVER = re.compile(r"\bNCCL (?:WARN|INFO|TRACE)\b|\bGot completion from peer\b|\berrno: 97\b")
+# Ports of NCCL's peers, which close with their job; a node without IPv6, where PyTorch goes on with IPv4;
+# a program that was told to ask nobody
+_NO_SERVER = re.compile(
+    r"\bNCCL (?:WARN|INFO|TRACE)\b|\bGot completion from peer\b|\berrno: 97\b|\boffline ?mode"
+    r"|outgoing traffic has been disabled",
+    re.IGNORECASE,
+)
 _PAGE = re.compile(
     r"(?:\b(?:see|search for|visit|go to|from the url|help|docs|read)\b|reference|documentation)[^\n.]{0,60}\Z",
     re.IGNORECASE,
 )
-# What stands before a quotation: a comment (not a step of docker build), a search for the text, advice, or the line of a
-# program that would print it. A row of a table is one, too.
+# What stands before a quotation: a comment (not a step of docker build), a search for the text, advice, or the line of
+# a program that would print it. A row of a table is one, too.
 _QUOTES = re.compile(
     r"^\s*(?:#(?!\d+ [\d.]+ )|//|\*|\$ )|\b(?:grep|such as|for example|e\.g\.|in case of|looks? for)\b"
     r"|\bif you (?:see|get|run into|encounter)\b"

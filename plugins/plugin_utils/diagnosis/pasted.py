@@ -29,18 +29,27 @@ MOST_PLACES = 100  # of one pattern
 # proof says of the node.
 KNOWN_TEXT, FOLLOWING = Weight(0.9), Weight(0.7)
 COSTS = {catalogs.CAUSE: KNOWN_TEXT, catalogs.FOLLOWS: FOLLOWING, catalogs.HARMLESS: HARMLESS}
+_COLOUR, _QUOTE = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"\\+([\"'])")
+_LINE_BREAK = re.compile(r"\\n(?=\s|Traceback\b|\w+(?:Error|Exception)\b|\\n|\Z)")
 _NUMBERED = ("xid", "sxid", "sxid_fatal", "sxid_nonfatal")
 _CAUSED = re.compile(r"Xid \((?:PCI:)?(?P<address>[0-9a-fA-F:.]+)\).*caused by previous Xid (?P<xid>\d{1,6})")
 
 
 def errors(catalog: Catalog, text: str) -> Iterator[Finding]:
     """Explain the known errors in a text: causes in its order, then what follows from them, then what is harmless."""
+    text = _plain(text)
     rest = _without(text, _of_the_kernel(text))
     said = list(pasted_tools.errors(rest, KNOWN_TEXT, FOLLOWING))
     told = [(meaning.place, finding) for meaning, finding in said]
     told += _of_programs(catalog, _without(rest, (span for meaning, _finding in said for span in meaning.spans)))
     in_order = (finding for _place, finding in sorted(told, key=lambda one: one[0]))
     yield from sorted([*_of_kernel(text), *in_order], key=lambda one: -one.cost)
+
+
+def _plain(text: str) -> str:
+    """Return a text as its program wrote it: without colours, and without the escapes of a log that quotes it."""
+    text = _COLOUR.sub("", text)
+    return _LINE_BREAK.sub("\n", _QUOTE.sub(r"\1", text))
 
 
 def _of_programs(catalog: Catalog, text: str) -> list[tuple[int, Finding]]:

@@ -41,7 +41,11 @@ def test_ports_that_are_taken(error, ports):
     [
         ("curl: (6) Could not resolve host: hub.example.org", ["hub.example.org"]),
         ("Temporary failure in name resolution for node08.lab", ["node08.lab"]),
+        ("E: Temporary failure resolving 'deb.example.org'", ["deb.example.org"]),
+        ("dial tcp: lookup hub.example.org on 10.0.0.2:53: no such host", ["hub.example.org"]),
         ("the address resolved", []),
+        ("No solution found when resolving dependencies: none", []),
+        ("lookup table of 3 entries", []),
     ],
 )
 def test_names(error, names):

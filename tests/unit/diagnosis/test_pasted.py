@@ -81,3 +81,66 @@ def test_only_what_was_measured_has_a_cost():
     """The place of a text is no measurement, and a page must not show it as one."""
     text = diagnose.findings(cases.case(nodes.healthy("h100x8"), cases.evidence(nodes.healthy("h100x8")), error=OOM))
     assert [model.as_record(one)["cost"] for one in text] == [None]
+
+
+INIT = "NVRM: GPU 0000:07:00.0: RmInitAdapter failed! (0x62:0x65:1792)"
+OLDER = "/var/lib/dkms/nvidia/396.54/build/nvidia/nv.c:19:11: error: implicit declaration of function 'f'"
+
+
+def test_lines_of_the_kernel_are_answered_as_the_proof_does_and_only_once():
+    text = "NVRM: kgspBootstrap_TU102: unexpected WPR2 already up, cannot proceed with booting GSP"
+    (found,) = pasted.errors(KNOWN, text)
+    assert found.id == "error-kernel-gsp-left-over"
+    assert found.remedy in REMEDIES.values()
+
+
+def test_that_a_gpu_did_not_start_follows_from_what_explains_it():
+    explains = "NVRM: GPU 0000:07:00.0: failed to wait for GFW boot complete: 0x65"
+    assert ids(f"{INIT}\n{explains}") == ["error-kernel-board-boot", "error-kernel-init-failed"]
+    assert ids(INIT) == ["error-kernel-init-failed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (
+            " drv : Depends: libgl (= 565) but it is not installable\nE: you have held broken packages.",
+            "not-installable",
+        ),
+        ("Error:\n Problem: package x-1.el9.x86_64 requires y, but none of the providers can be installed", "unmet"),
+        (OLDER, "older-driver"),
+        ("Error! Bad return status for module build on kernel: 6.1 (x86_64)\nConsult /var/lib/dkms/x", "dkms-build"),
+    ],
+)
+def test_what_tools_say_is_answered_from_their_own_table(text, first):
+    (found,) = pasted.errors(KNOWN, text)
+    assert found.id.endswith(first)
+
+
+def test_the_words_of_a_tool_in_another_program_are_not_the_tools():
+    assert ids("curl: (7) Connection refused, 404 Not Found, No space left on device") == []
+    assert ids(OLDER.replace("/var/lib/dkms/nvidia/396.54/build/nvidia/nv.c", "/src/flash/kernel.cpp")) == []
+
+
+def test_a_script_that_failed_stands_behind_what_it_said():
+    script = "dpkg: error processing package n (--configure):\n installed n package post-installation script subprocess"
+    told = ids(f"{script} returned error exit status 10\n{OLDER}")
+    assert told == ["error-older-driver", "error-apt-script"]
+
+
+def test_what_a_tools_table_answers_is_not_answered_twice():
+    text = "E: Write error - write (28: No space left on device)\ndpkg: error: failed to write: No space left on device"
+    assert ids(text) == ["error-apt-space"]
+
+
+def test_a_row_of_a_table_is_a_page_and_no_error():
+    assert ids(f"| `{OOM}` | too little memory | a smaller batch |") == []
+
+
+@pytest.mark.parametrize("escaped", [OOM.replace("CUDA", "\x1b[31mCUDA"), f'"Traceback\\n  File x\\n{OOM}\\n"'])
+def test_a_log_that_was_coloured_or_escaped_is_read_as_its_program_wrote_it(escaped):
+    assert ids(escaped) == ["error-torch-out-of-memory"]
+
+
+def test_escaped_quotes_are_quotes():
+    assert ids('desc = no runtime for \\\\\\"nvidia\\\\\\" is configured') == ["error-kubernetes-runtime"]
