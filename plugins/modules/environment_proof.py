@@ -61,7 +61,7 @@ ansible_facts:
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
@@ -72,6 +72,19 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.builds im
 
 # JAX would take three quarters of a GPU's memory.
 LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"
+
+
+class Expected(TypedDict):
+    """What an environment is tried for."""
+
+    framework: str | None
+    variables: dict[str, str]
+
+
+class Tried(TypedDict):
+    """The part of an environment's record that says what it is tried for."""
+
+    expected: Expected
 
 
 def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) -> dict[str, Any]:
@@ -85,10 +98,12 @@ def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) 
         "answer": None,
     }
     try:
-        shape = {"expected": {"framework": (str, None), "variables": {str: str}}}
-        expected = records.read(link / venv.RECORD, shape, None)["expected"]
-    except (TypeError, Refusal):  # there is none, or it is damaged
+        record = records.read(link / venv.RECORD, Tried, None)
+    except Refusal:  # it is damaged
         return found
+    if record is None:
+        return found
+    expected = record["expected"]
     found["expected"] = expected
     if expected["framework"]:
         hiding = [] if gpus else NO_GPUS

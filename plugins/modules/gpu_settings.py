@@ -141,8 +141,7 @@ MEMORY = Path("/var/lib/gpulab/gpu-settings.json")
 def remembered() -> dict[str, dict[str, Any]]:
     """Return what GPUs had before gpulab set it, by key and name."""
     lost = "Without it, gpulab does not know the former settings of the GPUs; nvidia-smi -q shows those of now."
-    found: dict[str, dict[str, Any]] = records.read(MEMORY, {str: {str: object}}, {}, lost)
-    return found
+    return records.read(MEMORY, dict[str, dict[str, Any]], {}, lost)
 
 
 def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None:

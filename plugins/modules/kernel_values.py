@@ -79,8 +79,7 @@ MEMORY = Path("/var/lib/gpulab/kernel-values.json")
 def remembered() -> dict[str, dict[str, str]]:
     """Return what the kernel's files held before gpulab, by name and path."""
     lost = "Without it, gpulab does not know the former values; the next boot restores them."
-    found: dict[str, dict[str, str]] = records.read(MEMORY, {str: {str: str}}, {}, lost)
-    return found
+    return records.read(MEMORY, dict[str, dict[str, str]], {}, lost)
 
 
 def write(step: kernel_values.Step, node: Node) -> str | None:

@@ -75,7 +75,7 @@ refusal:
 
 import tempfile
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
@@ -88,6 +88,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os
 
 RECORD = "/var/lib/gpulab/secure-boot.json"  # what this module did: {"fingerprint", "made"}
 NOISE = "trusted keyring"  # what mokutil says of a keyring that it may not read, and goes on
+
+
+class Record(TypedDict):
+    """The key whose enrolment was asked for, and whether it is gpulab's own."""
+
+    fingerprint: str
+    made: bool
 
 
 class Work:
@@ -118,7 +125,7 @@ class Work:
             if made:
                 self._make()
             former, fingerprint = self._record(), self._fingerprint()
-            own = made or (former.get("fingerprint") == fingerprint and former["made"])
+            own = made or (former is not None and former["fingerprint"] == fingerprint and former["made"])
             records.write(self._record_file, {"fingerprint": fingerprint, "made": own}, 0o600)
             self._import(password, fingerprint)
         return [*steps, f"ask the firmware to enrol {certificate}"]
@@ -143,10 +150,9 @@ class Work:
             records.remove(self._record_file)
         return steps
 
-    def _record(self) -> dict[str, Any]:
+    def _record(self) -> Record | None:
         lost = "Without it, gpulab does not know whether it made the key, and leaves it."
-        found: dict[str, Any] = records.read(self._record_file, {"fingerprint": str, "made": bool}, {}, lost)
-        return found
+        return records.read(self._record_file, Record, None, lost)
 
     def _fingerprint(self) -> str:
         return mok.fingerprint(self._node.data(self.pair.certificate) or b"")

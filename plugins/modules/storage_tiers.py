@@ -244,8 +244,7 @@ def _text(done: list[Step], kind: str, before: str) -> str:
 def remembered() -> list[str]:
     """Return the directories that gpulab made for mounts. Raises Refusal H220."""
     lost = "Without it, gpulab does not know which mount points it made, and leaves them."
-    found: list[str] = records.read(RECORD, [str], [], lost)
-    return found
+    return records.read(RECORD, list[str], [], lost)
 
 
 class Work:

@@ -80,8 +80,7 @@ Running = dict[str, tuple[int, int]]  # MiB of each active swap, and those in us
 def remembered() -> dict[str, str]:
     """Return what gpulab did for each swap of its own: make, format or on."""
     lost = "Without it, gpulab does not know which swap is its own; switch it off and remove it by hand."
-    found: dict[str, str] = records.read(MEMORY, {str: str}, {}, lost)
-    return found
+    return records.read(MEMORY, dict[str, str], {}, lost)
 
 
 def look(module: AnsibleModule, node: Node, declared: str, running: Running) -> swap.Place:

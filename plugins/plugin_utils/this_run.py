@@ -9,14 +9,13 @@ import getpass
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import same
+from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import Run, same
 
 PROC = Path("/proc")
 
 
-def this_run(pid: int) -> dict[str, Any]:
+def this_run(pid: int) -> Run:
     """Return the run that a process is."""
     return {
         "user": _user(),
@@ -27,7 +26,7 @@ def this_run(pid: int) -> dict[str, Any]:
     }
 
 
-def is_dead(run: dict[str, Any]) -> bool:
+def is_dead(run: Run) -> bool:
     """Tell whether a run of this machine has ended. False for runs of other machines, which nobody can check here."""
     here = this_run(run["pid"])
     of_here = bool(_boot()) and (run["machine"], run["boot"]) == (here["machine"], here["boot"])

@@ -20,7 +20,7 @@ import posixpath
 import re
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import digests, homes
@@ -28,6 +28,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments.recorded import Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -50,24 +51,63 @@ _OF_ACTIVATE = frozenset({
     "VIRTUAL_ENV_PROMPT",
 })  # fmt: skip
 _ACTIVATE_ENDS = re.compile(r"hash -r 2> ?/dev/null(?: \|\| true)?\s*(?:fi\s*)?\Z")
-_OF_CONDA: Any = {
-    "name": str,
-    "version": str,
-    "url?": (str, None),
-    "md5?": (str, None),
-    "sha256?": (str, None),
-    "depends?": [str],
-    "files?": [str],
-    "paths_data?": {"paths?": [{"_path": str, "sha256?": (str, None), "sha256_in_prefix?": (str, None)}]},
-}
-_DIRECT: Any = {  # PyPA, "Recording the direct URL origin"
-    "url": str,
-    "subdirectory?": str,
-    "dir_info?": {"editable?": bool},
-    "vcs_info?": {"vcs": str, "commit_id": str},
-    "archive_info?": {"hash?": (str, None), "hashes?": {str: str}},
-}
 _INFO = re.compile(r"([^~].*)\.(dist-info|egg-info|egg-link)")  # pip renames what it removes to ~name
+
+
+class _Digests(TypedDict, total=False):
+    sha256: str | None
+    sha256_in_prefix: str | None
+
+
+class _Path(_Digests):
+    _path: str
+
+
+class _Paths(TypedDict, total=False):
+    paths: list[_Path]
+
+
+class _OfConda(TypedDict, total=False):
+    url: str | None
+    md5: str | None
+    sha256: str | None
+    depends: list[str]
+    files: list[str]
+    paths_data: _Paths
+
+
+class CondaRecord(_OfConda):
+    """What conda records of a package that it installed."""
+
+    name: str
+    version: str
+
+
+class _Directory(TypedDict, total=False):
+    editable: bool
+
+
+class _Repository(TypedDict):
+    vcs: str
+    commit_id: str
+
+
+class _Archive(TypedDict, total=False):
+    hash: str | None
+    hashes: dict[str, str]
+
+
+class _Origin(TypedDict, total=False):
+    subdirectory: str
+    dir_info: _Directory
+    vcs_info: _Repository
+    archive_info: _Archive
+
+
+class Direct(_Origin):
+    """Where a package was installed from: PyPA, "Recording the direct URL origin"."""
+
+    url: str
 
 
 @dataclass(frozen=True)
@@ -139,7 +179,7 @@ class Environment:
     def as_made(self) -> Environment:
         """Return an environment of gpulab's as it was made, without what somebody installed into it since."""
         record = self._json(venv.RECORD)
-        names = [] if any(records.faults(record, venv.RECORD_SHAPE)) else record["names"]
+        names = [] if any(records.faults(record, Record)) else record["names"]
         return Environment(self._path, self._kind, self._node, frozenset(map(posixpath.basename, names)))
 
     def covers(self, path: str) -> bool:
@@ -235,7 +275,7 @@ class Environment:
             if not name.endswith(".json") or name.startswith(".") or not self._counts(name):
                 continue
             record = self._json(f"{META}/{name}")
-            if any(records.faults(record, _OF_CONDA)):
+            if any(records.faults(record, CondaRecord)):
                 self._unreadable.append(f"{META}/{name}")
             else:
                 found[record["name"]] = record
@@ -299,7 +339,7 @@ class Environment:
         if "direct_url.json" not in self._names(place):
             return _Package(files, f"{venv.normalized(name)}=={version}")
         source = self._json(f"{place}/direct_url.json")
-        if any(records.faults(source, _DIRECT)):
+        if any(records.faults(source, Direct)):
             return None
         url = source["url"]
         if url.startswith("file:"):

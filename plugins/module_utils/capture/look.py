@@ -117,7 +117,7 @@ def machine(node: Node) -> dict[str, Any]:
 def _brought(node: Node) -> list[str]:
     """Return the packages that gpulab's transactions brought; none where the record is damaged, which they say."""
     try:
-        names: list[str] = records.read(node.path(str(BROUGHT)), [str], [])
+        names: list[str] = records.read(node.path(str(BROUGHT)), list[str], [])
     except Refusal:
         return []
     return names

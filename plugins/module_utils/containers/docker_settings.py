@@ -258,8 +258,7 @@ def keep_record(path: Path, record: Record) -> None:
 def read_record(path: Path) -> Record:
     """Return what was kept. Raises Refusal H220."""
     lost = f"Without it, gpulab does not know which settings in {PATH} are its own, and leaves them."
-    shape = {"original": (str, None), "made": {str: object}, "pending": str}
-    return Record(**records.read(path, shape, {}, lost))
+    return records.read(path, Record, Record(), lost)
 
 
 def _leaves(settings: dict[str, Any]) -> dict[str, Any]:

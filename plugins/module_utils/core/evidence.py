@@ -28,11 +28,11 @@ def note(module: Any, **things: Iterable[str]) -> None:
     if module.check_mode or os.geteuid() != 0 or not run_lock.LOCK.exists():
         return
     items = {f"{kind}:{name}" for kind, names in things.items() for name in names}
-    records.keep(NOTES, sorted(items.union(records.read(NOTES, [str], []))))
+    records.keep(NOTES, sorted(items.union(records.read(NOTES, list[str], []))))
 
 
 def take() -> list[str]:
     """Return what is noted, and forget it."""
-    items: list[str] = records.read(NOTES, [str], [])
+    items: list[str] = records.read(NOTES, list[str], [])
     records.remove(NOTES)
     return items

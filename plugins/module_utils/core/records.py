@@ -1,24 +1,23 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The JSON files in which gpulab records on a node what it did there. Each has a shape, and is replaced as a whole.
+"""The JSON files in which gpulab records on a node what it did there. Each has a type, and is replaced as a whole.
 
-A shape is
-    str, int, float, bool       a value of this type (a float may be an int; a bool is no int)
-    None                        null
-    object                      anything
-    [shape]                     a list of such values
-    {str: shape}                an object with any names
-    {"name": shape, "more?": shape}  an object with these names; one with a question mark may be missing
-    (shape, shape)              one of these
+A type is str, int, float, bool, Any, list[type], dict[str, type], or a TypedDict or dataclass of these and of None. A
+float may be an int, a bool is no int. Names that a type does not have are left alone. All names of a dataclass have to
+be there.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 
@@ -26,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+Type = TypeVar("Type")
+Default = TypeVar("Default")
 DAMAGED = "H220"
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", None: "null"}
 
 
-def read(path: Path, shape: Any, default: Any, lost: str = "") -> Any:
+def read(path: Path, kind: type[Type], default: Default, lost: str = "") -> Type | Default:
     """Return what a record holds; the default where there is none, or where the reader may not read it.
 
     lost says what gpulab does not know without it. Raises Refusal H220 where the record is damaged.
@@ -44,10 +45,11 @@ def read(path: Path, shape: Any, default: Any, lost: str = "") -> Any:
     except (ValueError, RecursionError) as error:
         detail = str(error) if path.stat().st_size else "it is empty"
         raise refuse(DAMAGED, path=path, detail=detail, lost=lost) from error
-    fault = next(faults(value, shape), None)
+    fault = next(faults(value, kind), None)
     if fault:
         raise refuse(DAMAGED, path=path, detail=fault, lost=lost)
-    return value
+    found: Type = kind(**{name: value[name] for name in kind.__annotations__}) if is_dataclass(kind) else value
+    return found
 
 
 def write(path: Path, value: Any, mode: int = 0o644) -> None:
@@ -96,14 +98,63 @@ def set_aside(path: Path) -> None:
         _sync(path.parent)
 
 
-def faults(value: Any, shape: Any, place: str = "it") -> Iterator[str]:
-    """Yield how a value differs from a shape."""
+def faults(value: Any, kind: Any, place: str = "it") -> Iterator[str]:
+    """Yield how a value differs from a type."""
+    yield from _faults(value, _shape(kind), place)
+
+
+def _shape(kind: Any) -> Any:
+    """Return a type as what its values are compared with.
+
+    That is [shape] for a list, {str: shape} for an object with any names, {"name": shape, "more?": shape} for one with
+    these, of which some may be missing, (shape, shape) for one of several, object for anything.
+    """
+    if get_origin(kind) is list:
+        return [_shape(get_args(kind)[0])]
+    if get_origin(kind) is dict:
+        return {str: _shape(get_args(kind)[1])}
+    if hasattr(kind, "__required_keys__") or is_dataclass(kind):
+        required = getattr(kind, "__required_keys__", kind.__annotations__)
+        found = {}
+        for name, hint in kind.__annotations__.items():
+            key = name if name in required else f"{name}?"
+            text = getattr(hint, "__forward_arg__", hint)
+            # A TypedDict has the annotations of the one that it extends, which may be of another module.
+            module = getattr(hint, "__forward_module__", None) or kind.__module__
+            found[key] = _written(text, vars(sys.modules[module])) if isinstance(text, str) else _shape(hint)
+        return found
+    return object if kind is Any else kind
+
+
+def _written(hint: str, names: dict[str, Any]) -> Any:
+    """Return the shape of an annotation; Python 3.9 itself does not know ``str | None``."""
+
+    def of(node: ast.expr) -> Any:
+        if isinstance(node, ast.BinOp):
+            return tuple(
+                one
+                for side in map(of, (node.left, node.right))
+                for one in (side if isinstance(side, tuple) else [side])
+            )
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return object if node.id == "Any" else _shape(names.get(node.id) or getattr(builtins, node.id))
+        if isinstance(node, ast.Subscript):
+            inner = node.slice
+            return [of(inner)] if not isinstance(inner, ast.Tuple) else {str: of(inner.elts[1])}
+        raise TypeError(hint)
+
+    return of(ast.parse(hint, mode="eval").body)
+
+
+def _faults(value: Any, shape: Any, place: str) -> Iterator[str]:
     if isinstance(shape, tuple):
-        if all(any(faults(value, one)) for one in shape):
+        if all(any(_faults(value, one, place)) for one in shape):
             yield f"{place} is not {' or '.join(map(_name, shape))}"
     elif isinstance(shape, list) and isinstance(value, list):
         for number, one in enumerate(value):
-            yield from faults(one, shape[0], f"{place}[{number}]")
+            yield from _faults(one, shape[0], f"{place}[{number}]")
     elif isinstance(shape, dict) and isinstance(value, dict):
         yield from _faults_of_object(value, shape, place)
     elif not _is(value, shape):
@@ -113,12 +164,12 @@ def faults(value: Any, shape: Any, place: str = "it") -> Iterator[str]:
 def _faults_of_object(value: dict[str, Any], shape: dict[Any, Any], place: str) -> Iterator[str]:
     if str in shape:
         for name, one in value.items():
-            yield from faults(one, shape[str], f"{place}.{name}")
+            yield from _faults(one, shape[str], f"{place}.{name}")
         return
     for name, inner in shape.items():
         key = name.rstrip("?")
         if key in value:
-            yield from faults(value[key], inner, f"{place}.{key}")
+            yield from _faults(value[key], inner, f"{place}.{key}")
         elif key == name:
             yield f"{place} has no {key}"
 

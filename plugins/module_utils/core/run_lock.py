@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
@@ -22,14 +22,30 @@ if TYPE_CHECKING:
 
 LOCK = Path("/run/gpulab/run.json")
 SILENCE = 300.0  # seconds without a sign of life after which a run counts as dead
-RUN = {"user": str, "machine": str, "boot": str, "pid": int, "started": int}  # a run as the controller names it
-_SHAPE = {**RUN, "since": str, "seen": float, "over": [RUN]}
 _NAME = "run.lock"
 KEPT = 10  # of the runs that lost the node to another one
 LOOK, BEGIN, GO_ON, END = "look", "begin", "go on", "end"
 
 
-def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, lock: Path = LOCK) -> bool:
+class Run(TypedDict):
+    """A run as the controller names it."""
+
+    user: str
+    machine: str
+    boot: str
+    pid: int
+    started: int
+
+
+class Held(Run):
+    """The run that has the node: since when, when it was last seen (CLOCK_BOOTTIME), and which others lost it."""
+
+    since: str
+    seen: float
+    over: list[Run]
+
+
+def hold(run: Run, what: str, dead: Run | None = None, lock: Path = LOCK) -> bool:
     """Let a run LOOK at this node, BEGIN its work there, GO_ON with it, or END it. dead is a run known to have ended.
 
     Returns whether it began with this call. A run that did not begin may go on: it only reads. Raises Refusal S010
@@ -45,9 +61,9 @@ def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, loc
             else:
                 records.write(lock, {**held, "seen": _now()})
         elif what == BEGIN and (held is None or _is_over(held, dead)):
-            over = [*held["over"], {key: held[key] for key in RUN}] if held else []
+            over = [*held["over"], _run(held)] if held else []
             since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-            mine = {key: run[key] for key in RUN}
+            mine = _run(run)
             records.write(lock, {**mine, "since": since, "seen": _now(), "over": over[-KEPT:]})
             return True
         elif held and _is_over(held, dead) and what == LOOK:
@@ -59,26 +75,35 @@ def hold(run: dict[str, Any], what: str, dead: dict[str, Any] | None = None, loc
     return False
 
 
-def holder(lock: Path = LOCK) -> dict[str, Any] | None:
+def holder(lock: Path = LOCK) -> Held | None:
     """Return the run that works on the node; None where none does."""
     return _read(lock)
 
 
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def same(one: Run, other: Run) -> bool:
     """Tell whether two notes are of the same run."""
-    return all(one[key] == other[key] for key in RUN)
+    return _run(one) == _run(other)
 
 
-def _is_over(holder: dict[str, Any], dead: dict[str, Any] | None) -> bool:
+def _run(of: Run) -> Run:
+    return {
+        "user": of["user"],
+        "machine": of["machine"],
+        "boot": of["boot"],
+        "pid": of["pid"],
+        "started": of["started"],
+    }
+
+
+def _is_over(holder: Held, dead: Run | None) -> bool:
     return (dead is not None and same(holder, dead)) or _now() - holder["seen"] > SILENCE
 
 
-def _read(lock: Path) -> dict[str, Any] | None:
+def _read(lock: Path) -> Held | None:
     try:
-        found: dict[str, Any] | None = records.read(lock, _SHAPE, None)
+        return records.read(lock, Held, None)
     except Refusal:  # nobody can say any more whose it was
         return None
-    return found
 
 
 def _now() -> float:

@@ -25,7 +25,7 @@ import shlex
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -42,10 +42,25 @@ ROOT = Path("/var/lib/gpulab/steps")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 TAIL_LINES = 30
 _TAIL_BYTES = 16384
-_STATE = {"fingerprint": str, "argv": [str], "started": float, "boot_id": str, "acknowledged": bool}
-_RESULT = {"rc": int, "ended": int}
 _LOST = "Without it, gpulab does not know how this step ended, and runs it again."
 _ALIVE = ("active", "activating", "deactivating", "reloading")
+
+
+class State(TypedDict):
+    """What is recorded of a step when it is started; started is its time in seconds since 1970."""
+
+    fingerprint: str
+    argv: list[str]
+    started: float
+    boot_id: str
+    acknowledged: bool
+
+
+class Result(TypedDict):
+    """What a step leaves at its end; ended is the time in seconds since 1970."""
+
+    rc: int
+    ended: int
 
 
 @dataclass(frozen=True)
@@ -153,9 +168,9 @@ class Step:
         S004 when systemd does not start it.
         """
         record, status = self._read(), self.status()
-        same = record.get("fingerprint") == command.fingerprint
+        same = record is not None and record["fingerprint"] == command.fingerprint
         if status.state == "running":
-            if not same:
+            if record and not same:
                 raise refuse("S003", name=self.name, command=shlex.join(record["argv"]), log=status.log)
             return "attached"
         if pick_up and status.state == "finished" and same and not self.acknowledged():
@@ -182,7 +197,8 @@ class Step:
 
     def acknowledged(self) -> bool:
         """Say whether the end of the step, if it has one, was handed over."""
-        return bool(self._read().get("acknowledged"))
+        record = self._read()
+        return record is not None and record["acknowledged"]
 
     def beside(self, name: str) -> Step:
         """Return another step of this node."""
@@ -190,7 +206,8 @@ class Step:
 
     def ran(self, argv: list[str]) -> bool:
         """Tell whether this command is the last one that was started."""
-        return bool(self._read().get("argv") == argv)
+        record = self._read()
+        return record is not None and record["argv"] == argv
 
     def acknowledge(self) -> None:
         """Note that the end of a step that ever ran has been handed over: the same command may run again."""
@@ -200,10 +217,10 @@ class Step:
             self._call(["systemctl", "reset-failed", self.unit])
 
     def _end(self) -> Standing | None:
-        result = records.read(self.directory / "result", _RESULT, {}, _LOST)
+        result = records.read(self.directory / "result", Result, None, _LOST)
         return ("finished", result["rc"], result["ended"], "") if result else None
 
-    def _alive(self, record: dict[str, Any]) -> Standing | None:
+    def _alive(self, record: State) -> Standing | None:
         if record["boot_id"] != self._boot_id:
             return None
         if self._show("ActiveState") in _ALIVE:
@@ -220,7 +237,7 @@ class Step:
             self.log.replace(self.directory / "log.old")
         (self.directory / "run").touch(0o600)
         (self.directory / "run").write_text(script(command, self.directory))
-        record = {
+        record: State = {
             "fingerprint": command.fingerprint,
             "argv": list(command.argv),
             "started": time.time(),
@@ -244,9 +261,8 @@ class Step:
             records.remove(self.directory / "state.json")
             raise refuse("S004", name=self.name, detail=" ".join(err.split()))
 
-    def _read(self) -> dict[str, Any]:
-        found: dict[str, Any] = records.read(self.directory / "state.json", _STATE, {}, _LOST)
-        return found
+    def _read(self) -> State | None:
+        return records.read(self.directory / "state.json", State, None, _LOST)
 
-    def _remember(self, record: dict[str, Any]) -> None:
+    def _remember(self, record: State) -> None:
         records.write(self.directory / "state.json", record, 0o600)

@@ -224,7 +224,7 @@ class Strays:
 
     def moved(self) -> dict[str, str]:
         """Return what was moved aside, as the place where it is now: where it was. Raises Refusal H220."""
-        known: dict[str, str] = records.read(self.memory, {str: str}, {}, LOST)
+        known: dict[str, str] = records.read(self.memory, dict[str, str], {}, LOST)
         return known
 
     def move(self, path: str) -> None:

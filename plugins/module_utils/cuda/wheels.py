@@ -17,7 +17,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 PARENT = Path("/usr/local")
-RECORD, SHAPE = "gpulab.json", {"requirements": [str]}
+RECORD = "gpulab.json"
 METADATA = "gpulab-wheels"  # the directories *.dist-info of the wheels: their licences and the lists of their files
 TREE = "nvidia/cu13"
 WORK = ".gpulab-cuda"
@@ -132,10 +132,16 @@ class Toolkits:
                 Path(directory).rmdir()
 
 
-def _record(prefix: Path) -> Any:
+class Recorded(TypedDict):
+    """What a toolkit is made of."""
+
+    requirements: list[str]
+
+
+def _record(prefix: Path) -> Recorded | None:
     """Return the record of a toolkit; None for a damaged one."""
     try:
-        return records.read(prefix / RECORD, SHAPE, None)
+        return records.read(prefix / RECORD, Recorded, None)
     except Refusal:
         return None
 

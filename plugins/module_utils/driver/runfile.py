@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT as STEPS
@@ -19,14 +19,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import fir
 ROOT = STEPS.parent / "runfile"
 RECORD = "driver.json"  # what gpulab installed, or began to
 FORMER = "former.json"  # what it replaced, until that has proved itself
-_WISH = {"driver": {"version": str, "kernel_modules": (str, None)}, "url": str, "sha256": str}
-RECORD_SHAPE = {  # of both
-    "wish": (_WISH, None),
-    "complete?": bool,
-    "step?": str,
-    "argv?": [str],
-    "former?": (str, None),
-}
 LOST = "Without it, gpulab does not know that it installed the driver of the .run file; nvidia-uninstall removes it."
 UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall")
 LOG = "/var/log/nvidia-installer.log"  # of the last attempt, which may have failed
@@ -50,6 +42,32 @@ _OPTION = re.compile(r"--[a-z][a-z0-9-]+")
 _ERROR = re.compile(r"^ERROR: (.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
 
 
+class _RecordedDriver(TypedDict):
+    version: str
+    kernel_modules: str | None
+
+
+class RecordedWish(TypedDict):
+    """A wish, as it is recorded."""
+
+    driver: _RecordedDriver
+    url: str
+    sha256: str
+
+
+class _Later(TypedDict, total=False):
+    complete: bool
+    step: str
+    argv: list[str]
+    former: str | None
+
+
+class Recorded(_Later):
+    """What RECORD and FORMER hold."""
+
+    wish: RecordedWish | None
+
+
 @dataclass(frozen=True)
 class Driver:
     """A driver: its version, and whether its kernel modules are open or proprietary (None where that is not known)."""
@@ -71,9 +89,9 @@ class Wish:
     sha256: str
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> Wish | None:
+    def of(cls, record: Recorded | None) -> Wish | None:
         """Read it from a record; None where there is none."""
-        wish = record.get("wish")
+        wish = record["wish"] if record else None
         return cls(Driver(**wish["driver"]), wish["url"], wish["sha256"]) if wish else None
 
 

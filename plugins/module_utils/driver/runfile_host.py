@@ -68,8 +68,8 @@ class Runfile:
         """Tell whether the node is as wanted; what gpulab began and did not see end is not."""
         record = read_record(self._record)
         if self._wish is None:
-            return not record
-        return runfile.is_there(self.installed(), self._wish.driver) and record.get("complete", True)
+            return record is None
+        return runfile.is_there(self.installed(), self._wish.driver) and _is_complete(record)
 
     def is_fetched(self) -> bool:
         """Tell whether the file is there, is the one that is asked for, and is unpacked."""
@@ -81,7 +81,7 @@ class Runfile:
         Raises Refusal S003 when something else runs.
         """
         record = read_record(self._record)
-        if "step" not in record:
+        if record is None or "step" not in record:
             return None
         step = self._step(record["step"])
         if not self._is_unheard(step):
@@ -104,7 +104,7 @@ class Runfile:
         What gpulab began and did not see end is none to go back to.
         """
         found, record = self.installed(), read_record(self._record)
-        if found and record.get("complete", True) and not self._kept(found, record):
+        if found and _is_complete(record) and not self._kept(found, record):
             raise refuse("D037", version=found.version)
 
     def confirm(self) -> None:
@@ -112,9 +112,9 @@ class Runfile:
         self._former_record.unlink(missing_ok=True)
         self.clear()
 
-    def _kept(self, found: Driver, record: dict[str, Any]) -> Wish | None:
+    def _kept(self, found: Driver, record: runfile.Recorded | None) -> Wish | None:
         """Return what brings a driver that is there back; None where gpulab does not have its file."""
-        wish = Wish.of(record) if record.get("complete") else None
+        wish = Wish.of(record) if record and record.get("complete") else None
         return wish if wish and runfile.is_there(found, wish.driver) and self._file(wish).is_file() else None
 
     # the file
@@ -204,7 +204,8 @@ class Runfile:
 
     def explain(self) -> Refusal:
         """Return why the installer failed, and what is left of the driver of before."""
-        version, former = self._wanted().driver.version, read_record(self._record).get("former")
+        version, record = self._wanted().driver.version, read_record(self._record)
+        former = record.get("former") if record else None
         found = self.installed()
         make_log = dkms.make_log("nvidia", version, self._at(dkms.TREE))
         error = runfile.first_error(read(self._at(runfile.LOG)), read(make_log))
@@ -304,10 +305,14 @@ class Runfile:
         records.write(self._record, record, 0o600)
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """Return a record; empty where there is none."""
-    found: dict[str, Any] = records.read(path, runfile.RECORD_SHAPE, {}, runfile.LOST)
-    return found
+def read_record(path: Path) -> runfile.Recorded | None:
+    """Return a record; None where there is none."""
+    return records.read(path, runfile.Recorded, None, runfile.LOST)
+
+
+def _is_complete(record: runfile.Recorded | None) -> bool:
+    """Tell whether nothing was begun whose end nobody has seen."""
+    return record is None or record.get("complete", True)
 
 
 def build_step(kernel: str) -> str:

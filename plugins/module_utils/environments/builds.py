@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Ch
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import probe as environment_probe
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments.recorded import Answer, Record
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -44,7 +45,7 @@ OPEN = "conda-meta"  # everybody's environments are looked for by what lies in i
 class Builds:
     """The environments in a directory. A subclass says what one holds."""
 
-    SHAPE: ClassVar[dict[str, Any]] = venv.RECORD_SHAPE
+    RECORD: ClassVar[type] = Record
 
     def __init__(self, directory: Path, proc: Path = Path("/proc")) -> None:
         """Remember where they are; nothing is read yet."""
@@ -87,7 +88,7 @@ class Builds:
 
     def _read(self, path: Path) -> venv.Build | None:
         try:
-            record = records.read(path / venv.RECORD, self.SHAPE, None)
+            record = records.read(path / venv.RECORD, self.RECORD, None)
             return self._found(path, int(path.name), record) if record else None
         except (ValueError, Refusal):  # of somebody else's, or damaged: it is built again beside the former one
             return None
@@ -168,7 +169,7 @@ class Builds:
         if not wanted.framework:
             return
         try:
-            answer = records.read(self._work(wanted.name) / "proof.json", {"failure": object}, venv.NO_ANSWER)
+            answer: Any = records.read(self._work(wanted.name) / "proof.json", Answer, venv.NO_ANSWER)
         except Refusal as damage:
             answer = {"failure": damage.cause}
         faults = venv.faults(answer, expected)

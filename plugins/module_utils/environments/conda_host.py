@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, conda, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds
+from ansible_collections.gpulab.node.plugins.module_utils.environments.recorded import Made
 
 BUNDLES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 PARTS = (".builds", ".work", ".cache")
@@ -27,10 +28,16 @@ UNKNOWN = "(its version is known once micromamba is there)"
 PIP = "pip>=22.2"  # the first that reports what it installed
 
 
+class Record(Made):
+    """The record of a conda environment."""
+
+    sizes: dict[str, int]
+
+
 class Condas(Builds):
     """The environments below the root prefix of a micromamba. settings are environment variables for micromamba."""
 
-    SHAPE: ClassVar[dict[str, Any]] = {**Builds.SHAPE, "sizes": {str: int}}
+    RECORD: ClassVar[type] = Record
 
     def __init__(
         self,

@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 
 FORMER = "The former environment stays in use."
 RECORD = "gpulab.json"
-RECORD_SHAPE = {
-    "fingerprint": str,
-    "names": [str],
-    "content?": str,
-    "sizes?": {str: int},
-    "expected?": {str: object},
-    "notes?": {"built": [{str: str}], "older": [{str: str}]},
-}
 NO_ANSWER = {"failure": "the test wrote no result"}
 LOCK = "gpulab.lock"
 ANY = "any"  # as the CUDA of a plan: the framework's version is that of a file, and so is the CUDA that it is built for

@@ -113,7 +113,7 @@ class DriverQuery:
     def _foreign(self, holds: list[str]) -> list[str]:
         """Return the holds that somebody else than gpulab has set; none where gpulab's record of its own is damaged."""
         try:
-            records_of = [records.read(self._node.path(str(path)), [str], []) for path in (HELD, BROUGHT)]
+            records_of = [records.read(self._node.path(str(path)), list[str], []) for path in (HELD, BROUGHT)]
         except Refusal:  # a transaction names it
             return []
         own = {name for names in records_of for name in names}
@@ -122,7 +122,7 @@ class DriverQuery:
     def _former(self) -> dict[str, str]:
         """Return what is kept of a driver that another one replaced, and its version: packages, or a .run file."""
         record = self._node.path(str(runfile.ROOT / runfile.FORMER))
-        former = runfile.Wish.of(records.read(record, runfile.RECORD_SHAPE, {}, runfile.LOST))
+        former = runfile.Wish.of(records.read(record, runfile.Recorded, None, runfile.LOST))
         kept = FormerPackages(FORMER, self._node.path(str(ROOT))).read().versions
         return {**kept, ".run file": former.driver.version} if former else kept
 

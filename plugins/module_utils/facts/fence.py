@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 
@@ -16,22 +16,20 @@ if TYPE_CHECKING:
 
 RECORD = "/var/lib/gpulab/fence.json"
 TIME = "%Y-%m-%dT%H:%M:%SZ"  # of since and until, UTC
-SHAPE = {
-    "run": str,
-    "since": str,
-    "by": str,
-    "reason": str,
-    "until": (str, None),
-    "engine": str,
-    "held": bool,
-    "before": {"name?": str, "drained?": bool, "reason?": str},
-}
+
+
+class Before(TypedDict, total=False):
+    """What Slurm said of a node before."""
+
+    name: str
+    drained: bool
+    reason: str
 
 
 class Record(TypedDict):
     """A node that is out of service: the run, since when and until when (UTC), by whom, and why.
 
-    held: it failed, and stays fenced until somebody has mended it. before is what Slurm said of it.
+    held: it failed, and stays fenced until somebody has mended it.
     """
 
     run: str
@@ -41,19 +39,19 @@ class Record(TypedDict):
     until: str | None
     engine: str
     held: bool
-    before: dict[str, Any]
+    before: Before
 
 
 def record(node: Node) -> Record | None:
     """Return the record; None on a node in service. Raises Refusal H220 where it is damaged."""
-    found: Record | None = records.read(
-        node.path(RECORD), SHAPE, None, "gpulab does not know whether it has taken the node out of service."
-    )
-    return found
+    lost = "gpulab does not know whether it has taken the node out of service."
+    return records.read(node.path(RECORD), Record, None, lost)
 
 
 def read(node: Node) -> Fence | None:
     """Return the facts ``fence``: the record, and whether the node should be back in service by now."""
     found = record(node)
     now = time.strftime(TIME, time.gmtime())
-    return {**found, "overdue": found["until"] is not None and found["until"] < now} if found else None
+    if found is None:
+        return None
+    return {**found, "before": {**found["before"]}, "overdue": found["until"] is not None and found["until"] < now}

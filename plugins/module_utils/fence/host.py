@@ -54,7 +54,7 @@ class Wish:
     held: bool = False
     engine: str = AUTO
     passing: tuple[str, ...] = ()
-    before: dict[str, Any] | None = None
+    before: facts.Before | None = None
 
 
 class Fence:
@@ -97,7 +97,9 @@ class Fence:
         here = self._member(before["engine"] if before else wish.engine)
         engine = SLURM if here else KUBERNETES if KUBERNETES in (wish.engine, before and before["engine"]) else NONE
         ours = bool(here and control.is_ours(here, wish.run))
-        found = {"name": here.name, "drained": here.drained and not ours, "reason": here.reason} if here else {}
+        found: facts.Before = {}
+        if here:
+            found = {"name": here.name, "drained": here.drained and not ours, "reason": here.reason}
         record: facts.Record = {
             "run": wish.run,
             "since": before["since"] if before else time.strftime(facts.TIME, time.gmtime()),

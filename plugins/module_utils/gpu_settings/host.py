@@ -57,7 +57,7 @@ def facts() -> Answers:
 def locked_clocks() -> dict[str, list[int]]:
     """Return the clocks that gpulab locked since the boot, by the GPU's key."""
     try:
-        found: dict[str, list[int]] = records.read(LOCKED, {str: [int]}, {})
+        found = records.read(LOCKED, dict[str, list[int]], {})
     except Refusal:  # then they are locked once more, or left as they are
         return {}
     return found

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
@@ -24,38 +24,81 @@ ROOT = "root"  # the user for whom no account is made
 # What a file system or a partition of the plan is for; each has a UUID that follows from the plan.
 DISK, DONE = "disk", "done"  # the mark of a disk on which this plan is being carried out, and was carried out
 ROOT_PARTITION, ROOT_FILESYSTEM, ESP_PARTITION, BIOS_PARTITION = "root", "root-fs", "esp", "bios"
-SHAPE = {
-    "schema": int,
-    "id": str,  # 16 hex digits: SHA-256 of the rest as sorted JSON
-    "host": str,
-    "capture": str,  # its name: the time
-    "made": str,
-    "machine": {"dmi_uuid": str},
-    # holds: the UUIDs of partitions and file systems that were on the disk at the capture
-    "disk": {"kind": str, "value": str, "size": int, "holds": [str]},
-    # kind and value are null for a disk that nothing but its size and what it holds tells from others
-    "kept": [{"kind": (str, None), "value": (str, None), "size": int, "holds": [str]}],
-    "firmware": str,
-    "hostname": str,
-    "user": {
-        "name": str,
-        "uid": int,
-        "gid": int,
-        "group": str,
-        "gecos": str,
-        "home": str,
-        "shell": str,
-        "password": (str, None),  # hash of shadow(5)
-    },
-    "kernel_arguments": [str],
-    "minutes": int,  # until the point of no return
-    "least": {"memory": int, "disk": int},  # bytes, of the image
-}
 _DISKS = uuid.UUID("6a1f8e6c-0f6e-4f0c-9d0b-3c7f5c5a8e21")  # name space of the UUIDs that follow from a plan
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\$?")
 _ARGUMENT = re.compile(r"[\w.,:=/@+%-]+")
 _FIELD = re.compile(r"[^:\n\0]*")
 _MOST_MINUTES = 24 * 60
+
+
+class Machine(TypedDict):
+    """The machine that may be installed."""
+
+    dmi_uuid: str
+
+
+class Held(TypedDict):
+    """A disk by its size, and by the UUIDs of partitions and file systems that were on it at the capture."""
+
+    size: int
+    holds: list[str]
+
+
+class Target(Held):
+    """The disk that is installed."""
+
+    kind: str
+    value: str
+
+
+class Kept(Held):
+    """A disk that stays; kind and value are None where nothing but size and content tells it from others."""
+
+    kind: str | None
+    value: str | None
+
+
+class User(TypedDict):
+    """The user that the new system has; password is a hash of shadow(5)."""
+
+    name: str
+    uid: int
+    gid: int
+    group: str
+    gecos: str
+    home: str
+    shell: str
+    password: str | None
+
+
+class Least(TypedDict):
+    """Bytes that the image takes."""
+
+    memory: int
+    disk: int
+
+
+class Plan(TypedDict):
+    """What an installer carries out.
+
+    id is 16 hex digits, SHA-256 of the rest as sorted JSON; capture is its name, the time; minutes are those until the
+    point of no return.
+    """
+
+    schema: int
+    id: str
+    host: str
+    capture: str
+    made: str
+    machine: Machine
+    disk: Target
+    kept: list[Kept]
+    firmware: str
+    hostname: str
+    user: User
+    kernel_arguments: list[str]
+    minutes: int
+    least: Least
 
 
 def identified(plan: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +115,7 @@ def guid(plan: dict[str, Any], what: str = DISK) -> str:
 
 def faults(plan: Any) -> Iterator[str]:
     """Yield why this is no plan that an installer of this version may carry out."""
-    wrong = list(records.faults(plan, SHAPE, "the plan"))
+    wrong = list(records.faults(plan, Plan, "the plan"))
     yield from wrong
     if wrong:
         return

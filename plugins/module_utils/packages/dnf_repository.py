@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import configparser
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 
@@ -80,6 +80,13 @@ class Repository:
         return replace(self, fingerprint="", stream="")
 
 
+class Stream(TypedDict):
+    """The stream that gpulab enabled, and the state of the module before."""
+
+    stream: str
+    before: str
+
+
 @dataclass(frozen=True)
 class Record:
     """What gpulab set on the node, beside the files of its own.
@@ -89,11 +96,13 @@ class Record:
     """
 
     keys: dict[str, list[str]] = field(default_factory=dict)
-    streams: dict[str, dict[str, str]] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
 
     def former(self, repository: Repository) -> Repository:
         """Return a repository with the stream that was enabled for it; with none where gpulab enabled none."""
-        return replace(repository, stream=self.streams.get(repository.name, {}).get("stream", ""))
+        return replace(
+            repository, stream=self.streams[repository.name]["stream"] if repository.name in self.streams else ""
+        )
 
     def given_back(self, repository: Repository, present: str) -> str:
         """Return the state of the module that was before that stream; as it is where another is enabled by now."""
@@ -120,8 +129,7 @@ class Record:
 def read_record(path: Path) -> Record:
     """Read RECORD; empty where there is none. Raises Refusal H220."""
     lost = "Without it, gpulab does not know which keys and streams are its own, and leaves them."
-    shape = {"keys": {str: [str]}, "streams": {str: {"stream": str, "before": str}}}
-    return Record(**records.read(path, shape, {}, lost))
+    return records.read(path, Record, Record(), lost)
 
 
 def trusted_keys(report: str, fingerprint: str) -> list[str]:

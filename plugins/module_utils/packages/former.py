@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT as STEPS
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 ROOT = STEPS.parent / "former"
 RECORD = "packages.json"
-_SHAPE = {"versions": {str: str}, "held": [str], "new": [str], "files?": {str: str}}
 _LOST = "Without it, gpulab cannot go back to the former packages."
 _DPKG = ("dpkg", "--force-hold", "--force-downgrade", "--force-confdef", "--force-confold")
 # Their own files are asked for wherever they are, and they are in no stream of a module that is enabled by now.
@@ -87,9 +86,21 @@ def names() -> set[str]:
     return {*kept, *(name.rpartition(".")[0] for name in kept)}
 
 
-def _all() -> list[dict[str, Any]]:
-    nothing: dict[str, Any] = {"versions": {}, "held": []}
-    return [records.read(path, _SHAPE, nothing, _LOST) for path in sorted(ROOT.glob(f"*/{RECORD}"))]
+def _all() -> list[Recorded]:
+    read = (records.read(path, Recorded, None, _LOST) for path in sorted(ROOT.glob(f"*/{RECORD}")))
+    return [record for record in read if record]
+
+
+class _Files(TypedDict, total=False):
+    files: dict[str, str]
+
+
+class Recorded(_Files):
+    """A record of former packages: see Former."""
+
+    versions: dict[str, str]
+    held: list[str]
+    new: list[str]
 
 
 class FormerPackages:
@@ -105,7 +116,7 @@ class FormerPackages:
 
     def read(self) -> Former:
         """Return what is recorded; empty where nothing is kept, or where the reader is not root."""
-        record = records.read(self.directory / RECORD, _SHAPE, None, _LOST)
+        record = records.read(self.directory / RECORD, Recorded, None, _LOST)
         if record is None:
             return Former()
         return Former(record["versions"], tuple(record["held"]), tuple(record["new"]), record.get("files", {}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
@@ -31,16 +31,22 @@ HELD = Path("/var/lib/gpulab/holds.json")  # the packages that gpulab's transact
 LOST_HOLDS = "Without it, gpulab cannot tell its own holds from others, and leaves all of them."
 LOST = "Without it, gpulab does not know which packages it installed, and leaves them."
 _NO_TRANSACTION: dict[str, Any] = {"wishes": None, "argv": [], "new": [], "residual": [], "retired": []}
-TRANSACTION_SHAPE = {
-    "wishes": {str: [str]},
-    "argv": [str],
-    "diff": {str: str},
-    "new": [str],
-    "residual?": [str],
-    "retired?": [str],
-    "keep?": str,
-    "settled?": bool,
-}
+
+
+class _Later(TypedDict, total=False):
+    residual: list[str]
+    retired: list[str]
+    keep: str
+    settled: bool
+
+
+class Transaction(_Later):
+    """A transaction as it is recorded: what it was to bring and would have changed, and the command."""
+
+    wishes: dict[str, list[str]]
+    argv: list[str]
+    diff: dict[str, str]
+    new: list[str]
 
 
 class PackageHost:
@@ -115,14 +121,14 @@ class PackageHost:
 
     def _own_holds(self) -> set[str]:
         """Return the packages whose hold is gpulab's, if they are on hold: it held or brought them. Raises Refusal."""
-        return set(records.read(HELD, [str], [], LOST_HOLDS)) | self._brought()
+        return set(records.read(HELD, list[str], [], LOST_HOLDS)) | self._brought()
 
     def _remember_holds(self, new: Iterable[str], left: set[str]) -> None:
         """Record, before, which packages a transaction puts on hold; of all others, those that are left are kept.
 
         So are those of former packages: the way back puts these on hold again.
         """
-        before = set(records.read(HELD, [str], [], LOST_HOLDS))
+        before = set(records.read(HELD, list[str], [], LOST_HOLDS))
         records.keep(HELD, sorted((before & (left | former_packages.held())) | {*new}))
 
     def _check_asked(self, plan: Plan, absent: Iterable[str], foreign_holds: list[str]) -> None:
@@ -180,7 +186,7 @@ class PackageHost:
         package manager's log tells. Raises Refusal H220 where there is none.
         """
         damage = [refusal for path in (BROUGHT, *self._transactions()) if (refusal := _damage(path))]
-        brought = set() if _damage(BROUGHT) else set(records.read(BROUGHT, [str], []))
+        brought = set() if _damage(BROUGHT) else set(records.read(BROUGHT, list[str], []))
         if damage:
             logged = self._logged()
             if logged is None:
@@ -195,7 +201,7 @@ class PackageHost:
 
     def _keep_brought(self, brought: set[str]) -> None:
         """Record what gpulab brought, and of what it brought before, what the way back would bring again."""
-        before = set() if _damage(BROUGHT) else set(records.read(BROUGHT, [str], []))
+        before = set() if _damage(BROUGHT) else set(records.read(BROUGHT, list[str], []))
         records.keep(BROUGHT, sorted(brought | (before & former_packages.names())))
 
     def _transactions(self) -> list[Path]:
@@ -223,15 +229,15 @@ class PackageHost:
 
 def _transaction(path: Path) -> dict[str, Any]:
     """Return a recorded transaction; none where its record is damaged."""
-    found: dict[str, Any] = _NO_TRANSACTION if _damage(path) else records.read(path, TRANSACTION_SHAPE, _NO_TRANSACTION)
-    return found
+    found: Any = None if _damage(path) else records.read(path, Transaction, None)
+    return found or _NO_TRANSACTION
 
 
 def _damage(path: Path) -> Refusal | None:
     """Return what is wrong with a record of packages; None where nothing is."""
     packages = path == BROUGHT
     try:
-        records.read(path, [str] if packages else TRANSACTION_SHAPE, None, LOST)
+        records.read(path, list[str] if packages else Transaction, None, LOST)
     except Refusal as refusal:
         if refusal.code != records.DAMAGED:
             raise

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 DIRECTORY = Path("/var/lib/gpulab/restore")  # for root alone
 PLACE = DIRECTORY / "restored.json"
-_SHAPE = {"accounts": [str], "groups": [str], "files": [str], "pending": [str]}
 _MOUNT = "fstab "
 _LOST = "Without it, a rebuild does not know what it has brought back already."
+
+
+class Restored(TypedDict):
+    """What came back."""
+
+    accounts: list[str]
+    groups: list[str]
+    files: list[str]
+    pending: list[str]
+
+
+NAMES = tuple(Restored.__annotations__)
 
 
 def read(place: Path = PLACE) -> dict[str, set[str]]:
@@ -26,8 +37,9 @@ def read(place: Path = PLACE) -> dict[str, set[str]]:
 
     After pending ones came back, something still has to run. Raises Refusal H220 where the record is damaged.
     """
-    found: dict[str, Any] = records.read(place, _SHAPE, {}, _LOST)
-    return {name: set(found.get(name, ())) for name in _SHAPE}
+    read = records.read(place, Restored, None, _LOST)
+    found: Mapping[str, Any] = read or {}
+    return {name: set(found.get(name, ())) for name in NAMES}
 
 
 def name_of_mount(where: str) -> str:
@@ -43,7 +55,7 @@ def mounted(place: Path = PLACE) -> list[str]:
 def add(place: Path = PLACE, **things: Any) -> None:
     """Add names or paths."""
     known = read(place)
-    _write(place, {name: known[name] | set(things.get(name, ())) for name in _SHAPE})
+    _write(place, {name: known[name] | set(things.get(name, ())) for name in NAMES})
 
 
 def set_pending(paths: Iterable[str], place: Path = PLACE) -> None:

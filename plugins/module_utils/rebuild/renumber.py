@@ -13,7 +13,7 @@ import contextlib
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, records
 
@@ -28,8 +28,16 @@ CAPABILITY = "security.capability"
 _HEAD, _ENTRY = struct.Struct("<I"), struct.Struct("<HHI")  # of linux/posix_acl_xattr.h
 _NAMED = {0x02: 0, 0x08: 1}  # entries for a user, for a group
 _SPECIAL = stat.S_ISUID | stat.S_ISGID
-_SHAPE = {"uids": {str: int}, "gids": {str: int}, "back": bool, "done": [str]}
 _LOST = "Without it, files may still have the numbers that accounts had before."
+
+
+class Begun(TypedDict):
+    """The record of a walk: the new number of each former one, and the directories that are done."""
+
+    uids: dict[str, int]
+    gids: dict[str, int]
+    back: bool
+    done: list[str]
 
 
 class Renumbering:
@@ -38,11 +46,11 @@ class Renumbering:
     def __init__(self, place: Path) -> None:
         """Read what was begun. Raises Refusal H220."""
         self._place = place
-        begun: dict[str, Any] = records.read(place, _SHAPE, {}, _LOST)
-        self.uids = {int(old): new for old, new in begun.get("uids", {}).items()}
-        self.gids = {int(old): new for old, new in begun.get("gids", {}).items()}
-        self._back = bool(begun.get("back"))
-        self._done = set(begun.get("done", ()))
+        begun = records.read(place, Begun, None, _LOST) or {"uids": {}, "gids": {}, "back": False, "done": []}
+        self.uids = {int(old): new for old, new in begun["uids"].items()}
+        self.gids = {int(old): new for old, new in begun["gids"].items()}
+        self._back = begun["back"]
+        self._done = set(begun["done"])
 
     @property
     def begun(self) -> bool:

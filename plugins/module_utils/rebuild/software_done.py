@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 
@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 PLACE = "var/lib/gpulab/rebuild/done.json"  # until the next reinstall
 
 
+class Done(TypedDict):
+    """That a node came back, and from which capture."""
+
+    capture: str
+
+
 def read(root: Path) -> str:
     """Return the name of the capture that the node came back from; empty before. Raises Refusal H220."""
-    found: dict[str, Any] = records.read(root / PLACE, {"capture": str}, {"capture": ""})
-    return str(found["capture"])
+    found = records.read(root / PLACE, Done, None)
+    return found["capture"] if found else ""
 
 
 def write(root: Path, capture: str) -> None:

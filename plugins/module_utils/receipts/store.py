@@ -11,7 +11,7 @@ the items are then. A receipt only names what to read: whoever reads it reads th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -24,7 +24,24 @@ if TYPE_CHECKING:
 SCHEMA = 1
 NOT_ENDED = "the run that wrote its receipt did not end well"
 DIRECTORY = "/var/lib/gpulab/receipts"
-_SHAPE = {"schema": int, "inputs": {str: str}, "plan?": {str: object}, "sealed": bool, "items": {str: object}}
+
+
+class Schema(TypedDict):
+    """What every receipt has."""
+
+    schema: int
+
+
+class _Later(TypedDict, total=False):
+    plan: dict[str, Any]
+
+
+class Receipt(Schema, _Later):
+    """A receipt of this schema; one of an earlier gpulab holds no plan."""
+
+    inputs: dict[str, str]
+    sealed: bool
+    items: dict[str, Any]
 
 
 def write(role: str, inputs: dict[str, str], plan: dict[str, Any], items: list[str]) -> None:
@@ -108,10 +125,10 @@ def _read(path: Path) -> dict[str, Any]:
         "problem": "its receipt is damaged",
     }
     try:
-        found = records.read(path, {"schema": int}, nothing)
-        if found.get("schema") not in (SCHEMA, None):
+        found = records.read(path, Schema, None)
+        if found and found["schema"] != SCHEMA:
             return {**nothing, "problem": f"its receipt has another schema ({found['schema']})"}
-        found = records.read(path, _SHAPE, nothing)
+        receipt = records.read(path, Receipt, None)
     except Refusal:
         return nothing
-    return {"problem": "", "plan": {}, **found}  # one of an earlier gpulab holds no plan
+    return {"problem": "", "plan": {}, **receipt} if receipt else nothing

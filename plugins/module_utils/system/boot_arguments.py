@@ -55,8 +55,7 @@ class Plan:
 def remembered(record: Path) -> list[str]:
     """Return the arguments that are gpulab's, from its record of them. Raises Refusal H220."""
     lost = "Without it, gpulab does not know which kernel arguments are its own; grubby removes them."
-    found: list[str] = records.read(record, [str], [], lost)
-    return found
+    return records.read(record, list[str], [], lost)
 
 
 def arguments(path: str, text: str) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
@@ -23,44 +23,67 @@ if TYPE_CHECKING:
 SCHEMA = 1
 FILE, LINK, DIRECTORY = "file", "link", "directory"
 _FORMS = {"mode": r"[0-7]{4}", "sha256": r"[0-9a-f]{64}", "kind": f"{FILE}|{LINK}|{DIRECTORY}"}
-_ENTRY = {
-    "path": str,
-    "kind": str,
-    "mode": str,
-    "owner": (str, None),
-    "uid": int,
-    "group": (str, None),
-    "gid": int,
-    "size": int,
-    "sha256?": str,
-    "secret?": bool,
-    "target?": str,
-    "acl?": str,
-    "default_acl?": str,
-    "capability?": str,
-    "immutable?": bool,
-    "sparse?": bool,
-    "links?": int,
-    "identity?": str,
-    "section?": str,
-    "package?": str,
-}
-_COUNT = {"files": int, "bytes": int}
-_SHAPE = {
-    "schema": int,
-    "gpulab": str,
-    "host": str,
-    "made": str,
-    "seconds": float,
-    "machine": {str: object},
-    "sections": {str: object},
-    "files": [_ENTRY],
-    "bins": {str: _COUNT},
-    "kept": [object],
-    "acknowledged": [object],
-    "receipts": [object],
-    "remainder": [{"path": str, **_COUNT, "owner": (str, None), "why": str}],
-}
+
+
+class _More(TypedDict, total=False):
+    sha256: str
+    secret: bool
+    target: str
+    acl: str
+    default_acl: str
+    capability: str
+    immutable: bool
+    sparse: bool
+    links: int
+    identity: str
+    section: str
+    package: str
+
+
+class Entry(_More):
+    """A file of a capture."""
+
+    path: str
+    kind: str
+    mode: str
+    owner: str | None
+    uid: int
+    group: str | None
+    gid: int
+    size: int
+
+
+class Count(TypedDict):
+    """How many files, and how large they are together."""
+
+    files: int
+    bytes: int
+
+
+class Remainder(Count):
+    """What nothing brings back."""
+
+    path: str
+    owner: str | None
+    why: str
+
+
+class Manifest(TypedDict):
+    """The manifest of a capture."""
+
+    schema: int
+    gpulab: str
+    host: str
+    made: str
+    seconds: float
+    machine: dict[str, Any]
+    sections: dict[str, Any]
+    files: list[Entry]
+    bins: dict[str, Count]
+    kept: list[Any]
+    acknowledged: list[Any]
+    receipts: list[Any]
+    remainder: list[Remainder]
 
 
 def text(manifest: dict[str, Any]) -> bytes:
@@ -87,7 +110,7 @@ def read(data: bytes, place: Path) -> dict[str, Any]:
 
 def faults(manifest: Any) -> Iterator[str]:
     """Yield what is wrong with a manifest of this schema."""
-    wrong = list(records.faults(manifest, _SHAPE))
+    wrong = list(records.faults(manifest, Manifest))
     yield from wrong
     if wrong:
         return

@@ -14,7 +14,7 @@ import json
 import subprocess
 import tarfile
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible import constants
 from ansible.errors import AnsibleError
@@ -28,9 +28,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INDEX = "index.json"
-_SHAPE = [{"path": str, "sha256": str}]
 PUBLIC = ("age1", "ssh-")  # how a public key for age begins
 DEADLINE = 600  # seconds for age
+
+
+class Indexed(TypedDict):
+    """A file among the encrypted ones."""
+
+    path: str
+    sha256: str
 
 
 class Cipher(ABC):
@@ -173,7 +179,7 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, byt
 
 
 def _faults(index: Any, members: list[tuple[str, bytes | None]]) -> Iterator[str]:
-    if any(records.faults(index, _SHAPE)):
+    if any(records.faults(index, list[Indexed])):
         yield "it has no valid index"
         return
     yield from (f"its member {name!a} is not a plain file" for name, data in members if data is None)

@@ -16,13 +16,15 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture import compare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.state import Missing
+
 SCHEMA = 1
 RELEASE = ["machine", "system", "version"]  # which differs where the node came back with another release
 MOST = 60  # lines of a part that people are shown; the document has all
 
 
 def document(
-    comparison: dict[str, Any], missing: Iterable[dict[str, str]], expected: Sequence[dict[str, Any]]
+    comparison: dict[str, Any], missing: Iterable[Missing], expected: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return {schema, host, from, to, missing, differences, expected, unknown}.
 
@@ -30,7 +32,7 @@ def document(
     that each reinstall makes, or that are told elsewhere; a difference that fits none of them, and is not of something
     that is missing, is in differences. expected counts the others by reason.
     """
-    missing = [dict(one) for one in missing]
+    missing = list(missing)
     names = [one["name"] for one in missing]
     other = any([one["section"], *one["subject"]] == RELEASE for one in comparison["changes"])
     expected = [one for one in expected if other or "release" not in one]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
@@ -35,17 +35,27 @@ STATES = (
     "jobs",
     "proven",
 )
-MISSING = {"section": str, "name": str, "why": str}
-_SHAPE = {
-    "schema": int,
-    "host": str,
-    "capture": str,
-    "plan": (str, None),
-    "state": str,
-    "since": str,
-    "missing": [MISSING],
-}
 _LOST = "Without it, gpulab does not know how far the rebuild came; playbooks/rebuild.yml begins at its first step."
+
+
+class Missing(TypedDict):
+    """What did not come back."""
+
+    section: str
+    name: str
+    why: str
+
+
+class Document(TypedDict):
+    """The record of a rebuild: see State."""
+
+    schema: int
+    host: str
+    capture: str
+    plan: str | None
+    state: str
+    since: str
+    missing: list[Missing]
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class State:
     plan: str | None
     state: str
     since: str = ""
-    missing: tuple[dict[str, str], ...] = ()
+    missing: tuple[Missing, ...] = ()
 
     def reached(self, state: str) -> bool:
         """Tell whether the host came this far or farther."""
@@ -70,16 +80,27 @@ class State:
 
 def read(of_host: Path) -> State | None:
     """Return the state of the host whose captures are here; None before the first. Raises Refusal H220."""
-    found = records.read(of_host / FILE, _SHAPE, None, _LOST)
+    found = records.read(of_host / FILE, Document, None, _LOST)
     if found is None or found["schema"] != SCHEMA or found["state"] not in STATES:
         return None
-    return State(**{**{name: found[name] for name in _SHAPE if name != "schema"}, "missing": tuple(found["missing"])})
+    return State(
+        found["host"],
+        found["capture"],
+        found["plan"],
+        found["state"],
+        found["since"],
+        tuple(found["missing"]),
+    )
+
+
+def _missing(one: Missing) -> Missing:
+    return {"section": one["section"], "name": one["name"], "why": one["why"]}
 
 
 def advance(
     of_host: Path,
     state: State,
-    missing: Iterable[dict[str, str]] = (),
+    missing: Iterable[Missing] = (),
     sections: Iterable[str] = (),
 ) -> State:
     """Write that the host came to this state, and return it. Raises Refusal H221.
@@ -87,7 +108,7 @@ def advance(
     What an earlier step missed stays, but for the sections that this step looked at again, whose missing is the
     new one. Another capture or another plan begins with nothing missing.
     """
-    before, news = read(of_host), [{name: one[name] for name in MISSING} for one in missing]
+    before, news = read(of_host), [_missing(one) for one in missing]
     renewed = {*sections, *(one["section"] for one in news)}
     same = before is not None and (before.capture, before.plan) == (state.capture, state.plan)
     kept = [one for one in before.missing if one["section"] not in renewed] if before and same else []

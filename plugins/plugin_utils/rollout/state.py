@@ -12,11 +12,11 @@ import contextlib
 import os
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import RUN
+from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import Run  # noqa: TC002 - records looks for it
 from ansible_collections.gpulab.node.plugins.plugin_utils.directory import locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
 
@@ -31,30 +31,47 @@ WAITING, DRAINING, CHANGING, PROVING = "waiting", "draining", "changing", "provi
 DONE, CURRENT, BUSY, REFUSED, FAILED = "done", "current", "busy", "refused", "failed"
 ON_THE_WAY = (DRAINING, CHANGING, PROVING)
 OPEN = (WAITING, *ON_THE_WAY, BUSY, REFUSED, FAILED)
-HOST = {
-    "state": str,
-    "since": str,
-    "kind": str,
-    "due": [str],
-    "out_since": (str, None),
-    "back": (str, None),
-    "before": {str: object},
-    "after": {str: object},
-    "refusal": (None, {"code": str, "cause": str, "remedy": str}),
-    "again": bool,
-    "begun?": bool,
-}
-_SHAPE = {
-    "schema": int,
-    "run": str,
-    "began": str,
-    "holder": RUN,
-    "stopped": (None, {"code": str, "cause": str, "remedy": str}),
-    "order": [str],
-    "canaries": [str],
-    "proven": [str],
-    "hosts": {str: HOST},
-}
+
+
+class Refused(TypedDict):
+    """Why nothing goes on."""
+
+    code: str
+    cause: str
+    remedy: str
+
+
+class _Begun(TypedDict, total=False):
+    begun: bool
+
+
+class Host(_Begun):
+    """A node of a rollout."""
+
+    state: str
+    since: str
+    kind: str
+    due: list[str]
+    out_since: str | None
+    back: str | None
+    before: dict[str, Any]
+    after: dict[str, Any]
+    refusal: Refused | None
+    again: bool
+
+
+class Rollout(TypedDict):
+    """A rollout, as its record has it."""
+
+    schema: int
+    run: str
+    began: str
+    holder: Run
+    stopped: Refused | None
+    order: list[str]
+    canaries: list[str]
+    proven: list[str]
+    hosts: dict[str, Host]
 
 
 def now() -> str:
@@ -62,7 +79,7 @@ def now() -> str:
     return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def new(run: str, holder: dict[str, Any]) -> dict[str, Any]:
+def new(run: str, holder: Run) -> dict[str, Any]:
     """Return a rollout without nodes."""
     empty: dict[str, Any] = {"order": [], "canaries": [], "proven": [], "hosts": {}}
     return {"schema": SCHEMA, "run": run, "began": now(), "holder": holder, "stopped": None, **empty}
@@ -96,8 +113,9 @@ def runs(directory: Path) -> list[Path]:
 
 def read(path: Path) -> dict[str, Any]:
     """Return a rollout. Raises Refusal H220 where its record is damaged."""
-    found: dict[str, Any] = records.read(path, _SHAPE, None, "gpulab does not know how far the rollout came.")
-    return found
+    found: Any = records.read(path, Rollout, None, "gpulab does not know how far the rollout came.")
+    document: dict[str, Any] = found
+    return document
 
 
 def unfinished(directory: Path) -> Path | None:
@@ -111,7 +129,7 @@ def unfinished(directory: Path) -> Path | None:
     return newest if any(one["state"] in OPEN for one in document["hosts"].values()) else None
 
 
-def _is_at_work(holder: dict[str, Any]) -> bool:
+def _is_at_work(holder: Run) -> bool:
     """Tell whether a run of this machine is alive; that of another machine shows by its locks on the nodes."""
     here = this_run(os.getppid())
     of_here = (holder["machine"], holder["boot"]) == (here["machine"], here["boot"])

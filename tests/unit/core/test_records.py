@@ -1,9 +1,13 @@
 """What gpulab remembers on a node: whatever is wrong with a file, it is named, and nothing is forgotten in silence."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypedDict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_settings
@@ -36,7 +40,7 @@ def _step(path, _monkeypatch):
 
 # Every record: the name of its file, what it holds, and who reads it.
 RECORDS = {
-    "brought packages": ("packages.json", ["dkms", "gcc"], lambda path, _m: records.read(path, [str], [])),
+    "brought packages": ("packages.json", ["dkms", "gcc"], lambda path, _m: records.read(path, list[str], [])),
     "transaction": (
         "steps/driver/transaction.json",
         {
@@ -47,7 +51,7 @@ RECORDS = {
             "residual": [],
             "keep": "",
         },
-        lambda path, _m: records.read(path, host.TRANSACTION_SHAPE, None),
+        lambda path, _m: records.read(path, host.Transaction, None),
     ),
     "former packages": (
         "former/driver/packages.json",
@@ -167,28 +171,68 @@ def test_each_part_of_another_type_is_named(request, record):
     assert taken == FREE.get(request.node.callspec.params["record"], 0)
 
 
+class _More(TypedDict, total=False):
+    more: int
+
+
+class _Inner(TypedDict):
+    b: str
+
+
+class _Outer(_More):
+    a: _Inner
+    either: str | None
+    what: Any
+
+
+@dataclass
+class _Plain:
+    names: list[str] = field(default_factory=list)
+
+
+WHOLE = {"a": {"b": "x"}, "either": None, "what": [1]}
+
+
 @pytest.mark.parametrize(
-    ("value", "shape", "fault"),
+    ("value", "kind", "fault"),
     [
-        ([], [str], ""),
-        ([1], [str], "it[0] is not text"),
-        ({"a": {"b": 1}}, {str: {"b": str}}, "it.a.b is not text"),
-        ({}, {"a": int}, "it has no a"),
-        ({}, {"a?": int}, ""),
-        ({"a": None}, {"a?": int}, "it.a is not a number"),
-        ({"a": 1, "later": 2}, {"a": int}, ""),
+        ([], list[str], ""),
+        ([1], list[str], "it[0] is not text"),
+        ({}, list[str], "it is not a list"),
+        ([], dict[str, str], "it is not an object"),
+        ({"a": {"b": 1}}, dict[str, _Inner], "it.a.b is not text"),
+        (WHOLE, _Outer, ""),
+        ({**WHOLE, "later": 2}, _Outer, ""),
+        ({**WHOLE, "more": 1}, _Outer, ""),
+        ({**WHOLE, "more": None}, _Outer, "it.more is not a number"),
+        ({**WHOLE, "either": 1}, _Outer, "it.either is not text or null"),
+        ({**WHOLE, "a": {"b": None}}, _Outer, "it.a.b is not text"),
+        ({"a": {"b": "x"}, "what": None}, _Outer, "it has no either"),
         (True, int, "it is not a number"),
         (1, float, ""),
         (1.5, int, "it is not a number"),
-        (None, (str, None), ""),
-        (1, (str, None), "it is not text or null"),
-        (None, object, ""),
-        ({}, [str], "it is not a list"),
-        ([], {str: str}, "it is not an object"),
+        (None, Any, ""),
+        ({}, _Plain, "it has no names"),
+        ({"names": [1]}, _Plain, "it.names[0] is not text"),
     ],
 )
-def test_a_shape_names_the_place(value, shape, fault):
-    assert next(records.faults(value, shape), "") == fault
+def test_a_value_of_another_type_is_named_with_its_place(value, kind, fault):
+    assert next(records.faults(value, kind), "") == fault
+
+
+def test_a_dataclass_is_made_of_the_names_that_it_has(tmp_path):
+    records.write(tmp_path / "record", {"names": ["x"], "later": 1})
+    assert records.read(tmp_path / "record", _Plain, None) == _Plain(["x"])
+
+
+def test_a_type_that_nobody_can_find_is_no_type():
+    """Else its values would be taken whatever they are."""
+
+    class Lost(TypedDict):
+        name: NoSuchType  # noqa: F821
+
+    with pytest.raises(AttributeError, match="NoSuchType"):
+        list(records.faults({"name": 1}, Lost))
 
 
 def test_a_record_is_replaced_whole_or_stays(tmp_path, monkeypatch):
