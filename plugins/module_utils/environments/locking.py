@@ -33,7 +33,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words 
 
 BLOCKED = "gpulab: "  # before each line that says what is in the way
 ROUNDS = 60  # a round takes one package out of the way
-LOOK_SECONDS = 120  # from the start; then no more is tried to find what helps
+LOOK_SECONDS = 90  # so long what helps is looked for
 FRESH_SECONDS = 180  # so long an answer of the index holds; files of a name never change
 FALSE = "/bin/false"
 # What old source code takes for granted where it is built, by the module that it does not find.
@@ -58,7 +58,7 @@ class Locking:
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.compile = {normalized(one) for one in given["compile"]}
         self.asked = {uv_words.name_of(line) for line in given["requirements"]}
-        self.until = time.monotonic() + LOOK_SECONDS
+        self.until = 0.0
         self.beside: dict[str, list[str]] = dict(given["beside"])  # by name: what source code is built beside
         self.indexes: list[tuple[str, str]] = []
         self.tried: dict[str, str] = {}  # by line of a lock: what its build printed, nothing where it builds
@@ -306,8 +306,9 @@ class Locking:
 
     # what helps
 
-    def helps(self) -> str:
+    def helps(self, seconds: int = LOOK_SECONDS) -> str:
         """Return the settings with which a lock can be made, as few as there are; nothing where none were found."""
+        self.until = time.monotonic() + seconds
         best: Locking | None = None
         for python in self.given["pythons"]:
             other = copy.copy(self)  # with what was tried
@@ -321,7 +322,7 @@ class Locking:
                 return f"with Python {python}, all of them can be had"
         if best is None:
             late = time.monotonic() > self.until
-            return f"what helps was looked for during {LOOK_SECONDS} seconds, and not found" if late else ""
+            return f"what helps was looked for during {seconds} seconds, and not found" if late else ""
         setting = "" if best.python == self.python else f"python: {best.python!r}, "
         lines = ", ".join(f"{line!r}: {new!r}" if new else f"{line!r}: null" for line, new in best.edit.items())
         return f"the others can be had: {setting}replace: {{{lines}}}; null leaves a line out"
