@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.kernel_log import CATALOG, NOT_STARTED
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelEvent
 
 MOST_SHOWN = 400  # characters of a line
 MOST_PLACES = 100  # of one pattern
@@ -104,7 +105,7 @@ def _of_kernel(text: str) -> list[Finding]:
     ]
 
 
-def _name(event: dict[str, Any]) -> str:
+def _name(event: KernelEvent) -> str:
     if event["kind"] in _NUMBERED:
         return f"{event['kind'].partition('_')[0]}-{event['xid']}"
     return f"kernel-{event['kind'].replace('_', '-')}"
