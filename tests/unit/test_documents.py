@@ -15,6 +15,10 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md"  # antsibull-changelog writes it
 )
+# A path of the checkout in a text; what stands for any name is in <>, {} or *.
+PATH = re.compile(
+    r"(?<![\w/.~-])((?:catalog|docs|examples|lab|molecule|playbooks|plugins|roles|tests)/[\w./<>{}*-]*[\w/*>}])"
+)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -35,6 +39,13 @@ def broken(page):
             yield link
 
 
+def missing(page):
+    """Yield the paths of the checkout that a page names and that are not there."""
+    for path in PATH.findall(page.read_text(encoding="utf-8").replace("\\_", "_")):
+        if not any(ROOT.glob(re.sub(r"<[^>]*>|\{[^}]*\}", "*", path).rstrip("/"))):
+            yield path
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(page):
     assert list(broken(page)) == []
@@ -46,6 +57,19 @@ def test_a_link_to_a_missing_file_or_heading_is_found(tmp_path):
         "# One, two\n[a](#one-two) [b](page.md#three) [c](gone.md) [d](https://x.example/)\n", encoding="utf-8"
     )
     assert list(broken(page)) == ["page.md#three", "gone.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_that_a_page_names_exists(page):
+    assert list(missing(page)) == []
+
+
+def test_a_path_that_does_not_exist_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "`docs/gone.md`, docs/install.md, roles/<role>/tasks/main.yml, roles/<role>/gone.yml.", encoding="utf-8"
+    )
+    assert list(missing(page)) == ["docs/gone.md", "roles/<role>/gone.yml"]
 
 
 MADE = {str(path.relative_to(ROOT)): text for path, text in documents.documents().items()}
