@@ -70,7 +70,9 @@ def converge(host, *options, **more):
 
 
 def test_the_framework_works_in_its_environment(host):
-    found = task(host, "gpulab.node.environment_proof", timeout=300)["ansible_facts"]["gpulab_environments"]
+    found = task(host, "gpulab.node.software_proof", conda_directory="/opt/conda")["ansible_facts"][
+        "gpulab_environments"
+    ]
     (vision,) = [one for one in found if one["name"] == "vision (conda)"]
     expected, answer = vision["expected"], vision["answer"]
     assert (expected["framework"], expected["version"], expected["cuda"]) == ("pytorch", "2.13.0", "12.8")

@@ -75,7 +75,7 @@ def compiled(host):
     """Return what the module that the role ends with finds of the node's toolkits."""
     toolkits = [{"version": version, "prefix": f"/usr/local/cuda-{version}"} for version in ("13.1", "13.2")]
     options = json.dumps({"toolkits": toolkits, "compute_capabilities": ["8.9"]})
-    facts = host.ansible("gpulab.node.cuda_compile", options, check=False, become=True)["ansible_facts"]
+    facts = host.ansible("gpulab.node.software_proof", options, check=False, become=True)["ansible_facts"]
     return [record["problem"] for record in facts["gpulab_cuda_compiled"]]
 
 

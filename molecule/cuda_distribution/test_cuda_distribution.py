@@ -26,7 +26,7 @@ def toolkit(host, nvcc):
 
 def problem(host, toolkit, *capabilities):
     options = json.dumps({"toolkits": [toolkit], "compute_capabilities": capabilities})
-    facts = host.ansible("gpulab.node.cuda_compile", options, check=False, become=True)["ansible_facts"]
+    facts = host.ansible("gpulab.node.software_proof", options, check=False, become=True)["ansible_facts"]
     return facts["gpulab_cuda_compiled"][0]["problem"]
 
 

@@ -46,7 +46,7 @@ def runs(before):
 
 def problem(host, *capabilities):
     options = json.dumps({"toolkits": [{"version": "13.2", "prefix": FIRST}], "compute_capabilities": capabilities})
-    facts = host.ansible("gpulab.node.cuda_compile", options, check=False, become=True)["ansible_facts"]
+    facts = host.ansible("gpulab.node.software_proof", options, check=False, become=True)["ansible_facts"]
     return facts["gpulab_cuda_compiled"][0]["problem"]
 
 

@@ -34,7 +34,7 @@ def small(host):
 
 def test_the_framework_works_in_its_environment(host, framework):
     name, kind, version = framework
-    (found,) = task(host, "gpulab.node.environment_proof", timeout=300)["ansible_facts"]["gpulab_environments"]
+    (found,) = task(host, "gpulab.node.software_proof", directory="/opt/venvs")["ansible_facts"]["gpulab_environments"]
     assert (found["name"], found["expected"]["framework"]) == (name, kind)
     answer = found["answer"]
     assert (answer["failure"], answer["cuda"], answer["cpu_matmul"]) == (None, None, True)

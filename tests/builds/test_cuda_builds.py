@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.filter.venv_options import venv_options
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv_host import Tool, Venvs
-from ansible_collections.gpulab.node.plugins.modules import environment_proof, venv_environments
+from ansible_collections.gpulab.node.plugins.modules import software_proof, venv_environments
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from unit.checks import nodes
@@ -56,7 +56,7 @@ def made(request, tmp_path):
 
 def test_a_real_cuda_build_is_proven_as_far_as_it_goes_without_a_driver(made):
     framework, planned, link = made
-    found = environment_proof.attempt(link, SECONDS, gpus=True)
+    found = software_proof.attempt(link, SECONDS, gpus=True)
     answer = found["answer"]
     assert (answer["failure"], answer["cpu_matmul"], answer["broken"]) == (None, True, {})
     assert answer["cuda"].startswith(CUDA[framework])
@@ -72,6 +72,6 @@ def test_a_real_cuda_build_is_proven_as_far_as_it_goes_without_a_driver(made):
 
     library = next(link.resolve().glob("lib/python*/site-packages/nvidia/**/lib/libcufft.so.*"))
     library.unlink()  # libcufftw needs it, and PyTorch itself
-    node["environments"] = [environment_proof.attempt(link, SECONDS, gpus=True)]
+    node["environments"] = [software_proof.attempt(link, SECONDS, gpus=True)]
     faults = [one.summary for one in verify(nodes.node(node, planned)) if one.severity == "fail"]
     assert any("libcufft" in fault for fault in faults)

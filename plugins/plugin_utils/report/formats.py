@@ -10,7 +10,6 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
-from ansible_collections.gpulab.node.plugins.module_utils.monitoring.metrics import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 
 # XML 1.0 has no way to write these, not even escaped.
@@ -58,10 +57,9 @@ def prometheus(host: dict[str, Any], created: float) -> str:
     """Return one host's results for node_exporter's textfile collector. created is in seconds since 1970.
 
     A check's value is the rank of its worst result in the order of SEVERITIES. It has no time of a proof where the host
-    could not be judged. Role monitoring removes the file by its first line.
+    could not be judged.
     """
     lines = [
-        MARKER,
         "# HELP gpulab_check_severity Worst result of the check: "
         + ", ".join(f"{rank} {name}" for rank, name in enumerate(SEVERITIES))
         + ".",

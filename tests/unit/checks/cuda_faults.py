@@ -14,7 +14,7 @@ NVCC_ERROR = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 
 
 def compiled(problem: str | None) -> dict[str, Any]:
-    """Return what the module cuda_compile says of a toolkit."""
+    """Return what the module software_proof says of a toolkit."""
     return {**OLD, "compute_capabilities": ["12.0"], "seconds": 2.1, "problem": problem}
 
 

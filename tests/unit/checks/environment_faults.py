@@ -23,7 +23,7 @@ ANSWER = {
 
 
 def environment(**answer: Any) -> dict[str, Any]:
-    """Return an environment as the module environment_proof found it, on a node with one L40S."""
+    """Return an environment as the module software_proof found it, on a node with one L40S."""
     return {"name": "vision", "expected": EXPECTED, "gpus_tried": True, "answer": {**ANSWER, **answer}}
 
 

@@ -113,7 +113,7 @@ def test_host_that_failed_earlier_in_the_run_is_named(play, tmp_path):
     assert "earlier in this run" in report["hosts"][0]["detail"]
 
 
-@pytest.mark.parametrize("module", ["environment_proof", "cuda_compile", "container_start", "gpu_tests"])
+@pytest.mark.parametrize("module", ["software_proof", "gpu_tests"])
 def test_node_that_dies_during_the_tests_is_not_proven(play, tmp_path, monkeypatch, module):
     monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(Path(__file__).with_name("connections")))
     monkeypatch.setenv("DIES_AT", module)
