@@ -98,7 +98,7 @@ import platform
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.containers import first_container
@@ -116,6 +116,19 @@ COMPILER_SECONDS, CONTAINER_SECONDS = 120, 60
 LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"
 
 
+class Expected(TypedDict):
+    """What an environment is tried for."""
+
+    framework: str | None
+    variables: dict[str, str]
+
+
+class Tried(TypedDict):
+    """The part of an environment's record that says what it is tried for."""
+
+    expected: Expected
+
+
 def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) -> dict[str, Any]:
     """Return {name, python, expected, gpus_tried, answer} of the environment that a link names."""
     python = str(link / "bin" / "python")
@@ -127,10 +140,12 @@ def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) 
         "answer": None,
     }
     try:
-        shape = {"expected": {"framework": (str, None), "variables": {str: str}}}
-        expected = records.read(link / venv.RECORD, shape, None)["expected"]
-    except (TypeError, Refusal):  # there is none, or it is damaged
+        record = records.read(link / venv.RECORD, Tried, None)
+    except Refusal:  # it is damaged
         return found
+    if record is None:
+        return found
+    expected = record["expected"]
     found["expected"] = expected
     if expected["framework"]:
         hiding = [] if gpus else NO_GPUS
