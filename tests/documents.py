@@ -17,12 +17,12 @@ import conftest  # noqa: F401  it makes this checkout importable as a collection
 import schemas
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import model as diagnosis_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model as facts_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

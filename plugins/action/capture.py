@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import is_secret
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils import leaves, options
@@ -32,6 +32,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.values import faults
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

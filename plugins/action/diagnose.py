@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
@@ -22,6 +22,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 ON_NODE = ("pid", "user", "error", "environment", "address", "dumps", "seconds", "timeout")
 _ADDRESS = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")

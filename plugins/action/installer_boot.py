@@ -25,7 +25,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.action import capture as capturing
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS as OF_CAPTURE
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import FailedError
@@ -36,6 +36,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import archive, image
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, planned
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

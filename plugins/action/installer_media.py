@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils import distro
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, media, media_parts, mirror
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered import GATHERED
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 
 class ActionModule(ActionBase):

@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 
 class ActionModule(ActionBase):

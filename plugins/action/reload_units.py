@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 UNITS = "/systemd/system/"  # part of the path of each unit, and of its drop-ins
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import network
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import same_release
@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest impor
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import gates, source, state
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.source import Source

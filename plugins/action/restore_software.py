@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people_all
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_containers, software_environments
@@ -21,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest impor
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import order, report, state
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import sources
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

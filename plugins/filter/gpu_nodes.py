@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from ansible import context
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import (
     catalog,
     due,
@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import (
     proof,  # noqa: F401
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import hosts  # noqa: F401
 
 LOOKS_ONLY = ("syntax", "listhosts", "listtasks", "listtags")

@@ -60,7 +60,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.system import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments
 
 MEMORY = Path(boot_arguments.MEMORY)

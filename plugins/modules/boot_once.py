@@ -52,7 +52,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.reinstall import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
 from ansible_collections.gpulab.node.plugins.module_utils.installer import judge, machine
 from ansible_collections.gpulab.node.plugins.module_utils.system.boot_once_host import BootOnce
@@ -83,7 +84,7 @@ def reboot(boot: BootOnce, host: str) -> None:
 def answer(module: AnsibleModule) -> dict[str, Any]:
     """Do one work. Raises Refusal."""
     if os.geteuid() != 0:
-        raise refuse("H011", user=os.geteuid())
+        raise node.refuse("H011", user=os.geteuid())
     asked = unpacked(module.params["asked"])
     boot, work, changed = BootOnce(NODE, call, asked["host"]), module.params["work"], False
     told: dict[str, Any] = {}

@@ -123,7 +123,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.look import lo
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 
 SECONDS = 30.0  # what one command may take
 NICE = 10

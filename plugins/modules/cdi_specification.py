@@ -61,7 +61,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.containers import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import containers, modprobe
 
 UNITS = Path("/etc/systemd/system")

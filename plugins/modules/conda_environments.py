@@ -246,7 +246,7 @@ from typing import Any
 from ansible_collections.gpulab.node.plugins.module_utils.core import download, evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,

@@ -143,7 +143,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, shared_build
 from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import Build, NotSharedError, Packed
 from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os_release

@@ -105,7 +105,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.containers.docker_sett
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.containers import refuse
 
 RECORD = Path("/var/lib/gpulab/docker-settings.json")
 SWARM = "swarm/docker-state.json"  # below the data-root of a member

@@ -140,7 +140,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.fence.host import SLURM, Fence, Wish
 
 SECONDS = 60.0  # what one command may take: scontrol asks each controller in turn

@@ -93,7 +93,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, dnf, dnf_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import (

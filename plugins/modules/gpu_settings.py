@@ -125,7 +125,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.gpu_settings import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import host as gpu_settings_host
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan

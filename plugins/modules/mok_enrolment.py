@@ -82,7 +82,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import files, rec
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.system import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
 from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os_release
 

@@ -75,7 +75,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, e
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import make_directory
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.slurm import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import munge
 
 SIZE = 128  # bytes, what mungekey(8) makes

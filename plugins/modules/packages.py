@@ -203,7 +203,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt
 from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan

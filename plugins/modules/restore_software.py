@@ -118,7 +118,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import pa
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt

@@ -160,7 +160,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader

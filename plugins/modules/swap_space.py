@@ -66,7 +66,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import mount_tabl
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
 from ansible_collections.gpulab.node.plugins.module_utils.system import swap
 

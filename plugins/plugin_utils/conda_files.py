@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, jupyter
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines as lines
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirements
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 ANACONDAS = (
     *("defaults", "anaconda", "main", "r", "free", "pro", "msys2"),

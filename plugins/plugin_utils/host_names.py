@@ -13,11 +13,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName, is_host_name
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import is_local
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 OPTION = "gpulab_host_names"
 UNKNOWN = "the inventory does not give it that name, so its peers do not know it by that"

@@ -9,10 +9,12 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 INCLUDE = re.compile(r"^(?:-r|--requirement)[\s=]*(\S.*)$")
 HARMLESS = re.compile(r"^(?:--prefer-binary|--only-binary)\b")  # gpulab installs wheels in any case

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(

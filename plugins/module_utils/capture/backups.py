@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.capture import backup_programs, homes
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import values
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.capture import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import masked
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def _backup(places: homes.Places, receipt: dict[str, Any]) -> Backup:
     path, repository, program = receipt["path"], receipt["repository"], receipt["program"]
     if masked(repository) != repository:
         way = "Remove it from the address, and let the program read it from a file of its own on the node"
-        raise refuse("I031", variable="capture_receipts", way=way)
+        raise values.refuse("I031", variable="capture_receipts", way=way)
     local = _local(repository)
     if program == RSYNC and local is None:
         raise refuse("R019", path=path, detail=f"{repository} is not a directory of the node")

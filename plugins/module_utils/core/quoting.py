@@ -15,7 +15,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.values import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ import sys
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks, records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.runs import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

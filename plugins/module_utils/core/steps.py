@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.runs import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def running_boot(booted: Path = Path("/run/systemd/system"), proc: Path = Path("
     Raises Refusal H011 for another user than root, S002 where systemd is not the first process.
     """
     if os.geteuid() != 0:
-        raise refuse("H011", user=pwd.getpwuid(os.geteuid()).pw_name)
+        raise node.refuse("H011", user=pwd.getpwuid(os.geteuid()).pw_name)
     if not booted.is_dir():
         raise refuse("S002")
     return (proc / "sys/kernel/random/boot_id").read_text().strip()

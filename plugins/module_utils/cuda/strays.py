@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Callable
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.cuda import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 
 if TYPE_CHECKING:

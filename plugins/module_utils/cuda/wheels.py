@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.cuda import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TypedDict
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT as STEPS
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import first_compiler_error
 

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import read
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import runs
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT as STEPS
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, kernel_compiler, runfile
@@ -89,7 +91,7 @@ class Runfile:
         if record["wish"] == self._plain_wish():
             return {"step": record["step"], "argv": record["argv"]}
         if step.status().state == "running":
-            raise refuse("S003", name=step.name, command=shlex.join(record["argv"]), log=step.log)
+            raise runs.refuse("S003", name=step.name, command=shlex.join(record["argv"]), log=step.log)
         return None
 
     # the way back

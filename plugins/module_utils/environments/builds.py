@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import values
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import probe as environment_probe
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.recorded import Answer, Record
@@ -68,7 +70,9 @@ class Builds:
         Raises Refusal E001 for a foreign file, I030 for a name that leads out of the directory.
         """
         if not NAME.fullmatch(name):
-            raise refuse("I030", variable="an environment's name", problem=_NOT_ONE, form="letters, digits and '_.-'")
+            raise values.refuse(
+                "I030", variable="an environment's name", problem=_NOT_ONE, form="letters, digits and '_.-'"
+            )
         link = self.directory / name
         if not link.is_symlink():
             if link.exists():

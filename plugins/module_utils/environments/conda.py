@@ -19,10 +19,13 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 EXPLICIT = "@EXPLICIT"
 PIP_LINE = "# pip "

@@ -14,13 +14,16 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, conda, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds
 from ansible_collections.gpulab.node.plugins.module_utils.environments.recorded import Made
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 BUNDLES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 PARTS = (".builds", ".work", ".cache")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from pathlib import PurePath
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 
 DIRECTORY = "/usr/local/share/jupyter/kernels"
 FILE = "kernel.json"

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import normalized
 
 if TYPE_CHECKING:
     from pathlib import PurePath
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 FORMER = "The former environment stays in use."
 RECORD = "gpulab.json"

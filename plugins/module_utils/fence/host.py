@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.fleet import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence as facts
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
 from ansible_collections.gpulab.node.plugins.module_utils.fence import login

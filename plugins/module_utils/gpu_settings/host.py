@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, LATE, Child, Emit
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.gpu_settings import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import GpuReader

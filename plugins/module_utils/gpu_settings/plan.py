@@ -14,7 +14,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.gpu_settings import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import mig_profiles
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import sysfs_address
 

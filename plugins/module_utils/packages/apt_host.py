@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.locks import find_holder
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import driver
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, apt_failure, apt_sources
 from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
@@ -26,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.host import P
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources import Source
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes
 
@@ -220,8 +222,8 @@ class Apt(PackageHost):
         named = {"module": failure.module, "version": failure.version, "kernel": failure.kernel}
         error = dkms.first_compiler_error(text)
         if failure.module.startswith("nvidia"):
-            return refuse("D001", **named, log=kept, **dkms.told(error))
-        return refuse("D041", **named, log=kept, **dkms.told(error, OF_OTHERS.format(**named)))
+            return driver.refuse("D001", **named, log=kept, **dkms.told(error))
+        return driver.refuse("D041", **named, log=kept, **dkms.told(error, OF_OTHERS.format(**named)))
 
     def _retirable(self, todo: Wishes) -> tuple[str, ...]:
         """Return what goes with the retired packages: of all that gpulab brought, what nothing else needs.

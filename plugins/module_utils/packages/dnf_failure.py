@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.tool_words import cut, find
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_failure import signature_way
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 # The solver names what other architectures would need, too
 _FOREIGN = re.compile(r"package (\S+) .*does not have a compatible architecture")

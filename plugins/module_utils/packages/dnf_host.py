@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.locks import RPM_LOCKS, find_holder, find_named
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf, dnf_failure, dnf_solver
 from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import Change, Former, FormerRpms
@@ -22,6 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.host import P
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan
 
 PROGRAM = Path("/usr/bin/dnf")

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import runs
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages import former as former_packages
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ class PackageHost:
             is_taken_back = status.rc == 0 and self.todo().of_packages()
             return None if is_taken_back else transaction
         if status.state == "running":
-            raise refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
+            raise runs.refuse("S003", name=self._step.name, command=" ".join(transaction["argv"]), log=status.log)
         return None
 
     def _given_up(self, todo: Wishes) -> Wishes:

@@ -9,7 +9,8 @@ import re
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages import openpgp
 
 TIMEOUT = 30  # seconds

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import digest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, present, record, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, apt_sources
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import STATES
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName, is_host_name
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import node as nodes
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.slurm import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def node(  # noqa: PLR0913, PLR0917 - all that its lines are made of
 def _node_name(host: str, told: str, names: Sequence[HostName]) -> str:
     """Return what slurmd takes for its name. Raises Refusal F045, F046, H226."""
     if not is_host_name(told):
-        raise refuse("H226", host=host, what=f"its hostname is {one_line(told)}")
+        raise nodes.refuse("H226", host=host, what=f"its hostname is {one_line(told)}")
     short = HostName(told).short
     if short.upper() in RESERVED:
         raise refuse("F046", host=host, hostname=short)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import is_own
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.slurm import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, configuration, control
 
 if TYPE_CHECKING:

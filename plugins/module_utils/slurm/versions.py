@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.slurm import refuse
 
 # Until 23.11 the steps between releases differ; from 24.05 on there is one every May and November.
 RELEASES = ("20.02", "20.11", "21.08", "22.05", "23.02", "23.11", "24.05")

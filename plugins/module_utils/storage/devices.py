@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_files
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step
 
 if TYPE_CHECKING:

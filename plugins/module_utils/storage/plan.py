@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import fstab, owned_block
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.system import refuse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ import stat
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, owned_block
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.reinstall import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_once
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.system import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,11 +14,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 SWAP = "(swap)"
 SERIAL, WWN = "serial", "wwn"

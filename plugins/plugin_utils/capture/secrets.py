@@ -20,8 +20,8 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import VaultLib, VaultSecretsContext, match_encrypt_secret
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import is_path
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

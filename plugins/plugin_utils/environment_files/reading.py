@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import tomllib
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import normalized
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import locks, requirements
@@ -26,10 +25,13 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
     Requirement,
     SpecifierSet,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 PYTORCH = re.compile(r"^https?://download(?:-r2)?\.pytorch\.org/whl(?:/(cu\d+|cpu))?(?:/torch_stable\.html)?/?$")
 _LOCAL = re.compile(r"(==[^+\s;]+)\+(cu\d+|cpu)\b")

@@ -16,13 +16,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import UnionType
-from typing import Any, Callable, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, Callable, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line, plain
 from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import is_address
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 OTHER_TYPE = "of the type that it is documented with"
 SHOWN, MOST_SHOWN = 60, 3  # characters of a value, and how many of them

@@ -83,8 +83,9 @@ def host_part(plan: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]) -
         PLAN: (json.dumps(plan, indent=1, sort_keys=True).encode("ascii"), 0o600, (0, 0)),
     }
     for package in _PACKAGES:
-        for path in sorted((_UTILS / package).glob("*.py")):
-            members[f"{PROGRAM}/{PACKAGE}/{package}/{path.name}"] = (path.read_bytes(), 0o644, (0, 0))
+        for path in sorted((_UTILS / package).rglob("*.py")):
+            place = f"{PROGRAM}/{PACKAGE}/{path.relative_to(_UTILS)}"
+            members[place] = (path.read_bytes(), 0o644, (0, 0))
     for above in _above(f"{PROGRAM}/{PACKAGE}/core/_", PROGRAM):  # so that no other package of this name comes first
         members[f"{above}/__init__.py"] = (b"", 0o644, (0, 0))
     members[f"{PROGRAM}/{PACKAGE}/installer/__init__.py"] = (b"", 0o644, (0, 0))

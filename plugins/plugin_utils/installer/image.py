@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.urls import open_url
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.directory import LONG, locked, sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import (
     archive,
@@ -25,6 +24,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.installer import (
     preseed,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

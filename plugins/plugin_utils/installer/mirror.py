@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

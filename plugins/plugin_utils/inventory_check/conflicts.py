@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading
@@ -29,6 +29,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments impo
     check_packages,
     framework_of,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

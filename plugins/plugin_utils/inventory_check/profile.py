@@ -9,11 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.values import did_you_mean, shown
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 VARIABLE = "verify_profile"
 NUMBERS = ("pcie_width", "nvlink_links", "power_limit_watts")

@@ -8,12 +8,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 GPU_NODES = "gpu-nodes"
 # How inventory plugins that make groups (constructed, clouds') write the same name: Ansible takes no hyphen from them.

@@ -15,12 +15,13 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import BOOLEANS, forms, of_option
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.options import Option
 
 EXPECTED = {

@@ -8,14 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import gpus, newer, virtual
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Pci
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conflicts, display, kernels, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import choose_branch
@@ -16,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_modules im
     choose_kernel_modules,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import package_format
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
 
 if TYPE_CHECKING:

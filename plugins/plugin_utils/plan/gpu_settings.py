@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan as gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import mig_profiles
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case

@@ -8,9 +8,9 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_file
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import packages
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case

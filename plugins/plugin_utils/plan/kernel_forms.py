@@ -10,10 +10,10 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import UNLIMITED
 from ansible_collections.gpulab.node.plugins.module_utils.system.kernel_values import SYSCTL
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ import re
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import (
     branch_of,
     newest,
@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.versions import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog, Record
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.quoting import problem
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 
 def text(variable: str, name: str, value: Any) -> str:

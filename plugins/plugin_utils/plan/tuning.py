@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments
 from ansible_collections.gpulab.node.plugins.module_utils.system.kernel_values import KNOBS
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import kernel_forms, tuning_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import KERNEL, NEVER
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Filesystem, ForbiddenModule
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, Plan
 

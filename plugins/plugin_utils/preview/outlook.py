@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import reboot as reboot_check
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import ECC
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts

@@ -13,10 +13,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import DISKS, HARDWARE, RELEASE
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER, same_release
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

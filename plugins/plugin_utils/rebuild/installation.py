@@ -17,15 +17,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, first, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import bootstrap_network
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 SCHEMA = 1
 ROOT = "root"

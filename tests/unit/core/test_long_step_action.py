@@ -7,7 +7,6 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.action.long_step import ActionModule
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import long_step
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import (
     LongStep,
@@ -15,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import (
     ModuleError,
     Outcome,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 RUNNING = {"state": "running", "found": "started", "seconds": 1.0, "line": "x", "tail": [], "log": "/log", "rc": None}
 FINISHED = {**RUNNING, "state": "finished", "rc": 0}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import CODES
 from ansible_collections.gpulab.node.plugins.module_utils.core.tool_messages import MESSAGES
 from ansible_collections.gpulab.node.plugins.module_utils.core.tool_words import find
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms

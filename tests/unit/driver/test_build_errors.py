@@ -1,9 +1,9 @@
 """What is known of the errors of compilers, told with the refusal of a build that failed."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.tool_messages import MESSAGES
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 # As GCC words them where the language is C.UTF-8
 REAL = {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure, unknown
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 from .make import GROUPS, check_hosts
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Command, Step
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, apt_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages import former as former_packages
@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Wi
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import Apt
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import FormerDebs
 from ansible_collections.gpulab.node.plugins.modules import packages
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 ROW = "{}\tamd64\t1\t{}\t{}\n"
 URIS = "After this operation, {} of additional disk space will be used.\n'http://m/x' x.deb {} SHA256:aa\n"

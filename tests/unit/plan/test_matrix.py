@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES, Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

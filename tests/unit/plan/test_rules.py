@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import CODES, Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conflicts, reasons, resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
 
 from unit import machines
 from unit.shapes import misfits

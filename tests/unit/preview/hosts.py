@@ -8,10 +8,10 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 from unit.checks import nodes
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 from unit.checks import nodes
 from unit.preview import hosts

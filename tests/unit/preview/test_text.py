@@ -1,8 +1,8 @@
 """The preview on a terminal."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 from unit.preview import hosts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import shown
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 from .test_progress import environment, run  # noqa: F401 - a fixture
 

@@ -17,7 +17,7 @@ import yaml
 from ansible_collections.gpulab.node.plugins.action import rollout as rollout_action
 from ansible_collections.gpulab.node.plugins.action.refuse import ActionModule as Refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence as fence_facts
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host as fence_host
 from ansible_collections.gpulab.node.plugins.module_utils.fence import login
@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.modules import fence as fence_modul
 from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.kubernetes_fence import Settings
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 from jinja2.nativetypes import NativeEnvironment
 

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from ansible_collections.gpulab.node.plugins.action.rollout import ActionModule
 from ansible_collections.gpulab.node.plugins.action.verify import told
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import state
 
 from unit import machines

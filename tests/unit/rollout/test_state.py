@@ -7,7 +7,8 @@ import os
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal, refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import report, state
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 

@@ -1,0 +1,24 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refusals about the proof of a node."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import build
+
+CODES = {
+    "V001": (
+        "{host} failed verification: {findings} of severity {level} or above",
+        "Each finding below has its own remedy.",
+    ),
+    "V002": (
+        "the facts of {host} are missing: gpulab.node.gpu_facts did not run there, or failed",
+        "Run it before this task, and read its error.",
+    ),
+    "V003": ("the report cannot be written to {path}: {detail}", "Use another directory, or free space there."),
+    "V004": ("the report cannot be compared with {path}: {detail}", "Use a report.json that gpulab wrote."),
+}
+refuse = partial(build, CODES)
