@@ -24,7 +24,7 @@ _ENGINES = (
     ("containerd", re.compile(r"/(?:nerdctl-|default/)([0-9a-f]{12,64})(?:\.scope)?(?:/|\Z)")),
 )
 _MONITOR = "conmon"  # Podman's; it and what it runs stay where --cgroups=no-conmon or disabled leaves them
-_BUNDLE = re.compile(r"/[^/]*-containers/([0-9a-f]{64})/userdata\Z")  # where it stands, below the storage's top
+_CONTROL = re.compile(r"/[^/]*-containers/([0-9a-f]{64})/userdata/ctl\Z")  # what it has open, below the storage's top
 _BUILD = re.compile(r"/(?:docker/)?buildkit/")
 _GUESTS = (
     ("the virtual machine", re.compile(r"/machine\.slice/machine-qemu(?:\\x2d\d+)?(?:\\x2d)?(.*?)\.scope(?:/|\Z)")),
@@ -70,10 +70,12 @@ def of_monitor(node: Node, line: Iterable[Process]) -> Guest | None:
     A container without control groups of its own stands in those of whoever started it: in a login session, say.
     """
     for process in line:
-        if process.command == _MONITOR and process.uid == 0:
-            bundle = _BUNDLE.search(node.link(f"/proc/{process.pid}/cwd") or "")
-            if bundle:
-                return Guest("Podman", bundle[1])
+        if process.command != _MONITOR or process.uid != 0:
+            continue
+        for descriptor in node.names(f"/proc/{process.pid}/fd"):
+            control = _CONTROL.search(node.link(f"/proc/{process.pid}/fd/{descriptor}") or "")
+            if control:
+                return Guest("Podman", control[1])
     return None
 
 

@@ -212,7 +212,8 @@ def test_a_container_of_podman_in_a_login_session_is_judged_as_a_container(node,
     process(node, 760, "conmon", session, uid=0)
     process(node, 761, "train", session, parent=760, uid=0)
     process(node, 762, "python3", session, parent=761, uid=1001)
-    node.link("/proc/760/cwd", f"/srv/containers/vfs-containers/{PODMAN}/userdata")
+    node.link("/proc/760/fd/0", "/dev/null")
+    node.link("/proc/760/fd/11", f"/var/lib/containers/storage/vfs-containers/{PODMAN}/userdata/ctl")
     node.prints("podman inspect", f"{PODMAN} web {policy} \n").file(guests.PODMAN_RESTARTS)
     found = [at_work({**one, "since": None}) for one in people(node.node(), OWN)]
     named = "root runs conmon, python3, train in container web of Podman without restart policy"
