@@ -111,7 +111,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.builds im
 from ansible_collections.gpulab.node.plugins.module_utils.facts import containers
 
 ENVIRONMENT_SECONDS = 300  # a framework that is read for the first time takes its time
-COMPILER_SECONDS, CONTAINER_SECONDS = 120, 60
+COMPILER_SECONDS = 120
+CONTAINER_SECONDS = 60
 # JAX would take three quarters of a GPU's memory.
 LITTLE_MEMORY = "XLA_PYTHON_CLIENT_PREALLOCATE=false"
 
