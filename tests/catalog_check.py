@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SECONDS = 60
+OPEN_MODULES = "https://github.com/NVIDIA/open-gpu-kernel-modules"
 FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "jax": "jax"}
 LIBRARIES = {
     "cudnn": ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
@@ -72,6 +73,11 @@ def of_madison(output: str) -> list[str]:
     """Read the upstream versions that `apt-cache madison` prints."""
     versions = [line.split("|")[1].strip() for line in output.splitlines() if line.count("|") > 1]
     return [re.sub(r"^\d+:|[-+~].*", "", version) for version in versions]
+
+
+def of_tags(output: str) -> list[str]:
+    """Read the releases that `git ls-remote --tags` prints."""
+    return re.findall(r"refs/tags/(\d{3}(?:\.\d+)+)$", output, re.MULTILINE)
 
 
 def of_repository(index: str) -> tuple[list[str], list[str]]:
@@ -157,22 +163,37 @@ def ask_nvidia(known: catalog.Catalog, report: Report) -> None:
     for repository in known.repositories.values():
         if "driver_packages" not in repository:  # of APT, and with a driver in it
             continue
-        index = fetched(repository["url"].format(architecture=repository["architectures"]["x86_64"]))
-        drivers, toolkits = of_repository(index) if index else (None, None)
-        report.add(f"CUDA toolkits ({repository['id']})", known.toolkits, toolkits)
-        if drivers is None:
-            report.unreached.append(f"drivers ({repository['id']})")
-            continue
-        for branch in sorted({branch_of(version) for version in drivers}):
-            latest = known.branches.get(branch, {}).get("latest")
-            of_branch = [version for version in drivers if branch_of(version) == branch]
-            report.add(f"driver branch {branch} ({repository['id']})", [latest] if latest else [], of_branch)
+        for name in repository["architectures"].values():
+            _ask_repository(known, report, f"{repository['id']}, {name}", repository["url"].format(architecture=name))
+
+
+def _ask_repository(known: catalog.Catalog, report: Report, where: str, url: str) -> None:
+    index = fetched(url)
+    drivers, toolkits = of_repository(index) if index else (None, None)
+    report.add(f"CUDA toolkits ({where})", known.toolkits, toolkits)
+    if drivers is None:
+        report.unreached.append(f"drivers ({where})")
+        return
+    for branch in sorted({branch_of(version) for version in drivers}):
+        latest = known.branches.get(branch, {}).get("latest")
+        of_branch = [version for version in drivers if branch_of(version) == branch]
+        report.add(f"driver branch {branch} ({where})", [latest] if latest else [], of_branch)
+
+
+def ask_boards(known: catalog.Catalog, report: Report) -> None:
+    """Compare the lists of boards that boards.yml was written from: the open modules' releases, Debian's driver."""
+    sources = known.read("boards")["sources"]
+    tags = ask("git", "ls-remote", "--tags", OPEN_MODULES)
+    of_modules = re.findall(r"\d{3}(?:\.\d+)+", sources["ogkm"])
+    report.add("boards (open kernel modules)", of_modules, of_tags(tags) if tags else None)
+    of_driver = re.findall(r"\d{3}(?:\.\d+)+", sources["supported-gpus"])
+    _ask_madison(report, "boards: nvidia-driver", "nvidia-driver", of_driver)
 
 
 def main() -> None:
     """Ask them all, and print what is new and who did not answer."""
     known, report = catalog.load(), Report()
-    for question in (ask_pip, ask_apt, ask_nvidia):
+    for question in (ask_pip, ask_apt, ask_nvidia, ask_boards):
         question(known, report)
     print("Newer than the catalog:", *(f"  {line}" for line in report.news or ["nothing that was found"]), sep="\n")
     print("Not reached, so not compared:", *(f"  {line}" for line in report.unreached or ["nothing"]), sep="\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +43,28 @@ def test_apt_names_upstream_versions():
 
 def test_nvidia_names_drivers_and_toolkits():
     assert catalog_check.of_repository(INDEX) == (["620.10.01"], ["13.5"])
+
+
+def test_newer_lists_of_boards_are_named(monkeypatch):
+    told = {
+        "git": "1\trefs/tags/595.45.04\n2\trefs/tags/9999.1\n3\trefs/tags/620.70.06\n4\trefs/tags/620.70.06^{}\n",
+        "apt-cache": "nvidia-driver | 560.10-1 | http://mirror.example/debian sid/non-free amd64 Packages\n",
+    }
+    monkeypatch.setattr(catalog_check, "ask", lambda *command: told[command[0]])
+    sources = {"ogkm": "releases 515.43.04 to 595.45.04", "supported-gpus": "supported-gpus-550.163.01.json"}
+    known, report = SimpleNamespace(read=lambda _name: {"sources": sources}), catalog_check.Report()
+    catalog_check.ask_boards(known, report)
+    assert report.news == ["boards (open kernel modules): 620.70.06", "boards: nvidia-driver (APT): 560.10"]
+
+
+def test_both_architectures_of_a_repository_are_asked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(catalog_check, "fetched", asked.append)
+    report = catalog_check.Report()
+    catalog_check.ask_nvidia(catalog_check.catalog.load(), report)
+    assert any("/x86_64/" in url for url in asked)
+    assert any("/sbsa/" in url for url in asked)
+    assert len(report.unreached) == 2 * len(asked)
 
 
 @pytest.mark.parametrize(
