@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import unread
+
+display = Display()
 
 # What is known only after the node was read; a variable made of it cannot be judged before.
 OF_THE_NODE = ("ansible_facts", "ansible_local")
@@ -31,10 +36,24 @@ class ActionModule(ActionBase):
         self.validate_argument_spec({})
         known = options.load()
         hosts = {name: _variables(task_vars["hostvars"], name, known) for name in task_vars["ansible_play_hosts_all"]}
-        refusals = inventory_check.check(hosts, task_vars["groups"], known, catalog.load())
+        groups = task_vars["groups"]
+        refusals = inventory_check.check(hosts, groups, known, catalog.load())
+        chosen = [*task_vars.get("ansible_run_tags", ()), *task_vars.get("ansible_skip_tags", ())]
+        directories = _directories(task_vars)
+        refusals += [*unread.tags(task_vars.get("playbook_dir", ""), chosen), *unread.groups(directories, groups)]
+        if warning := unread.hosts(directories, groups.get("all", ())):
+            display.warning(warning)
         if not refusals:
             return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is valid"}
         return failure(refusals)
+
+
+def _directories(task_vars: dict[str, Any]) -> list[Path]:
+    """Return the directories in which Ansible looks for group_vars and host_vars."""
+    sources = [Path(source) for source in task_vars.get("ansible_inventory_sources", ()) if "," not in source]
+    playbooks = [Path(task_vars["playbook_dir"])] if "playbook_dir" in task_vars else []
+    places = [source if source.is_dir() else source.parent for source in sources]
+    return list(dict.fromkeys(place.absolute() for place in [*places, *playbooks]))
 
 
 def _variables(hostvars: Any, host: str, known: options.Options) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible import context
-from ansible.errors import AnsibleFilterError
+from ansible.utils.display import Display
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import (
     catalog,
@@ -22,13 +22,16 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import hosts  # noqa: F401
 
+display = Display()
+RC_PARSER_ERROR = 4  # of ansible-playbook, where a playbook cannot be run
 LOOKS_ONLY = ("syntax", "listhosts", "listtasks", "listtags")
 
 
 def gpu_nodes(groups: dict[str, Any]) -> str:
     """Return the pattern of the GPU nodes.
 
-    Raises AnsibleFilterError where a run would find none, and where it would begin after its nodes were read (I040).
+    Ends the run where it would find none (I020), and where it would begin after its nodes were read (I040): an error of
+    a filter would stand in an excerpt of the playbook, which is not what is wrong.
     """
     try:
         if task := context.CLIARGS.get("start_at_task"):
@@ -37,11 +40,13 @@ def gpu_nodes(groups: dict[str, Any]) -> str:
         options.load()
         due.code()
         catalog.load().read_all()
-        return structure.selection(groups)
+        sources = context.CLIARGS.get("inventory") or ()
+        return structure.selection(groups, sources)
     except Refusal as refusal:
         if any(context.CLIARGS.get(option) for option in LOOKS_ONLY):
             return structure.GPU_NODES
-        raise AnsibleFilterError(str(refusal)) from refusal
+        display.error(str(refusal), wrap_text=False)
+        raise SystemExit(RC_PARSER_ERROR) from refusal
 
 
 class FilterModule:

@@ -29,19 +29,25 @@ SHOWN = 3
 Groups = dict[str, list[str]]
 
 
-def selection(groups: Groups) -> str:
-    """Return the pattern of the hosts gpulab works on. Raises Refusal I020 where that is nobody."""
+def selection(groups: Groups, sources: Collection[str] = ()) -> str:
+    """Return the pattern of the hosts gpulab works on; sources are the inventory's.
+
+    Raises Refusal I020 where that is nobody.
+    """
     there = [name for name in SPELLINGS if groups.get(name)]
     if there:
         return ":".join(there)
     empty = next((name for name in SPELLINGS if name in groups), None)
     near = [] if empty else get_close_matches(GPU_NODES, groups, 1)
+    there_is = f"the group {empty} is empty" if empty else f"the group {GPU_NODES} is not in the inventory"
+    types = list(catalog.load().host_types)
     raise refuse(
         "I020",
-        detail=f"the group {empty} is empty" if empty else f"the group {GPU_NODES} is not in the inventory",
+        detail=f"{there_is} ({listed(sources)})" if sources else there_is,
         advice=f"Did you mean {GPU_NODES} instead of {near[0]}?"
         if near
-        else f"Add each machine to one of the groups {', '.join(catalog.load().host_types)}, below {GPU_NODES}.",
+        else f"Add each machine to one of the groups {', '.join(types)}, below {GPU_NODES}:"
+        f" {types[0]}: {{hosts: {{NAME: {{ansible_host: ADDRESS}}}}}}",
     )
 
 

@@ -52,10 +52,35 @@ def test_tags_do_not_switch_the_check_off(tmp_path):
     assert "GPULAB-I001" in output
 
 
+@pytest.mark.parametrize("option", ["--tags", "--skip-tags"])
+def test_a_tag_that_no_task_has_is_refused(tmp_path, option):
+    status, output = site(tmp_path, INVENTORY.replace("HOST", "ntp_server: pool"), option, "nvidia-driver")
+    assert status == 2
+    assert "GPULAB-I047" in output
+    assert "Did you mean nvidia_driver?" in " ".join(output.split())
+    assert "PLAY Plan" not in output
+
+
+def test_files_of_variables_that_nothing_reads_are_named(tmp_path):
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars/node01.yml").write_text("ntp_server: pool\n", encoding="utf-8")
+    text = INVENTORY.replace("HOST", "ntp_server: pool")
+    status, output = site(tmp_path, text)
+    assert status == 4
+    assert f"{tmp_path}/host_vars/node01.yml, so nothing reads them" in "".join(output.split("\n"))
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/gpu_nodes.yml").write_text("ntp_server: pool\n", encoding="utf-8")
+    status, output = site(tmp_path, text)
+    assert status == 2
+    assert "GPULAB-I048" in output
+
+
 def test_an_inventory_without_nodes_is_refused(tmp_path):
     status, output = site(tmp_path, "gpu-nodes: {children: {workstations: }}", "-l", "gpu-nodes")
-    assert status != 0
-    assert "GPULAB-I020 the run has no hosts: the group gpu-nodes is empty." in output
+    assert status == 4
+    assert f"GPULAB-I020 the run has no hosts: the group gpu-nodes is empty ({tmp_path}/hosts.yml)." in output
+    assert len(output.strip().splitlines()) <= 4
+    assert "Error processing" not in output
 
 
 def test_the_group_may_be_written_as_an_inventory_plugin_writes_it(tmp_path):

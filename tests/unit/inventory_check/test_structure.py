@@ -11,6 +11,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from .make import GROUPS, check_hosts
 
 TYPES = "workstations, shared_workstations, training_servers, inference_servers"
+ADD = f"Add each machine to one of the groups {TYPES}, below gpu-nodes"
 
 
 def test_a_sound_inventory_passes():
@@ -82,7 +83,7 @@ def test_one_address_reached_in_two_ways_is_two(difference):
 @pytest.mark.parametrize(
     ("groups", "cause", "remedy"),
     [
-        ({"gpu-nodes": []}, "is empty", f"Add each machine to one of the groups {TYPES}, below gpu-nodes."),
+        ({"gpu-nodes": []}, "is empty", f"{ADD}: workstations: {{hosts: {{NAME: {{ansible_host: ADDRESS}}}}}}"),
         ({"gpunodes": ["node1"]}, "is not in the inventory", "Did you mean gpu-nodes instead of gpunodes?"),
     ],
     ids=["empty", "misspelt"],

@@ -57,10 +57,15 @@ CODES = {
         "--start-at-task {task} skips the tasks that read and plan the node, which all later tasks need",
         "Use --tags with a role's name, such as --tags cuda. A full run also skips what is already done.",
     ),
-    # I046: names of groups, beside I020 to I025
+    # I046 to I048: names of groups, beside I020 to I025, and of tags
     "I046": (
         "gpulab has no group {group}",
         "Did you mean {near}? A group for something else needs a name that is less like it.",
+    ),
+    "I047": ("no task of gpulab has the tag {tag}, so a run with it does not do what it says", "{advice}"),
+    "I048": (
+        "nothing reads {path}: the inventory has no group {group}",
+        "Did you mean {near}? Rename the file, or keep it beside the inventory that has the group.",
     ),
 }
 refuse = partial(build, CODES)

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What somebody wrote and Ansible passes over in silence: tags that no task has, files of groups and hosts unknown."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.plugin_utils import due
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.structure import Groups, listed
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+
+# The tags of gpulab's playbooks, and those that Ansible gives a meaning.
+TAGS = (*due.PARTS, "reboot", "preflight")
+OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
+PLAYBOOKS = (due.ROOT / "playbooks").resolve()  # site.yml lies above them
+SUFFIXES = (".yml", ".yaml", ".json")  # a file may also have none
+NEAR_TAG, NEAR_GROUP = 0.6, 0.8  # of difflib
+
+
+def tags(playbooks: str, chosen: Iterable[str]) -> Iterator[Refusal]:
+    """Yield each tag of a run that no task has; playbooks is the directory of its playbook, which may have its own."""
+    if Path(playbooks).resolve() not in (PLAYBOOKS, PLAYBOOKS.parent):
+        return
+    for tag in chosen:
+        if tag not in TAGS and tag not in OF_ANSIBLE:
+            near = get_close_matches(tag.lower().replace("-", "_"), TAGS, 1, NEAR_TAG) or _ends(tag)
+            advice = f"Did you mean {near[0]}?" if near else f"The tags are: {', '.join(TAGS)}."
+            yield refuse("I047", tag=tag, advice=advice)
+
+
+def _ends(tag: str) -> list[str]:
+    return [name for name in TAGS if tag in name.split("_")]
+
+
+def groups(directories: Iterable[Path], there: Groups) -> Iterator[Refusal]:
+    """Yield each file below group_vars whose name is nearly that of a group without a file.
+
+    directories are those of the inventory's sources and of the playbook. Files of other groups may belong to another
+    inventory beside this one.
+    """
+    for directory in directories:
+        named = _named(directory / "group_vars")
+        free = [group for group in there if group not in named]
+        for name in sorted(named.keys() - there.keys()):
+            near = get_close_matches(name.replace("_", "-"), [group.replace("_", "-") for group in free], 1, NEAR_GROUP)
+            meant = next((group for group in free if near and group.replace("_", "-") == near[0]), None)
+            if meant:
+                yield refuse("I048", path=named[name], group=name, near=meant)
+
+
+def hosts(directories: Iterable[Path], there: Collection[str]) -> str | None:
+    """Return a warning that names the files below host_vars of hosts that the inventory does not have; None without."""
+    names = [
+        str(path)
+        for directory in directories
+        for name, path in sorted(_named(directory / "host_vars").items())
+        if name not in there
+    ]
+    return f"the inventory has no hosts for {listed(names)}, so nothing reads them" if names else None
+
+
+def _named(directory: Path) -> dict[str, Path]:
+    """Return the files and directories from which Ansible reads variables, by the group or host that each names."""
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError:
+        return {}
+    found: dict[str, Path] = {}
+    for path in entries:
+        suffix = "" if path.is_dir() else next((end for end in SUFFIXES if path.name.endswith(end)), "")
+        name = path.name.removesuffix(suffix)
+        if not (name.startswith(".") or path.name.endswith("~")):
+            found.setdefault(name, path)
+    return found

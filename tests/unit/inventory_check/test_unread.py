@@ -1,0 +1,106 @@
+"""Tags that no task has, and files of variables that nothing reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import unread
+
+ROOT = Path(__file__).parents[3]
+GROUPS = {"all": ["n1", "n2"], "ungrouped": [], "gpu-nodes": ["n1", "n2"], "workstations": ["n1", "n2"]}
+
+
+def tagged(value):
+    """Yield all tags in a playbook, or in tasks."""
+    if isinstance(value, list):
+        for one in value:
+            yield from tagged(one)
+    elif isinstance(value, dict):
+        given = value.get("tags", [])
+        yield from [given] if isinstance(given, str) else given
+        for one in value.values():
+            yield from tagged(one)
+
+
+def test_the_tags_are_those_of_the_playbooks():
+    files = [*(ROOT / "playbooks").glob("**/*.yml"), *(ROOT / "roles").glob("*/tasks/*.yml"), ROOT / "site.yml"]
+    there = {tag for file in files for tag in tagged(yaml.safe_load(file.read_text(encoding="utf-8")))}
+    assert there - set(unread.OF_ANSIBLE) == set(unread.TAGS)
+
+
+@pytest.mark.parametrize(
+    ("tag", "advice"),
+    [
+        ("driver", "Did you mean nvidia_driver?"),
+        ("nvidia-driver", "Did you mean nvidia_driver?"),
+        ("Cuda", "Did you mean cuda?"),
+        ("toolkit", "Did you mean container_toolkit?"),
+        ("xyz", f"The tags are: {', '.join(unread.TAGS)}."),
+    ],
+)
+def test_a_tag_that_no_task_has_is_refused(tag, advice):
+    for playbooks in (ROOT, ROOT / "playbooks"):
+        (refusal,) = unread.tags(str(playbooks), [tag, "all", "cuda", "never"])
+        does_not = f"no task of gpulab has the tag {tag}, so a run with it does not do what it says"
+        assert str(refusal) == f"GPULAB-I047 {does_not}. Remedy: {advice}"
+
+
+def test_a_playbook_of_the_sites_own_may_have_tags_of_its_own(tmp_path):
+    assert list(unread.tags(str(tmp_path), ["driver"])) == []
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    """Return a function that makes files of variables, and the directory that they are below."""
+
+    def made(*paths):
+        for path in paths:
+            file = tmp_path / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        return tmp_path
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "group", "near"),
+    [
+        ("group_vars/gpu_nodes.yml", "gpu_nodes", "gpu-nodes"),
+        ("group_vars/gpu_nodes/driver.yml", "gpu_nodes", "gpu-nodes"),
+        ("group_vars/workstation.yaml", "workstation", "workstations"),
+        ("group_vars/workstation", "workstation", "workstations"),
+    ],
+)
+def test_a_file_of_a_group_that_is_nearly_there_is_refused(inventory, path, group, near):
+    top = inventory(path, "group_vars/all.yml", "group_vars/.gitkeep", "group_vars/workstations.yml~")
+    (refusal,) = unread.groups([top], GROUPS)
+    named = "/".join(path.split("/")[:2])
+    assert re.sub(r"\s+", " ", str(refusal)) == (
+        f"GPULAB-I048 nothing reads {top}/{named}: the inventory has no group {group}."
+        f" Remedy: Did you mean {near}? Rename the file, or keep it beside the inventory that has the group."
+    )
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["group_vars/gpu-nodes.yml", "group_vars/workstations/a.yml"],
+        ["group_vars/gpu-nodes.yml", "group_vars/gpu_nodes.yml"],  # for another inventory, which writes it so
+        ["group_vars/staging.yml"],
+        [],
+    ],
+)
+def test_files_of_groups_that_are_there_or_of_another_inventory_are_not(inventory, paths):
+    assert list(unread.groups([inventory(*paths)], GROUPS)) == []
+
+
+def test_files_of_hosts_that_are_not_there_are_named(inventory):
+    top = inventory("host_vars/n1.yml", "host_vars/n01.yml", "host_vars/old/a.yml")
+    assert unread.hosts([top], GROUPS["all"]) == (
+        f"the inventory has no hosts for {top}/host_vars/n01.yml, {top}/host_vars/old, so nothing reads them"
+    )
+    assert unread.hosts([top], ["n1", "n01", "old"]) is None
