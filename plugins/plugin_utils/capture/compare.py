@@ -66,6 +66,7 @@ def compare(former: Mapping[str, Any], later: Mapping[str, Any], secrets: Mappin
     nobody knows, and unknown then has the path, where its size has not changed.
     """
     before, after = _plain(former, secrets, 0), _plain(later, secrets, 1)
+    _leave_to_roles(before, after)
     changes = [
         Change(subject[0], change, subject[1:], one, other)
         for part in PARTS
@@ -97,6 +98,17 @@ def _plain(manifest: Mapping[str, Any], secrets: Mapping[str, bool | None], side
             {**{key: value for key, value in entry.items() if key not in ("sha256", "size")}, CONTENT: content}
         )
     return {**{part: manifest[part] for part in PARTS}, "files": files}
+
+
+def _leave_to_roles(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Take out the files of one side that are there on the other, too: as a role's, which a capture does not hold."""
+    for side, other in ((before, after), (after, before)):
+        receipts = other["sections"].get("gpulab", {}).get("receipts", {})
+        of_roles = {item for items in receipts.values() for item in items}
+        held = {entry["path"] for entry in other["files"]}
+        side["files"] = [
+            entry for entry in side["files"] if entry["path"] in held or f"file:{entry['path']}" not in of_roles
+        ]
 
 
 _Difference = tuple[list[str], str, Any, Any]

@@ -213,6 +213,18 @@ def test_new_and_missing_files_are_said(pair):
     assert said(former, later) == ["file /etc/motd gone", r"file /etc/new\n\udcff added"]
 
 
+@pytest.mark.parametrize(("side", "change"), [(0, "added"), (1, "gone")])
+def test_a_file_that_a_role_has_in_the_other_capture_did_not_go(pair, side, change):
+    """One that was there before the role had a receipt; a capture does not hold what roles bring back."""
+    pair[side]["files"] = [one for one in pair[side]["files"] if one["path"] != "/etc/motd"]
+    for capture in pair:
+        capture["sections"]["gpulab"]["receipts"] = {"base": []}
+    assert said(*pair) == [f"file /etc/motd {change}"]
+    for capture in pair:
+        capture["sections"]["gpulab"]["receipts"]["base"] = ["file:/etc/motd"]
+    assert said(*pair) == []
+
+
 @pytest.mark.parametrize(
     ("bytes_", "expected"),
     [
