@@ -45,7 +45,8 @@ SEEN = {
     "camera": "systemctl is-enabled lab-camera; systemctl is-active lab-camera; systemctl cat lab-camera",
     "dataset": "sha256sum /srv/data/ada/dataset /srv/data/ada/results.csv; stat -c %U:%G /srv/data/ada/*",
     "manual": "apt-mark showmanual | grep -x -e cron -e python3-venv",
-    "registry": "grep -A1 insecure /etc/docker/daemon.json; cat /etc/containers/*.conf /etc/containers/*/lab.conf",
+    "registry": "grep -A1 insecure /etc/docker/daemon.json; cd /etc/containers"
+    " && cat containers.conf storage.conf registries.conf.d/lab.conf",
 }
 ASK = "import urllib.request; print(urllib.request.urlopen('http://{}:9100/metrics').status)"
 

@@ -55,6 +55,11 @@ def test_every_role_and_option_is_described(role, options):
     assert all(option.get("description") for option in options.values())
 
 
+def test_a_choice_has_a_default(defaults, options):
+    """Ansible takes no null for one of a role, which then could not be used as it is."""
+    assert [name for name, option in options.items() if "choices" in option and defaults.get(name, "") is None] == []
+
+
 def test_messages_name_no_file_that_the_collection_does_not_ship():
     sources = [*ROOT.glob("plugins/module_utils/**/*.py"), *ROOT.glob("roles/*/files/*"), *ROOT.glob("roles/*/tasks/*")]
     told = re.compile(r"""["'].*\b(?:site\.yml|playbooks/\w+\.yml)|remedy:.*playbooks/""")

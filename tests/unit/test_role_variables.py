@@ -189,7 +189,7 @@ ROOT_SLICE = "/etc/systemd/system/user-0.slice.d/60-gpulab-slurm.conf"
 def door(name="__slurm_door_contents", *, desktop="not-found", own_files=(), cgroup="", **variables):
     """Return a variable of role slurm on a node, as a run by Ansible's user 1000 sees it."""
     facts = {"services": {"display-manager": {"load": desktop}}, "own_files": list(own_files)}
-    given = {"slurm_state": "present", "slurm_door": None, **variables}
+    given = {"slurm_state": "present", "slurm_door": "auto", **variables}
     if cgroup is not None:
         cgroup = cgroup or "5:devices:/user.slice\n0::/user.slice/user-1000.slice/session-4.scope\n"
         given["__slurm_own_cgroup"] = {"content": base64.b64encode(cgroup.encode()).decode()}
