@@ -102,7 +102,9 @@ class ActionModule(LongStepAction):
 
     def _run(self, step: dict[str, Any], *, pick_up: bool = False) -> Outcome:
         timeout = int(self._args.get("timeout") or TIMEOUT)
-        directory = step["argv"][0].rpartition("/")[0] or "/"
+        # What the installer installs lies beside it; env may stand before it, with the kernel's compiler.
+        program = next(word for word in step["argv"] if word != "env" and "=" not in word)
+        directory = program.rpartition("/")[0] or "/"
         return self.run_step(LongStep(step["step"], step["argv"], timeout, ENVIRONMENT, directory, pick_up))
 
     def _ask_node(self, operation: str, **more: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENV
 from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
 
 ARGS = {"version": "595.91.07", "url": "http://mirror.example/driver.run", "kernels": ["one", "two"], "timeout": 60}
-INSTALLER = {"step": "nvidia-runfile", "argv": ["/tree/nvidia-installer", "--silent"]}
+INSTALLER = {"step": "nvidia-runfile", "argv": ["env", "CC=gcc-12", "/tree/nvidia-installer", "--silent"]}
 TODO = {"changed": True, "installed": None, "planned": "595.91.07", "begun": None, "fetched": True, "diff": {}}
 
 
