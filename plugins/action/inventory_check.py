@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -38,9 +39,9 @@ class ActionModule(ActionBase):
         hosts = {name: _variables(task_vars["hostvars"], name, known) for name in task_vars["ansible_play_hosts_all"]}
         groups = task_vars["groups"]
         refusals = inventory_check.check(hosts, groups, known, catalog.load())
-        chosen = [*task_vars.get("ansible_run_tags", ()), *task_vars.get("ansible_skip_tags", ())]
+        tags = [task_vars.get(name, ()) for name in ("ansible_run_tags", "ansible_skip_tags")]
         directories = _directories(task_vars)
-        refusals += [*unread.tags(task_vars.get("playbook_dir", ""), chosen), *unread.groups(directories, groups)]
+        refusals += [*unread.tags(context.CLIARGS.get("args", ()), *tags), *unread.groups(directories, groups)]
         if warning := unread.hosts(directories, groups.get("all", ())):
             display.warning(warning)
         if not refusals:

@@ -26,15 +26,26 @@ SUFFIXES = (".yml", ".yaml", ".json")  # a file may also have none
 NEAR_TAG, NEAR_GROUP = 0.6, 0.8  # of difflib
 
 
-def tags(playbooks: str, chosen: Iterable[str]) -> Iterator[Refusal]:
-    """Yield each tag of a run that no task has; playbooks is the directory of its playbook, which may have its own."""
-    if Path(playbooks).resolve() not in (PLAYBOOKS, PLAYBOOKS.parent):
+def tags(playbooks: Collection[str], chosen: Iterable[str], skipped: Iterable[str] = ()) -> Iterator[Refusal]:
+    """Yield each tag of a run that no task has; playbooks are the run's, and others than gpulab's may have their own.
+
+    Tools such as molecule skip tags of theirs, so one to be skipped counts where its name is nearly that of a tag.
+    """
+    if not playbooks or not all(map(_is_own, playbooks)):
         return
-    for tag in chosen:
-        if tag not in TAGS and tag not in OF_ANSIBLE:
-            near = get_close_matches(tag.lower().replace("-", "_"), TAGS, 1, NEAR_TAG) or _ends(tag)
+    skipped = list(skipped)
+    for tag in [*chosen, *skipped]:
+        if tag in TAGS or tag in OF_ANSIBLE:
+            continue
+        near = get_close_matches(tag.lower().replace("-", "_"), TAGS, 1, NEAR_TAG) or _ends(tag)
+        if near or tag not in skipped:
             advice = f"Did you mean {near[0]}?" if near else f"The tags are: {', '.join(TAGS)}."
             yield refuse("I047", tag=tag, advice=advice)
+
+
+def _is_own(playbook: str) -> bool:
+    directory = Path(playbook).resolve().parent
+    return playbook.startswith("gpulab.node.") or directory in (PLAYBOOKS, PLAYBOOKS.parent)
 
 
 def _ends(tag: str) -> list[str]:

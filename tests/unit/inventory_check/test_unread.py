@@ -42,14 +42,22 @@ def test_the_tags_are_those_of_the_playbooks():
     ],
 )
 def test_a_tag_that_no_task_has_is_refused(tag, advice):
-    for playbooks in (ROOT, ROOT / "playbooks"):
-        (refusal,) = unread.tags(str(playbooks), [tag, "all", "cuda", "never"])
+    for playbook in (str(ROOT / "site.yml"), str(ROOT / "playbooks/plan.yml"), "gpulab.node.provision"):
+        (refusal,) = unread.tags([playbook], [tag, "all", "cuda", "never"])
         does_not = f"no task of gpulab has the tag {tag}, so a run with it does not do what it says"
         assert str(refusal) == f"GPULAB-I047 {does_not}. Remedy: {advice}"
 
 
+def test_a_tag_to_be_skipped_is_refused_where_it_is_nearly_one():
+    site = [str(ROOT / "site.yml")]
+    assert list(unread.tags(site, ["all"], ["molecule-notest", "notest"])) == []
+    assert [refusal.code for refusal in unread.tags(site, ["all"], ["driver"])] == ["I047"]
+
+
 def test_a_playbook_of_the_sites_own_may_have_tags_of_its_own(tmp_path):
-    assert list(unread.tags(str(tmp_path), ["driver"])) == []
+    others = str(tmp_path / "site.yml")
+    for playbooks in ([others], [str(ROOT / "site.yml"), others], []):
+        assert list(unread.tags(playbooks, ["driver"])) == []
 
 
 @pytest.fixture
