@@ -96,7 +96,7 @@ def target(name: str, minutes: int) -> Gate:
 FIRST = (target("lint", 15), target("unit", 15), target("sanity", 20))
 OTHERS = (
     target("lab-test", 75),
-    target("unit-slow", 30),
+    target("unit-slow", 45),
     target("rollout-test", 30),
 )
 FULL_TARGETS = (
