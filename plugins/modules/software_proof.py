@@ -124,7 +124,7 @@ class Expected(TypedDict):
     variables: dict[str, str]
 
 
-class Tried(TypedDict):
+class Recorded(TypedDict):
     """The part of an environment's record that says what it is tried for."""
 
     expected: Expected
@@ -141,7 +141,7 @@ def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) 
         "answer": None,
     }
     try:
-        record = records.read(link / venv.RECORD, Tried, None)
+        record = records.read(link / venv.RECORD, Recorded, None)
     except Refusal:  # it is damaged
         return found
     if record is None:
@@ -196,8 +196,8 @@ def tried(module: AnsibleModule) -> dict[str, Any]:
     if asked["container"] and not module.check_mode:
         tries["gpulab_container_started"] = partial(container, module.get_bin_path("docker"))
     with ThreadPoolExecutor() as pool:
-        running = {fact: pool.submit(attempted) for fact, attempted in tries.items()}
-    return {fact: attempted.result() for fact, attempted in running.items()}
+        running = {fact: pool.submit(work) for fact, work in tries.items()}
+    return {fact: future.result() for fact, future in running.items()}
 
 
 def main() -> None:

@@ -143,10 +143,9 @@ class Venvs(Builds):
         files.write(work / venv.VARIABLES, venv.startup_file(wanted.variables))
         python = str(path / "bin/python")
         uv = str(self.uv)
-        commands = (
-            [["cd", str(work / "locking")]] if uv_words.built(files.read(work / "lock")) else []
-        )  # for its uv.toml
-        commands += [
+        builds_source = bool(uv_words.built(files.read(work / "lock")))
+        commands = [
+            *([["cd", str(work / "locking")]] if builds_source else []),  # whose uv.toml says what builds need
             [uv, "venv", "--clear", "--quiet", "--python", wanted.python, "--prompt", wanted.name, str(path)],
             [
                 *(uv, "pip", "sync", "--require-hashes", *_wheels_only(work / "lock"), "--compile-bytecode"),

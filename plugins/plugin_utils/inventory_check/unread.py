@@ -60,12 +60,13 @@ def groups(directories: Iterable[Path], there: Groups) -> Iterator[Refusal]:
     """
     for directory in directories:
         named = _named(directory / "group_vars")
-        free = [group for group in there if group not in named]
+        free: dict[str, str] = {}  # groups without a file, by their names with hyphens
+        for group in there:
+            if group not in named:
+                free.setdefault(group.replace("_", "-"), group)
         for name in sorted(named.keys() - there.keys()):
-            near = get_close_matches(name.replace("_", "-"), [group.replace("_", "-") for group in free], 1, NEAR_GROUP)
-            meant = next((group for group in free if near and group.replace("_", "-") == near[0]), None)
-            if meant:
-                yield refuse("I048", path=named[name], group=name, near=meant)
+            for near in get_close_matches(name.replace("_", "-"), free, 1, NEAR_GROUP):
+                yield refuse("I048", path=named[name], group=name, near=free[near])
 
 
 def hosts(directories: Iterable[Path], there: Collection[str]) -> str | None:
