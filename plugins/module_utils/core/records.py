@@ -6,6 +6,8 @@
 A type is str, int, float, bool, Any, list[type], dict[str, type], or a TypedDict or dataclass of these and of None. A
 float may be an int, a bool is no int. Names that a type does not have are left alone. All names of a dataclass have to
 be there.
+
+What is no file, but comes as plain data from another process or node, gets its type by typed().
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import contextlib
 import json
 import os
 import sys
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
@@ -45,11 +48,22 @@ def read(path: Path, kind: type[Type], default: Default, lost: str = "") -> Type
     except (ValueError, RecursionError) as error:
         detail = str(error) if path.stat().st_size else "it is empty"
         raise refuse(DAMAGED, path=path, detail=detail, lost=lost) from error
-    fault = next(faults(value, kind), None)
-    if fault:
-        raise refuse(DAMAGED, path=path, detail=fault, lost=lost)
-    found: Type = kind(**{name: value[name] for name in kind.__annotations__}) if is_dataclass(kind) else value
-    return found
+    try:
+        return typed(value, kind)
+    except ValueError as error:
+        raise refuse(DAMAGED, path=path, detail=error, lost=lost) from error
+
+
+def typed(value: Any, kind: type[Type]) -> Type:
+    """Return plain data as a type has it: an object is made the dataclass that stands for it there.
+
+    Raises ValueError, which says how they differ, where the data is not of this type.
+    """
+    for fault in faults(value, kind):
+        raise ValueError(fault)
+    whole: Any = kind
+    made: Type = _made(value, _shape(whole))
+    return made
 
 
 def write(path: Path, value: Any, mode: int = 0o644) -> None:
@@ -103,6 +117,13 @@ def faults(value: Any, kind: Any, place: str = "it") -> Iterator[str]:
     yield from _faults(value, _shape(kind), place)
 
 
+class _Object(dict[str, Any]):
+    """The shape of a dataclass, which its values become."""
+
+    kind: Any
+
+
+@cache
 def _shape(kind: Any) -> Any:
     """Return a type as what its values are compared with.
 
@@ -113,8 +134,10 @@ def _shape(kind: Any) -> Any:
         return [_shape(get_args(kind)[0])]
     if get_origin(kind) is dict:
         return {str: _shape(get_args(kind)[1])}
-    if hasattr(kind, "__required_keys__") or is_dataclass(kind):
-        required = getattr(kind, "__required_keys__", kind.__annotations__)
+    if is_dataclass(kind):
+        return _object(kind)
+    if hasattr(kind, "__required_keys__"):
+        required = kind.__required_keys__
         found = {}
         for name, hint in kind.__annotations__.items():
             key = name if name in required else f"{name}?"
@@ -124,6 +147,14 @@ def _shape(kind: Any) -> Any:
             found[key] = _written(text, vars(sys.modules[module])) if isinstance(text, str) else _shape(hint)
         return found
     return object if kind is Any else kind
+
+
+def _object(kind: Any) -> _Object:
+    """Return the shape of a dataclass, whose fields may be those of one of another module."""
+    modules = {name: base.__module__ for base in kind.__mro__[::-1] for name in vars(base).get("__annotations__", ())}
+    found = _Object((one.name, _written(str(one.type), vars(sys.modules[modules[one.name]]))) for one in fields(kind))
+    found.kind = kind
+    return found
 
 
 def _written(hint: str, names: dict[str, Any]) -> Any:
@@ -146,6 +177,21 @@ def _written(hint: str, names: dict[str, Any]) -> Any:
         raise TypeError(hint)
 
     return of(ast.parse(hint, mode="eval").body)
+
+
+def _made(value: Any, shape: Any) -> Any:
+    """Return a value of this shape with its dataclasses."""
+    if value is None:
+        return None
+    if isinstance(shape, tuple):
+        return _made(value, next(one for one in shape if not any(_faults(value, one, ""))))
+    if isinstance(shape, list):
+        return [_made(one, shape[0]) for one in value]
+    if isinstance(shape, _Object):
+        return shape.kind(**{name: _made(value[name], inner) for name, inner in shape.items()})
+    if isinstance(shape, dict) and str in shape:
+        return {name: _made(one, shape[str]) for name, one in value.items()}
+    return value
 
 
 def _faults(value: Any, shape: Any, place: str) -> Iterator[str]:

@@ -225,6 +225,30 @@ def test_a_dataclass_is_made_of_the_names_that_it_has(tmp_path):
     assert records.read(tmp_path / "record", _Plain, None) == _Plain(["x"])
 
 
+@dataclass
+class _Part:
+    size: float
+
+
+@dataclass
+class _Whole(_Plain):
+    parts: list[_Part] = field(default_factory=list)
+    by_name: dict[str, _Part] = field(default_factory=dict)
+    either: _Part | str | None = None
+
+
+PLAIN: dict[str, Any] = {"names": ["x"], "parts": [{"size": 1}], "by_name": {"a": {"size": 2.5}}, "either": {"size": 3}}
+
+
+def test_plain_data_gets_its_type_in_all_its_parts():
+    whole = _Whole(["x"], [_Part(1)], {"a": _Part(2.5)}, _Part(3))
+    assert records.typed({**PLAIN, "later": 1}, _Whole) == whole
+    assert records.typed([{**PLAIN, "either": None}], list[_Whole])[0].either is None
+    assert records.typed({**PLAIN, "either": "x"}, _Whole).either == "x"
+    with pytest.raises(ValueError, match=r"it\.by_name\.a\.size is not a number"):
+        records.typed({**PLAIN, "by_name": {"a": {"size": "2"}}}, _Whole)
+
+
 def test_a_type_that_nobody_can_find_is_no_type():
     """Else its values would be taken whatever they are."""
 
