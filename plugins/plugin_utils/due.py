@@ -4,7 +4,7 @@
 """Which roles have something to do on a node, and why: a role is left out where its receipt still holds.
 
 A receipt holds where the role would work from the same (its settings, its part of the plan, the GPUs, the nodes it
-names, this version of gpulab), and where everything that it answers for is as the last run left it.
+names, the code of gpulab that it runs), and where everything that it answers for is as the last run left it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import digest
 from ansible_collections.gpulab.node.plugins.plugin_utils import host_names, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.role_code import RoleCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 ROOT = Path(__file__).parents[2]
-CODE = ("roles", "plugins", "catalog", "playbooks")
 ALL = "all"
 GPU_NODES = "gpu-nodes"
 ADDRESSES = ("network_address", "nccl_address", "ansible_host", host_names.OPTION)
@@ -102,7 +102,7 @@ def inputs(
     parts: Mapping[str, Any] = plan
     own, host = {name: _value(name, values) for name in settings(role)}, variables.get("inventory_hostname", "")
     return {
-        "gpulab": code(),
+        "gpulab": code()[role],
         "settings": digest(own),
         "plan": digest({part: _planned(parts[part]) for part in PARTS[role]}),
         "gpus": digest([[gpu["address"], gpu["device"]] for gpu in facts["pci"]["gpus"]]),
@@ -213,11 +213,7 @@ def _content(path: str, host: str) -> Any:
 
 
 @lru_cache(maxsize=1)
-def code() -> str:
-    """Return a digest of all that carries the plan out."""
-    found = hashlib.sha256()
-    for path in sorted(path for top in CODE for path in (ROOT / top).rglob("*")):
-        if path.suffix in (".py", ".yml", ".j2", ".service", ".conf", ".sh", ".asc") and path.is_file():
-            found.update(f"{path.relative_to(ROOT)}\0".encode())
-            found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+def code() -> dict[str, str]:
+    """Return a digest of the files of gpulab that each role works with, by role."""
+    files = RoleCode(ROOT)
+    return {role: files.digest(role) for role in PARTS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,25 +103,14 @@ def test_a_new_kernel_makes_the_driver_due(facts):
     assert due.WHY["plan"] in due.roles(left, plan, facts, values, VARIABLES)["nvidia_driver"]
 
 
-def test_another_version_of_gpulab_makes_every_role_due(facts, monkeypatch):
+@pytest.mark.parametrize("role", due.PARTS)
+def test_other_code_of_a_role_makes_it_due_alone(role, facts, monkeypatch):
     plan, values = planned(facts)
     left = receipts(plan, facts, values, VARIABLES)
-    monkeypatch.setattr(due, "code", lambda: "another")
+    monkeypatch.setattr(due, "code", partial(dict, due.code(), **{role: "another"}))
     found = due.roles(left, plan, facts, values, VARIABLES)
-    assert [why[0] for why in found.values()] == [due.WHY["gpulab"]] * len(due.PARTS)
-
-
-def test_every_file_of_the_code_counts(tmp_path, monkeypatch):
-    (tmp_path / "roles/base/templates").mkdir(parents=True)
-    template = tmp_path / "roles/base/templates/pip.conf.j2"
-    monkeypatch.setattr(due, "ROOT", tmp_path)
-    seen = set()
-    for text in ("a", "b"):
-        template.write_text(text, encoding="utf-8")
-        due.code.cache_clear()
-        seen.add(due.code())
-    due.code.cache_clear()
-    assert len(seen) == 2
+    assert found.pop(role) == [due.WHY["gpulab"]]
+    assert set(found) <= set(due.AFTER.get(role, ())) | {after for one in found for after in due.AFTER.get(one, ())}
 
 
 def test_a_new_peer_makes_its_group_due(facts):
