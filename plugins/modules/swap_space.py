@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Device
 
 MEMORY = Path("/var/lib/gpulab/swap.json")
-Running = dict[str, tuple[int, int]]  # MiB of each active swap, and those in use, by all its names
+Running = dict[str, mount_table.Swap]  # the active swaps, by all their names
 
 
 def remembered() -> dict[str, str]:
@@ -107,8 +107,8 @@ def _room(node: Node, path: str) -> swap.Place:
     sizes = os.statvfs(directory)
     return swap.Place(
         path,
-        mount=mount["mount"] if mount else "/",
-        filesystem=mount["type"] if mount else "",
+        mount=mount.place if mount else "/",
+        filesystem=mount.type if mount else "",
         size_mib=sizes.f_blocks * sizes.f_frsize // swap.MIB,
         free_mib=sizes.f_bavail * sizes.f_frsize // swap.MIB,
     )
@@ -146,7 +146,7 @@ def carry_out(module: AnsibleModule, step: swap.Step, mib: int, running: Running
             if swap.is_swap(start) or not any(start):  # else somebody has put something else there
                 Path(step.path).unlink()
     elif step.action == swap.OFF:
-        used, available = running[step.path][1], _available_mib()
+        used, available = running[step.path].used_mib, _available_mib()
         if swap.too_much(used, available):
             raise refuse("H101", place=step.path, used=used, free=available)
         _call(module, "swapoff", step.path)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import parse
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, is_below
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.facts.filesystems import KERNELS_OWN
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices, Mount
+    from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
     from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Call
 
 FSTAB, CRYPTTAB = "/etc/fstab", "/etc/crypttab"
@@ -118,7 +118,7 @@ class _Layout:
             and not in_container
         ]
         self._below = {disk: {disk, *known.descendants(disk)} for disk in self.disks}
-        nothing = devices.Mount("/", "", "", "", frozenset())
+        nothing = Mount("/", "", "", "")
         self._mounts = {mount.place: mount for mount in known.mounts if mount.type not in IN_MEMORY}
         self.root = devices.at("/", known.mounts) or nothing
         self._mounts["/"] = self.root
@@ -315,7 +315,7 @@ class _Layout:
                     "client": one.client,
                     "options": list(one.options),
                     "on_root_disk": self._on_root_disk(mount) if mount else False,
-                    "users": self._users_of(one, server.holders.get(mount.number, []) if mount else []),
+                    "users": self._users_of(one, server.holders.get(mount.device, []) if mount else []),
                 }
             )
         return found

@@ -11,9 +11,9 @@ from __future__ import annotations
 import posixpath
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import holding, mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, holding, mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,10 +111,9 @@ class Places:
         self._table = mounts(node.text("/proc/self/mountinfo"))
         self._root_disks = self._disks(self.mount_of("/"))
 
-    def mount_of(self, path: str) -> dict[str, Any]:
-        """Return the mount that a path without links lies on: {mount, type, device, source, read_only}."""
-        unknown = {"mount": "/", "type": "", "device": "", "source": "", "read_only": False}
-        return holding(path, self._table) or unknown
+    def mount_of(self, path: str) -> Mount:
+        """Return the mount that a path without links lies on; one without a type where none is known."""
+        return holding(path, self._table) or Mount("/", "", "", "")
 
     def followed(self, path: str) -> str:
         """Return a path with its links followed, as far as it is on local disks."""
@@ -154,18 +153,18 @@ class Places:
     def on_root_disk(self, path: str) -> bool:
         """Tell whether a path without links is on the root file system, or on another one of the same disks."""
         own, root = self.mount_of(path), self.mount_of("/")
-        same = (own["device"], own["source"]) == (root["device"], root["source"])
+        same = (own.device, own.source) == (root.device, root.source)
         return same or not self._root_disks.isdisjoint(self._disks(own))
 
     def _is_local(self, path: str) -> bool:
-        kind = self.mount_of(path)["type"]
+        kind = self.mount_of(path).type
         return not kind or kind in LOCAL
 
-    def _disks(self, mount: dict[str, Any]) -> set[str]:
+    def _disks(self, mount: Mount) -> set[str]:
         """Name the disks that a mount's device lies on, through volumes, arrays and partitions."""
-        block = self._node.resolve(f"/sys/dev/block/{mount['device']}")
-        if not self._node.is_dir(block) and mount["source"].startswith("/dev/"):  # Btrfs has a device of its own
-            block = self._node.resolve(f"/sys/class/block/{posixpath.basename(self._node.resolve(mount['source']))}")
+        block = self._node.resolve(f"/sys/dev/block/{mount.device}")
+        if not self._node.is_dir(block) and mount.source.startswith("/dev/"):  # Btrfs has a device of its own
+            block = self._node.resolve(f"/sys/class/block/{posixpath.basename(self._node.resolve(mount.source))}")
         return self._below(block) if self._node.is_dir(block) else set()
 
     def _below(self, block: str) -> set[str]:

@@ -80,7 +80,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
         ],
         largest=wishes["largest"],
     )
-    places = {one["mount"] for one in mounts(node.text("/proc/self/mountinfo"))}
+    places = {mount.place for mount in mounts(node.text("/proc/self/mountinfo"))}
     walk = Walk(node, packages, rules, partial(environments.at, node=node))
     found = walk.run(storage["walked"], places)
     return {

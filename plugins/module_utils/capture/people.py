@@ -115,7 +115,7 @@ def _users(node: Node, chosen: Iterable[Account], lines: list[tuple[str, int, li
                 "gid": one.gid,
                 "gecos": one.gecos,
                 "home": one.home,
-                "home_mount": places.mount_of(home)["mount"],
+                "home_mount": places.mount_of(home).place,
                 "home_on_root_disk": places.on_root_disk(home),
                 "shell": one.shell,
                 "groups": [name for name, gid, members in lines if one.name in members and gid != one.gid],

@@ -309,6 +309,6 @@ def _esp(places: Places) -> dict[str, Any] | None:
     """Find the EFI system partition where it is mounted."""
     for path in ESPS:
         mount = places.mount_of(path)
-        if mount["mount"] == path and mount["type"] == "vfat":
-            return {"mount": path, "source": mount["source"], "loaders": places.names(f"{path}/EFI")}
+        if mount.place == path and mount.type == "vfat":
+            return {"mount": path, "source": mount.source, "loaders": places.names(f"{path}/EFI")}
     return None

@@ -16,9 +16,9 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, every_mount, holding, is_below
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.cuda import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 
@@ -131,9 +131,9 @@ class Strays:
     def _mounted(self, path: str) -> str | None:
         mountinfo = self._node.text("/proc/self/mountinfo")
         device, root = _root(mountinfo, path)
-        for line in mount_table.mount_lines(mountinfo):
-            if is_below(line[0], path) or (line[1] == device and is_below(line[5], root)):
-                return f"{line[0]} is a mount of it"
+        for mount in every_mount(mountinfo):
+            if is_below(mount.place, path) or (mount.device == device and is_below(mount.root, root)):
+                return f"{mount.place} is a mount of it"
         return None
 
     def _judge_owners(self, paths: list[str]) -> None:
@@ -290,11 +290,14 @@ def _users(node: Node, trees: list[str], files: dict[str, str], emit: Emit) -> N
         space = node.link(f"/proc/{name}/ns/mnt")
         if hit is None and space not in seen:
             seen.add(space)
-            lines = list(mount_table.mount_lines(node.text(f"/proc/{name}/mountinfo")))
-            mounted = [
-                tree for tree, device, root in roots for line in lines if line[1] == device and is_below(line[5], root)
-            ]
-            hit = next(iter(mounted), None)
+            mounts = every_mount(node.text(f"/proc/{name}/mountinfo"))
+            mounted = (
+                tree
+                for tree, device, root in roots
+                for mount in mounts
+                if mount.device == device and is_below(mount.root, root)
+            )
+            hit = next(mounted, None)
         if hit is not None:
             emit({"path": hit, "pid": int(name), "command": node.text(f"/proc/{name}/comm")})
             return
@@ -302,10 +305,8 @@ def _users(node: Node, trees: list[str], files: dict[str, str], emit: Emit) -> N
 
 def _root(mountinfo: str, path: str) -> tuple[str, str]:
     """Return the file system of a path, as "8:1", and where it lies in it."""
-    lines = [line for line in mount_table.mount_lines(mountinfo) if is_below(path, line[0])]
-    nothing: tuple[str, str, str, str, set[str], str] = ("/", "", "", "", set(), "/")
-    place, device, _type, _source, _options, root = max(lines, key=lambda line: len(line[0]), default=nothing)
-    return device, posixpath.normpath(f"{root}/{path[len(place.rstrip('/')) :]}")
+    mount = holding(path, every_mount(mountinfo)) or Mount("/", "", "", "")
+    return mount.device, posixpath.normpath(f"{mount.root}/{path[len(mount.place.rstrip('/')) :]}")
 
 
 def _same(node: Node, process: str, path: str) -> bool:

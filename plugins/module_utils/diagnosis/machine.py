@@ -77,9 +77,8 @@ def killed(log: str) -> list[dict[str, Any]]:
 
 def no_programs(mountinfo: str, path: str) -> bool:
     """Tell whether programs and libraries below a path may not be loaded."""
-    lines = list(mount_table.mount_lines(mountinfo))
-    place = mount_table.holding(path, [{"mount": line[0]} for line in lines])
-    return place is not None and any(line[0] == place["mount"] and "noexec" in line[4] for line in lines)
+    mount = mount_table.holding(path, mount_table.every_mount(mountinfo))
+    return mount is not None and "noexec" in mount.options
 
 
 def space(path: Path) -> dict[str, int] | None:
@@ -97,15 +96,15 @@ class MountsQuery:
     def __init__(self, node: Node, seconds: float) -> None:
         """Start asking."""
         table = mount_table.mounts(node.text("/proc/self/mountinfo"))
-        self._mounts = [one for one in table if one["type"] in NETWORK or one["type"].startswith("fuse.")]
-        self._children = [Child(partial(_ask, node.path(one["mount"])), seconds) for one in self._mounts]
+        self._mounts = [mount for mount in table if mount.type in NETWORK or mount.type.startswith("fuse.")]
+        self._children = [Child(partial(_ask, node.path(mount.place)), seconds) for mount in self._mounts]
 
     def evidence(self) -> list[dict[str, Any]]:
         """Return {"mount", "type", "source", "milliseconds"}; milliseconds None where it did not answer."""
         found = []
         for mount, child in zip(self._mounts, self._children):
             answered = child.wait() == DONE and child.messages
-            place = {key: mount[key] for key in ("mount", "type", "source")}
+            place = {"mount": mount.place, "type": mount.type, "source": mount.source}
             found.append({**place, "milliseconds": child.messages[0] if answered else None})
         return found
 

@@ -122,7 +122,7 @@ def read(node: Node, asked: dict[str, Any], holders: list[int], own: int, emit: 
     """Emit {"waiting"}, {"reading": pid} and {"process"} for each chosen process, {"reading": None}, {"locks"}."""
     processes = table(node)
     mounted = mount_table.mounts(node.text("/proc/self/mountinfo"))
-    remote = [entry["mount"] for entry in mounted if entry["type"] in NETWORK or entry["type"].startswith("fuse.")]
+    remote = [mount.place for mount in mounted if mount.type in NETWORK or mount.type.startswith("fuse.")]
     emit({"reading": asked.get("pid")})
     mine = set(tree(own, processes)) | keepers.of_gpulab(node, own, processes) - {asked.get("pid")}
     pids = [pid for pid in chosen(node, processes, asked, holders) if pid not in mine]

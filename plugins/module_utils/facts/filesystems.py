@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import posixpath
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import holding, mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, holding, is_below, mounts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,18 +29,17 @@ BELOW_NO_DATA = ("/dev", "/proc", "/run", "/sys", "/etc", "/var/lib/docker", "/v
 MIB = 1 << 20
 
 
-def worth_knowing(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def worth_knowing(table: list[Mount]) -> list[Mount]:
     """Choose the mounts that hold a system's or a user's data, and where the usual directories lie."""
-    chosen = {}
-    for entry in table:
-        place = entry["mount"]
-        hidden = any(place == tree or place.startswith(tree + "/") for tree in BELOW_NO_DATA)
-        if entry["type"] not in KERNELS_OWN and not hidden:
-            chosen[place] = entry
+    chosen = {
+        mount.place: mount
+        for mount in table
+        if mount.type not in KERNELS_OWN and not any(is_below(mount.place, tree) for tree in BELOW_NO_DATA)
+    }
     for path in ALWAYS:
         below = holding(path, table)
         if below:
-            chosen.setdefault(path, {**below, "mount": path})
+            chosen.setdefault(path, below._replace(place=path))
     return [chosen[place] for place in sorted(chosen)]
 
 
@@ -63,22 +62,22 @@ class FilesystemsQuery:
         """Start measuring."""
         self._node = node
         self._mounts = worth_knowing(mounts(node.text("/proc/self/mountinfo")))
-        self._children = [Child(partial(_measure, node.path(entry["mount"])), seconds) for entry in self._mounts]
+        self._children = [Child(partial(_measure, node.path(mount.place)), seconds) for mount in self._mounts]
 
     def facts(self) -> list[Filesystem]:
         """Return one record per mount; sizes are None where it did not answer (``responsive`` false)."""
         nothing = {"size_mib": None, "free_mib": None, "free_inodes": None}
         found: list[Filesystem] = []
-        for entry, child in zip(self._mounts, self._children):
+        for mount, child in zip(self._mounts, self._children):
             measured = child.wait() == DONE
             sizes = child.messages[0] if measured and child.messages else nothing
-            rotational, nvme = disk(self._node, entry["device"])
+            rotational, nvme = disk(self._node, mount.device)
             found.append(
                 {
-                    "mount": entry["mount"],
-                    "type": entry["type"],
-                    "source": entry["source"],
-                    "read_only": entry["read_only"],
+                    "mount": mount.place,
+                    "type": mount.type,
+                    "source": mount.source,
+                    "read_only": mount.read_only,
                     "responsive": measured,
                     "size_mib": sizes["size_mib"],
                     "free_mib": sizes["free_mib"],

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports, plan
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Mount
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Export, Tier
 
 
@@ -69,6 +69,6 @@ def _mounted(mount: Mount, node: Node) -> str:
 
 def _block(mount: Mount) -> str:
     """Return where the kernel tells of a mounted device: by its number, which Btrfs does not tell, or by its name."""
-    if mount.number.startswith("0:"):
+    if mount.device.startswith("0:"):
         return f"/sys/class/block/{mount.source.replace('/dev/', '', 1).replace('/', '!')}"
-    return f"/sys/dev/block/{mount.number}"
+    return f"/sys/dev/block/{mount.device}"

@@ -102,7 +102,7 @@ def containers(node: Node, held: dict[int, str]) -> dict[int, str]:
 
 def _file_system_on_dev(node: Node, pid: int) -> str | None:
     table = mount_table.mounts(node.text(f"/proc/{pid}/mountinfo"))
-    return next((entry["device"] for entry in table if entry["mount"] == "/dev"), None)
+    return next((mount.device for mount in table if mount.place == "/dev"), None)
 
 
 def steps_of_jobs(node: Node) -> dict[int, str]:

@@ -84,7 +84,7 @@ def owners(node: Node, gpus: list[dict[str, Any]]) -> dict[int, str]:
 
 def mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
     """Say of each file system that is mounted at boot whether it is mounted now; none is asked, for it may hang."""
-    mounted = {mount["mount"] for mount in mount_table.mounts(mountinfo)}
+    mounted = {mount.place for mount in mount_table.mounts(mountinfo)}
     return {
         line.mount: line.mount in mounted
         for line in parse(fstab)

@@ -147,9 +147,9 @@ def tops(node: Node) -> list[str]:
     places = homes.Places(node)
     found = ["/"]
     for mount in mounts(node.text("/proc/self/mountinfo")):
-        own = mount["type"] in homes.LOCAL - WITHOUT_OWNERS and places.on_root_disk(mount["mount"])
-        if mount["mount"] != "/" and (own or mount["type"] in IN_MEMORY) and not mount["read_only"]:
-            found.append(mount["mount"])
+        own = mount.type in homes.LOCAL - WITHOUT_OWNERS and places.on_root_disk(mount.place)
+        if mount.place != "/" and (own or mount.type in IN_MEMORY) and not mount.read_only:
+            found.append(mount.place)
     return [str(node.path(one)) for one in found]
 
 

@@ -211,7 +211,7 @@ class _Work:
     def _is_mounted(self, line: Line) -> bool:
         if line.type == SWAP:
             return self._path_of(line.source) in swaps(self._node.text("/proc/swaps"))
-        return any(one["mount"] == line.place for one in mounts(self._node.text("/proc/self/mountinfo")))
+        return any(mount.place == line.place for mount in mounts(self._node.text("/proc/self/mountinfo")))
 
     def _path_of(self, source: str) -> str:
         tag, _equals, value = source.partition("=")

@@ -84,7 +84,7 @@ class Reading:
         """Return each item's value; facts are those of this moment. An item of an unknown kind has the value None."""
         shown = services.shown((self._units.output() or "") if self._units else "")
         self._shown = {name: unit for unit in shown for name in (unit.get("Id", ""), *unit.get("Names", "").split())}
-        self._mounted = {one["mount"]: one for one in mounts(self._node.text("/proc/self/mountinfo"))}
+        self._mounted = {mount.place: mount for mount in mounts(self._node.text("/proc/self/mountinfo"))}
         self._locked = self._node.text(VERSION_LOCK).splitlines()
         return {item: self._value(item, facts) for item in self._items}
 
@@ -110,8 +110,8 @@ class Reading:
         return self._shown.get(name, {}).get(what) or None
 
     def _mount(self, path: str) -> Value:
-        one = self._mounted.get(path)
-        return f"{one['type']} {one['source']}{' read-only' if one['read_only'] else ''}" if one else None
+        mount = self._mounted.get(path)
+        return f"{mount.type} {mount.source}{' read-only' if mount.read_only else ''}" if mount else None
 
 
 def file(path: Path) -> Value:

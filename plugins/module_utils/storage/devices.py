@@ -21,6 +21,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import L
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
+
 BY_ID = "/dev/disk/by-id/"
 STABLE = (BY_ID, "/dev/disk/by-partuuid/", "/dev/disk/by-uuid/")
 # What /etc/fstab may name a device by, too; nothing here lasts as long as the names above.
@@ -84,26 +86,6 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Mount:
-    """A line of /proc/self/mountinfo; source is the kernel's name where it is a device.
-
-    root is the directory of the file system that is mounted: a subvolume of Btrfs, or what a bind mount shows again.
-    """
-
-    place: str
-    source: str
-    type: str
-    number: str
-    options: frozenset[str]
-    root: str = "/"
-
-    @property
-    def waits(self) -> bool:
-        """Whether this is no filesystem yet, but an automount that waits for somebody to enter its place."""
-        return self.type == "autofs"
-
-
-@dataclass(frozen=True)
 class Devices:
     """All block devices of a node.
 
@@ -155,7 +137,7 @@ class Devices:
         for each in (path, *self.descendants(path)):
             device = self.devices.get(each)
             for mount in self.mounts:
-                if mount.source == each or (device and mount.number == device.number):
+                if mount.source == each or (device and mount.device == device.number):
                     found.append(mount.place)  # noqa: PERF401 - two conditions in one loop read better so
             if each in self.swaps:
                 found.append(SWAP)
@@ -171,7 +153,7 @@ class Devices:
     def is_mounted(self, path: str, mount: Mount) -> bool:
         """Tell whether a mount is of this device."""
         device = self.devices.get(path)
-        return bool(device) and (mount.number == device.number or mount.source == path)  # type: ignore[union-attr]
+        return bool(device) and (mount.device == device.number or mount.source == path)  # type: ignore[union-attr]
 
 
 def block_devices(lsblk: str) -> dict[str, Device]:
@@ -250,8 +232,8 @@ def mounts(mountinfo: str, resolve: Callable[[str], str]) -> tuple[Mount, ...]:
     resolve follows the links that sources are: a mount of Btrfs is known by these only, as its number is of no device.
     """
     found = {
-        f"{place} {device}": Mount(place, _followed(source, resolve), kind, device, frozenset(options), root)
-        for place, device, kind, source, options, root in mount_table.mount_lines(mountinfo)
+        f"{mount.place} {mount.device}": mount._replace(source=_followed(mount.source, resolve))
+        for mount in mount_table.every_mount(mountinfo)
     }
     return tuple(found.values())
 

@@ -23,12 +23,14 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
-from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import BY_ID, VOLUME, Content, Devices, Mount
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import BY_ID, VOLUME, Content, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import Export, Server
 from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
 
 OWNER = "storage"
 FSTAB = "/etc/fstab"
@@ -224,7 +226,7 @@ def plan(wanted: list[Tier], state: State) -> list[Step]:
     """
     exports = exported(wanted)
     storage_exports.check(exports, {tier.mount: tier.name for tier in wanted}, state.server)
-    numbers = {mount.place: mount.number for mount in state.known.mounts}
+    numbers = {mount.place: mount.device for mount in state.known.mounts}
     withdrawn = list(storage_exports.withdrawals(exports, state.server, numbers))
     former = list(_unmount(wanted, state))
     first = [step for step in former if _is_nfs(step.place, state)]  # the node may be its own server

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, holding, mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -100,8 +100,8 @@ def _of_menu(menu: str, of_grub: str) -> Iterator[str]:
 
 def _of_environment(node: Node, path: str) -> Iterator[str]:
     kind, mount = device_of(node, path)
-    if kind != PART or mount["type"] not in WRITABLE:
-        where = f"{mount['type']} on a {kind}" if kind else mount["type"] or "nothing"
+    if kind != PART or mount.type not in WRITABLE:
+        where = f"{mount.type} on a {kind}" if kind else mount.type or "nothing"
         yield f"{path} is on {where}, and GRUB cannot write there"
     size = node.size(path)
     if size not in (None, ENVIRONMENT_SIZE):
@@ -111,25 +111,22 @@ def _of_environment(node: Node, path: str) -> Iterator[str]:
         yield f"another entry is chosen for the next boot: {other}"
 
 
-def device_of(node: Node, path: str) -> tuple[str, dict[str, str]]:
+def device_of(node: Node, path: str) -> tuple[str, Mount]:
     """Return what the file system of a path lies on, PART, LVM or another word, and its mount.
 
-    The mount is {place, device, type, root}, all empty where none is known. The kind is empty where the device is none
-    of a disk, as with Btrfs.
+    The mount's fields are empty where none is known. The kind is empty where the device is none of a disk, as with
+    Btrfs.
     """
-    found = {"place": "", "device": "", "type": "", "root": ""}
-    for place, device, kind, _source, _options, root in mount_table.mount_lines(node.text("/proc/self/mountinfo")):
-        if mount_table.is_below(path, place) and len(place) >= len(found["place"]):
-            found = {"place": place, "device": device, "type": kind, "root": root}
-    block = f"/sys/dev/block/{found['device']}"
-    if not found["device"] or not node.exists(block):
-        return "", found
+    mount = holding(path, mounts(node.text("/proc/self/mountinfo"))) or Mount("", "", "", "")
+    block = f"/sys/dev/block/{mount.device}"
+    if not mount.device or not node.exists(block):
+        return "", mount
     if node.exists(f"{block}/partition"):
-        return PART, found
+        return PART, mount
     if node.exists(f"{block}/md"):
-        return "array", found
+        return "array", mount
     mapped = node.text(f"{block}/dm/uuid").partition("-")[0].lower()
-    return {"lvm": LVM, "": "whole disk"}.get(mapped, f"device of {mapped}"), found
+    return {"lvm": LVM, "": "whole disk"}.get(mapped, f"device of {mapped}"), mount
 
 
 def places(node: Node, uuids: dict[str, str]) -> list[Place]:
@@ -137,10 +134,10 @@ def places(node: Node, uuids: dict[str, str]) -> list[Place]:
     found: list[Place] = []
     for path in PLACES:
         kind, mount = device_of(node, path)
-        uuid = uuids.get(mount["device"])
-        if kind in (PART, LVM) and mount["type"] in MODULES and uuid:
-            modules = ("part_gpt", "part_msdos", *(("lvm",) if kind == LVM else ()), MODULES[mount["type"]])
-            within = f"{mount['root'].rstrip('/')}/{path[len(mount['place']) :].lstrip('/')}"
+        uuid = uuids.get(mount.device)
+        if kind in (PART, LVM) and mount.type in MODULES and uuid:
+            modules = ("part_gpt", "part_msdos", *(("lvm",) if kind == LVM else ()), MODULES[mount.type])
+            within = f"{mount.root.rstrip('/')}/{path[len(mount.place) :].lstrip('/')}"
             if all(one.uuid != uuid for one in found):
                 found.append(Place(path, within, uuid, modules))
     return found

@@ -54,7 +54,7 @@ def paths(name: str, node: Node) -> list[str]:
         governors = (f"{CPUS}/{cpu}/cpufreq/scaling_governor" for cpu in node.names(CPUS) if re.match(r"cpu\d", cpu))
         return [path for path in governors if node.exists(path)]
     mounted = mount_table.mounts(node.text("/proc/self/mountinfo"))
-    devices = sorted({entry["device"] for entry in mounted if entry["type"] in NFS})
+    devices = sorted({mount.device for mount in mounted if mount.type in NFS})
     read_ahead = (f"/sys/class/bdi/{device}/read_ahead_kb" for device in devices)
     return [path for path in read_ahead if node.exists(path)]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import swaps
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Swap, swaps
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def names(node: Node) -> dict[str, list[str]]:
     return found
 
 
-def plan(place: Place | None, mib: int, former: dict[str, str], running: dict[str, tuple[int, int]]) -> list[Step]:
+def plan(place: Place | None, mib: int, former: dict[str, str], running: dict[str, Swap]) -> list[Step]:
     """Return the steps that leave the node with this swap, of mib where it is made, and without gpulab's former ones.
 
     former has what gpulab did by path: make, format or on. running has the active ones by all their names. A swap that

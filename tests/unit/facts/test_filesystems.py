@@ -3,13 +3,11 @@
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.facts import engines as facts_engines
 from ansible_collections.gpulab.node.plugins.module_utils.facts import filesystems
 from ansible_collections.gpulab.node.plugins.module_utils.facts.engines import DOCKER_RIVALS, EnginesQuery
 from ansible_collections.gpulab.node.plugins.module_utils.facts.filesystems import FilesystemsQuery
 from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices
 
 TMP = "/tmp"  # noqa: S108 - a name in a tree of the test
 MOUNTINFO = """22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -74,12 +72,6 @@ def test_mount_point_that_is_gone(tree):
     assert found["responsive"] is False
 
 
-def test_later_mount_hides_an_earlier():
-    lines = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:2 / / ro - xfs /dev/sda2 rw\n"
-    (found,) = mount_table.mounts(lines)
-    assert (found["type"], found["read_only"]) == ("xfs", True)
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [
@@ -120,12 +112,3 @@ def test_podman_under_dockers_name_is_no_docker(tree):
     tree.prints("docker --version", "podman version 5.4.0").prints("podman --version", "podman version 5.4.0")
     found = engines(tree)
     assert (found["docker"], found["podman"]) == (None, "5.4.0")
-
-
-def test_white_space_in_a_place_and_in_a_source_is_meant():
-    line = r"41 1 0:52 / /mnt/my\040disk rw,noatime - nfs server:/a\040b\134c rw,vers=4.2"
-    (found,) = mount_table.mounts(line)
-    assert (found["mount"], found["source"], found["read_only"]) == ("/mnt/my disk", r"server:/a b\c", False)
-    (mount,) = devices.mounts(line, str)
-    assert (mount.place, mount.source, mount.type, mount.number) == ("/mnt/my disk", r"server:/a b\c", "nfs", "0:52")
-    assert {"noatime", "vers=4.2"} <= mount.options

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core import owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table, owned_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan as storage
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import FILE, Export, Server
@@ -214,7 +213,7 @@ def test_a_node_that_is_its_own_client_lets_go_as_a_client_first():
     shared = {"name": "shared", "purpose": "datasets", "mount": "/mnt/shared", "nfs": "127.0.0.1:/mnt/data"}
     server = state(given())
     text = next(step.text for step in storage.plan(storage.tiers([LAB, shared]), server) if step.kind == "fstab")
-    mount = devices.Mount("/mnt/shared", "127.0.0.1:/mnt/data", "nfs4", "0:50", frozenset({"rw"}))
+    mount = mount_table.Mount("/mnt/shared", "127.0.0.1:/mnt/data", "nfs4", "0:50", frozenset({"rw"}))
     known = replace(server.known, mounts=(*server.known.mounts, mount))
     steps = storage.plan([], replace(server, fstab=text, known=known))
     assert [(step.kind, step.place) for step in steps[:3]] == [

@@ -60,7 +60,6 @@ def test_active_swaps_and_their_names(tree):
     tree.file("/proc/swaps", header + "/dev/sda3 partition 16777212 2048 -2\n/a\\040b file 1024 0 -3\n")
     tree.link("/dev/disk/by-uuid/5d-1", "../../sda3").link("/dev/disk/by-id/x-part3", "../../sda3").file("/dev/sda3")
     tree.link("/dev/disk/by-uuid/7", "../../sda4").file("/dev/sda4")
-    assert mount_table.swaps(header + "/a\\040b file 1048576 2048 -3\n") == {"/a b": (1024, 2)}
     assert swap.names(tree.node()) == {
         "/dev/sda3": ["/dev/sda3", "/dev/disk/by-id/x-part3", "/dev/disk/by-uuid/5d-1", "UUID=5d-1"],
         "/a b": ["/a b"],
@@ -178,7 +177,7 @@ def test_a_kernel_name_is_refused():
 def test_swap_that_does_not_fit_in_the_memory_is_not_switched_off(monkeypatch):
     monkeypatch.setattr(swap_space, "_available_mib", lambda: 100)
     with pytest.raises(Refusal) as caught:
-        swap_space.carry_out(Module(None), Step(swap.OFF, FILE), 16, {FILE: (1000, 95)})
+        swap_space.carry_out(Module(None), Step(swap.OFF, FILE), 16, {FILE: mount_table.Swap(1000, 95)})
     assert caught.value.code == "H101"
 
 
