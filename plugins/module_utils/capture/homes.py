@@ -9,19 +9,18 @@ A home may be on a server that does not answer, and whoever looks at a path of i
 from __future__ import annotations
 
 import posixpath
-import re
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, holding, mounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import User
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 NO_LOGIN = ("/nologin", "/false", "/sync")
-PASSWD, GROUP, LINGER = "/etc/passwd", "/etc/group", "/var/lib/systemd/linger"
+LINGER = "/var/lib/systemd/linger"
 LOCAL = frozenset(
     {
         "bcachefs",
@@ -40,38 +39,12 @@ LOCAL = frozenset(
         "zfs",
     }
 )
-_FIELDS = 7
 _MOST_LINKS = 40  # as in the kernel
 
 
-class Account(NamedTuple):
-    """A line of /etc/passwd; password is what stands in its second field."""
-
-    name: str
-    password: str
-    uid: int
-    gid: int
-    gecos: str
-    home: str
-    shell: str
-
-
-def lines(node: Node, path: str, least: int) -> Iterator[list[str]]:
-    """Yield the fields of each line of a file like passwd(5) that has at least so many."""
-    for line in node.text(path).splitlines():
-        fields = line.split(":")
-        if len(fields) >= least and fields[0]:
-            yield fields
-
-
-def accounts(node: Node) -> list[Account]:
-    """Return the local accounts; lines that are not accounts, as those of NIS, are passed over."""
-    found = []
-    for fields in lines(node, PASSWD, _FIELDS):
-        uid, gid = map(number, fields[2:4])
-        if len(fields) == _FIELDS and uid is not None and gid is not None:
-            found.append(Account(fields[0], fields[1], uid, gid, *fields[4:]))
-    return found
+def accounts(node: Node) -> list[User]:
+    """Return the local accounts."""
+    return account_files.users(node.text(account_files.PASSWD))
 
 
 def of_people(node: Node) -> list[str]:
@@ -81,25 +54,24 @@ def of_people(node: Node) -> list[str]:
     return [home for home in found if home != "/"]
 
 
-def number(text: str) -> int | None:
-    """Return the number of a user or a group; None where a text is none."""
-    return int(text) if re.fullmatch(r"[0-9]{1,10}", text) else None
-
-
 def user(node: Node, uid: int) -> str:
     """Return the name of a local user; the number where there is none. A directory service may not answer."""
-    return _names(node, PASSWD).get(uid, str(uid))
+    return _users(node).get(uid, str(uid))
 
 
 def group(node: Node, gid: int) -> str:
     """Return the name of a local group; the number where there is none."""
-    return _names(node, GROUP).get(gid, str(gid))
+    return _groups(node).get(gid, str(gid))
 
 
 @cache
-def _names(node: Node, path: str) -> dict[int, str]:
-    numbered = ((number(fields[2]), fields[0]) for fields in lines(node, path, 3))
-    return {known: name for known, name in numbered if known is not None}
+def _users(node: Node) -> dict[int, str]:
+    return {one.uid: one.name for one in reversed(accounts(node))}
+
+
+@cache
+def _groups(node: Node) -> dict[int, str]:
+    return {one.gid: one.name for one in reversed(account_files.groups(node.text(account_files.GROUP)))}
 
 
 class Places:

@@ -14,22 +14,22 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import GROUP, SHADOW, SUBGID, SUBUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import Account
+    from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import Group, Range, User
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 
-LOGIN_DEFS, SHADOW = "/etc/login.defs", "/etc/shadow"
-SUBUID, SUBGID = "/etc/subuid", "/etc/subgid"
+LOGIN_DEFS = "/etc/login.defs"
 NSSWITCH, SSSD, KERBEROS = "/etc/nsswitch.conf", "/etc/sssd/sssd.conf", "/etc/krb5.conf"
 SET, LOCKED, EMPTY, UNKNOWN = "set", "locked", "empty", "unknown"  # a password; empty lets anybody in
 _OWN_SERVICES = frozenset(
     {"files", "compat", "systemd", "altfiles", "db", "extrausers", "mymachines"}
 )  # not a directory elsewhere
 _UID_MIN, _NOBODY = 1000, 65534
-_EXPIRES = 7  # the field of shadow(5): days since 1970
 _MOST_ASKED = 500  # numbers in one question; names of more are not looked for
 _DOMAIN = re.compile(r"^\s*\[domain/([^\]]+)\]", re.MULTILINE)
 _REALM = re.compile(r"^\s*default_realm\s*=\s*(\S+)", re.MULTILINE)
@@ -53,29 +53,30 @@ def read(node: Node, owners: set[int], groups: set[int]) -> dict[str, Any]:
     nobody was asked)}.
     """
     known = homes.accounts(node)
-    lines = list(_groups(node))
+    lines = account_files.groups(node.text(GROUP))
     services = _services(node.text(NSSWITCH))
-    named = {"user": {one.uid for one in known}, "group": {gid for _name, gid, _members in lines}}
+    named = {"user": {one.uid for one in known}, "group": {group.gid for group in lines}}
     foreign = {"user": sorted(owners - named["user"]), "group": sorted(groups - named["group"])}
     questions = {kind: _question(node, kind, ids) for kind, ids in foreign.items() if ids and services}
 
     limits = dict(re.findall(r"^\s*(UID_MIN|GID_MIN)\s+(\d{1,10})\b", node.text(LOGIN_DEFS), re.MULTILINE))
     chosen = [one for one in known if _is_person(one.uid, int(limits.get("UID_MIN", _UID_MIN))) or one.uid in owners]
-    users = _users(node, chosen, lines)
+    ranges = {kind: account_files.ranges(node.text(path)) for kind, path in (("user", SUBUID), ("group", SUBGID))}
+    users = _users(node, chosen, lines, ranges)
     names = {user["name"] for user in users}
     primary = {user["gid"] for user in users}
     least = int(limits.get("GID_MIN", _UID_MIN))
     answers = {kind: question.output() for kind, question in questions.items()}
-    elsewhere = {kind: _names(answer or "") for kind, answer in answers.items()}
+    elsewhere = {kind: _names(kind, answer or "") for kind, answer in answers.items()}
     return {
         "users": users,
         "groups": [
-            {"name": name, "gid": gid, "members": members}
-            for name, gid, members in lines
-            if _is_person(gid, least) or gid in groups | primary or not names.isdisjoint(members)
+            {"name": group.name, "gid": group.gid, "members": list(group.members)}
+            for group in lines
+            if _is_person(group.gid, least) or group.gid in groups | primary or not names.isdisjoint(group.members)
         ],
         "unnamed": [
-            {"kind": kind, "id": number, "of": _of(number, _ranges(node, {"user": SUBUID, "group": SUBGID}[kind]))}
+            {"kind": kind, "id": number, "of": _of(number, ranges[kind])}
             for kind, ids in foreign.items()
             for number in ids
             if number not in elsewhere.get(kind, {})
@@ -98,16 +99,17 @@ def _is_person(number: int, least: int) -> bool:
     return number >= least and number != _NOBODY
 
 
-def _users(node: Node, chosen: Iterable[Account], lines: list[tuple[str, int, list[str]]]) -> list[dict[str, Any]]:
+def _users(
+    node: Node, chosen: Iterable[User], groups: list[Group], ranges: dict[str, list[Range]]
+) -> list[dict[str, Any]]:
     places = homes.Places(node)
-    shadow = {fields[0]: fields for fields in homes.lines(node, SHADOW, _EXPIRES + 1)}
+    secrets = account_files.secrets(node.text(SHADOW))
     lingering = set(node.names(homes.LINGER))
-    ranges = {path: list(_ranges(node, path)) for path in (SUBUID, SUBGID)}
     found = []
     for one in chosen:
         home = places.followed(one.home)
-        fields = shadow.get(one.name)
-        password = fields[1] if fields else UNKNOWN if one.password == "x" else one.password  # noqa: S105
+        secret = secrets.get(one.name)
+        password = secret.hash if secret else UNKNOWN if one.password == "x" else one.password  # noqa: S105
         found.append(
             {
                 "name": one.name,
@@ -118,13 +120,13 @@ def _users(node: Node, chosen: Iterable[Account], lines: list[tuple[str, int, li
                 "home_mount": places.mount_of(home).place,
                 "home_on_root_disk": places.on_root_disk(home),
                 "shell": one.shell,
-                "groups": [name for name, gid, members in lines if one.name in members and gid != one.gid],
+                "groups": [group.name for group in groups if one.name in group.members and group.gid != one.gid],
                 "password": _password(password),
-                "expires": _day(fields[_EXPIRES]) if fields else None,
+                "expires": _day(secret.expires) if secret and secret.expires is not None else None,
                 "linger": one.name in lingering,
                 **{
-                    name: [{"first": first, "count": count} for who, first, count in ranges[path] if _is(one, who)]
-                    for name, path in (("subuid", SUBUID), ("subgid", SUBGID))
+                    name: [{"first": each.first, "count": each.count} for each in ranges[kind] if _is(one, each.who)]
+                    for name, kind in (("subuid", "user"), ("subgid", "group"))
                 },
             }
         )
@@ -140,36 +142,20 @@ def _password(field: str) -> str:
     return LOCKED if field.startswith(("!", "*")) else SET
 
 
-def _day(days: str) -> str | None:
+def _day(days: int) -> str | None:
     """Return a day of shadow(5) as an ISO date."""
     try:
-        return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
-    except (ValueError, OverflowError):
+        return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+    except OverflowError:
         return None
 
 
-def _groups(node: Node) -> Iterator[tuple[str, int, list[str]]]:
-    """Yield the name, the number and the members of each group."""
-    for name, _password_of_group, field, members in (fields[:4] for fields in homes.lines(node, homes.GROUP, 4)):
-        gid = homes.number(field)
-        if gid is not None:
-            yield name, gid, [member.strip() for member in members.split(",") if member.strip()]
-
-
-def _ranges(node: Node, path: str) -> Iterator[tuple[str, int, int]]:
-    """Yield who has which numbers for containers: the name or number of a user, the first, how many."""
-    for fields in homes.lines(node, path, 3):
-        first, count = map(homes.number, fields[1:3])
-        if first is not None and count is not None:
-            yield fields[0], first, count
-
-
-def _is(one: Account, who: str) -> bool:
+def _is(one: User, who: str) -> bool:
     return who in (one.name, str(one.uid))
 
 
-def _of(number: int, ranges: Iterable[tuple[str, int, int]]) -> str | None:
-    return next((who for who, first, count in ranges if first <= number < first + count), None)
+def _of(number: int, ranges: Iterable[Range]) -> str | None:
+    return next((one.who for one in ranges if one.first <= number < one.first + one.count), None)
 
 
 def _services(nsswitch: str) -> list[str]:
@@ -183,7 +169,8 @@ def _question(node: Node, kind: str, ids: list[int]) -> Job:
     return node.start(["getent", {"user": "passwd", "group": "group"}[kind], *map(str, ids[:_MOST_ASKED])])
 
 
-def _names(answer: str) -> dict[int, str]:
+def _names(kind: str, answer: str) -> dict[int, str]:
     """Return the names in what getent printed, by their numbers."""
-    lines = ([*line.split(":"), "", "", ""] for line in answer.splitlines())
-    return {number: fields[0] for fields in lines if (number := homes.number(fields[2])) is not None}
+    if kind == "user":
+        return {user.uid: user.name for user in account_files.users(answer)}
+    return {group.gid: group.name for group in account_files.groups(answer)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import SlurmDoor
@@ -99,10 +101,5 @@ class DoorQuery:
         return False
 
     def _as_root(self) -> list[str]:
-        groups = (line.split(":") for line in self._node.text("/etc/group").splitlines())
-        members = {one for name, _password, _number, people in filter(_is_group, groups) for one in people.split(",")}
-        return sorted(members - {""})
-
-
-def _is_group(fields: list[str]) -> bool:
-    return len(fields) == 4 and fields[0] in ROOTS  # noqa: PLR2004 - of /etc/group
+        groups = account_files.groups(self._node.text(account_files.GROUP))
+        return sorted({member for group in groups if group.name in ROOTS for member in group.members})

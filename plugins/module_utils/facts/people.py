@@ -15,7 +15,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import locks
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files, locks
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.facts import guests, logins, units
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import Process
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Person
 
-LOGIN_DEFS, PASSWD = "/etc/login.defs", "/etc/passwd"
+LOGIN_DEFS = "/etc/login.defs"
 _UID_MIN, _NOBODY = 1000, (65534, 65535, 4294967294)
 # Numbers that Debian gives to daemons and systemd to greeters and to services with DynamicUser: nobody's, unless
 # /etc/passwd lets who has one log in (https://systemd.io/UIDS-GIDS, Debian policy 9.2.2)
@@ -86,11 +86,8 @@ class Persons:
         least = re.search(r"^\s*UID_MIN\s+(\d{1,9})\b", node.text(LOGIN_DEFS), re.MULTILINE)
         self._least = int(least[1]) if least else _UID_MIN
         self._greeters = logins.greeters(node)
-        self._log_in: dict[int, str] = {}
-        for line in node.text(PASSWD).splitlines():
-            fields = line.split(":")
-            if len(fields) > 6 and fields[2].isdigit() and not fields[6].endswith(_NO_LOGIN):  # noqa: PLR2004
-                self._log_in[int(fields[2])] = fields[5]
+        known = account_files.users(node.text(account_files.PASSWD))
+        self._log_in = {user.uid: user.home for user in known if not user.shell.endswith(_NO_LOGIN)}
 
     def has(self, uid: int) -> bool:
         """Tell whether a user is a person: by the number, or by an account that logs in to a home below /home."""

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def accounts(plan: dict[str, Any], files: dict[str, str], shell: str) -> dict[st
         "passwd": ":".join([user["name"], "x", str(user["uid"]), str(user["gid"]), user["gecos"], user["home"], shell]),
         "shadow": f"{user['name']}:{user['password'] or '*'}:20000:0:99999:7:::",
     }
-    if user["group"] not in names(files["group"]):
+    if user["group"] not in {group.name for group in account_files.groups(files["group"])}:
         lines["group"] = f"{user['group']}:x:{user['gid']}:"
         lines["gshadow"] = f"{user['group']}:!::"
     return {name: text + (f"{lines[name]}\n" if name in lines else "") for name, text in files.items()}
@@ -151,16 +152,14 @@ def hindrances(plan: dict[str, Any], files: dict[str, str]) -> Iterator[str]:
     user = plan["user"]
     if user["name"] == plans.ROOT:
         return
-    users, groups = names(files["passwd"]), names(files["group"])
-    for name, number in users.items():
-        if name == user["name"] or number == user["uid"]:
-            yield f"The user {user['name']} ({user['uid']}) cannot be made: the new system has {name} ({number})."
-    for name, number in groups.items():
-        if (name == user["group"]) != (number == user["gid"]):
-            yield f"The group {user['group']} ({user['gid']}) cannot be made: the new system has {name} ({number})."
-
-
-def names(text: str) -> dict[str, int]:
-    """Return the ids by name of passwd or group."""
-    fields = (line.split(":") for line in text.splitlines())
-    return {one[0]: int(one[2]) for one in fields if len(one) > 2 and one[2].isdigit()}  # noqa: PLR2004
+    for each in account_files.users(files["passwd"]):
+        if each.name == user["name"] or each.uid == user["uid"]:
+            yield (
+                f"The user {user['name']} ({user['uid']}) cannot be made: the new system has {each.name} ({each.uid})."
+            )
+    for group in account_files.groups(files["group"]):
+        if (group.name == user["group"]) != (group.gid == user["gid"]):
+            yield (
+                f"The group {user['group']} ({user['gid']}) cannot be made: the new system has {group.name}"
+                f" ({group.gid})."
+            )

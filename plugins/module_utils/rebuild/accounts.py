@@ -11,16 +11,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import number
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import (
+    GROUP,
+    GSHADOW,
+    PASSWD,
+    SHADOW,
+    SUBGID,
+    SUBUID,
+    Range,
+    number,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-GROUP, GSHADOW, PASSWD, SHADOW = "/etc/group", "/etc/gshadow", "/etc/passwd", "/etc/shadow"
-SUBUID, SUBGID = "/etc/subuid", "/etc/subgid"
 FILES = (GROUP, GSHADOW, PASSWD, SHADOW, SUBUID, SUBGID)  # in the order in which they are written
-_FIELDS = {GROUP: 4, GSHADOW: 4, PASSWD: 7, SHADOW: 9, SUBUID: 3, SUBGID: 3}
 SECTION = "accounts"
 LEAST = 1000  # UID_MIN of login.defs where it says nothing else
 SYSTEM, PEOPLE = range(999, 99, -1), 60000  # numbers for system accounts, and the end of those for people
@@ -81,10 +88,9 @@ class _File:
 def parse(path: str, text: str) -> _File:
     """Read a file like passwd(5)."""
     found = _File({}, [])
-    for line in text.splitlines():
-        fields = line.split(":")
-        numbered = path not in (PASSWD, GROUP) or number(fields[2] if len(fields) > 2 else "") is not None  # noqa: PLR2004
-        if len(fields) == _FIELDS[path] and fields[0] and not line.startswith(("#", "+", "-")) and numbered:
+    for line in text.split("\n"):
+        fields = account_files.fields(path, line)
+        if fields:
             found.table.setdefault(fields[0], fields)
         elif line.strip():
             found.others.append(line)
@@ -243,39 +249,25 @@ def _shadow(now: Table, captured: Table, users: Table, node: Node, made: Plan) -
     return found
 
 
-@dataclass(frozen=True)
-class _Range:
-    who: str
-    first: int
-    count: int
-
-    def overlaps(self, other: _Range) -> bool:
-        return self.first < other.first + other.count and other.first < self.first + self.count
+def _overlap(one: Range, other: Range) -> bool:
+    return one.first < other.first + other.count and other.first < one.first + one.count
 
 
 def _ranges(now: str, captured: str, restored: Collection[str]) -> str:
     """Return subuid or subgid: captured ranges as they were; one of the new system that overlaps them is moved."""
-    new = list(_parsed_ranges(now))
-    came = [one for one in _parsed_ranges(captured) if one.who not in restored]
+    new = account_files.ranges(now)
+    came = [one for one in account_files.ranges(captured) if one.who not in restored]
     names = {one.who for one in came}
     fixed = [*came, *(one for one in new if one.who in restored)]
-    found: list[_Range] = []
+    found: list[Range] = []
     for one in new:
         if one.who in names:
             found += [each for each in came if each.who == one.who and each not in found]
-        elif one not in fixed and any(one.overlaps(other) for other in fixed):
+        elif one not in fixed and any(_overlap(one, other) for other in fixed):
             end = max(each.first + each.count for each in [*fixed, *new, *found])
             found.append(replace(one, first=end))
         else:
             found.append(one)
     found += [one for one in came if one not in found]
-    others = [line for line in now.splitlines() if line.strip() and not list(_parsed_ranges(line))]
+    others = [line for line in now.split("\n") if line.strip() and not account_files.ranges(line)]
     return "".join(f"{line}\n" for line in [*(f"{one.who}:{one.first}:{one.count}" for one in found), *others])
-
-
-def _parsed_ranges(text: str) -> Iterator[_Range]:
-    for line in text.splitlines():
-        who, *numbers = line.split(":")
-        parsed = [number(one) for one in numbers]
-        if who and not who.startswith("#") and len(parsed) == 2 and None not in parsed:  # noqa: PLR2004
-            yield _Range(who, *(one or 0 for one in parsed))

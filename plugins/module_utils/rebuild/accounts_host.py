@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.renumber import Renumbering
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import User
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 LOCK = "/etc/.pwd.lock"  # of lckpwdf(3): useradd and passwd wait for it
@@ -125,7 +126,7 @@ def _running(node: Node, uids: dict[int, int]) -> list[str]:
     return sorted(one.name for one in homes.accounts(node) if one.uid in uids and one.uid in numbers)
 
 
-def _apply(node: Node, plan: accounts.Plan, walk: Renumbering, user: homes.Account | None, state: Path) -> None:
+def _apply(node: Node, plan: accounts.Plan, walk: Renumbering, user: User | None, state: Path) -> None:
     places = tops(node)
     same = plan.uids.items() <= walk.uids.items() and plan.gids.items() <= walk.gids.items()
     if walk.begun and not same:  # somebody changed accounts since

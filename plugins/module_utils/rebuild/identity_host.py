@@ -9,6 +9,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes, look
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, files, identity, record, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import PATH as HOSTS
@@ -158,8 +159,8 @@ class _Work:
 
     def _groups(self, user: str) -> list[str]:
         own = {one.gid for one in homes.accounts(self._node) if one.name == user}
-        lines = [fields for fields in homes.lines(self._node, homes.GROUP, 4) if homes.number(fields[2]) is not None]
-        return [fields[0] for fields in lines if int(fields[2]) in own or user in fields[3].split(",")]
+        groups = account_files.groups(self._node.text(account_files.GROUP))
+        return [group.name for group in groups if group.gid in own or user in group.members]
 
 
 class _Before:

@@ -210,9 +210,3 @@ def addresses(record: dict[str, Any]) -> list[str]:
     """Return the addresses of the files of a conda lock."""
     lines = record["lock"] if record["kind"] == environments.CONDA else []
     return [line.partition("#")[0] for line in lines if line.startswith(("https://", "http://")) and HIDDEN not in line]
-
-
-def home_of(node: Node, owner: str) -> str:
-    """Return the home of a user; / where nobody has this name."""
-    fields = (line.split(":") for line in node.text("/etc/passwd").splitlines())
-    return next((one[5] for one in fields if len(one) > 5 and one[0] == owner), "/")  # noqa: PLR2004 - passwd(5)

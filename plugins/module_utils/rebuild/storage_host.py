@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Re
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import User
     from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import Line
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
@@ -252,7 +253,7 @@ class _Work:
         except OSError as error:
             return f"its directory cannot be made: {error.strerror}"
 
-    def _keys_below(self, place: str) -> tuple[str, bytes, homes.Account] | None:
+    def _keys_below(self, place: str) -> tuple[str, bytes, User] | None:
         """Return the file of keys that a mount would hide from who Ansible connects as."""
         account = next((one for one in homes.accounts(self._node) if one.name == self._user), None)
         if account is None or not f"{account.home}/".startswith(f"{place.rstrip('/')}/"):
@@ -261,7 +262,7 @@ class _Work:
         content = self._node.data(path)
         return (path, content, account) if content else None
 
-    def _let_in(self, path: str, keys: bytes, account: homes.Account) -> None:
+    def _let_in(self, path: str, keys: bytes, account: User) -> None:
         """Add the keys to those that are there now; what is missing on the way is made. Raises OSError."""
         root, owner = self._node.root, (account.uid, account.gid)
         for directory, mode in ((account.home, 0o755), (posixpath.dirname(path), 0o700)):

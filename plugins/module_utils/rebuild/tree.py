@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import digest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import ATTRIBUTES, GET_FLAGS, IMMUTABLE
-from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files, beneath
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.beneath import Draft, Place
@@ -58,8 +58,7 @@ class Ids:
     def __init__(self, node: Node) -> None:
         """Read passwd and group."""
         self._users = {one.name: one.uid for one in homes.accounts(node)}
-        lines = homes.lines(node, homes.GROUP, 3)
-        self._groups = {fields[0]: number for fields in lines if (number := homes.number(fields[2])) is not None}
+        self._groups = {one.name: one.gid for one in account_files.groups(node.text(account_files.GROUP))}
 
     def of(self, entry: dict[str, Any]) -> tuple[int, int]:
         """Return the numbers of the user and the group of an entry of a manifest."""

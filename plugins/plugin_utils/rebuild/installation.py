@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, first, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
@@ -365,8 +366,7 @@ def _user(captured: Captured, found: dict[str, Any]) -> tuple[dict[str, Any] | N
         where = "is not in its /etc/passwd" if known is None else "has a group that is not in its /etc/group"
         detail = f"{name}, who Ansible connects as, {where}"
         return None, [refuse("R027", host=manifest["host"], detail=detail)]
-    lines = captured.data(SHADOW).decode("utf-8", "surrogateescape").splitlines()
-    hashes = dict(line.split(":")[:2] for line in lines if line.count(":") > 1)
+    secret = account_files.secrets(captured.data(SHADOW).decode("utf-8", "surrogateescape")).get(name)
     return {
         "name": name,
         "uid": known["uid"],
@@ -375,7 +375,7 @@ def _user(captured: Captured, found: dict[str, Any]) -> tuple[dict[str, Any] | N
         "gecos": known["gecos"],
         "home": known["home"],
         "shell": known["shell"] if known["shell"] in SHELLS else SHELL,
-        "password": hashes.get(name) or None,
+        "password": secret.hash or None if secret else None,
     }, []
 
 

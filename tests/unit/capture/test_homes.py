@@ -12,18 +12,6 @@ def places(tree, mounts):
     return homes.Places(tree.node())
 
 
-def test_lines_that_are_no_accounts_are_passed_over(tree):
-    tree.file(
-        homes.PASSWD,
-        f"root:x:0:0:root:/root:/bin/bash\n+::::::\nshort:x:1\nodd:x:a:1::/:\nlong:x:{'9' * 500}:1::/:\n:x:1:1::/:\n",
-    )
-    assert homes.accounts(tree.node()) == [homes.Account("root", "x", 0, 0, "root", "/root", "/bin/bash")]
-
-
-def test_no_accounts(tree):
-    assert homes.accounts(tree.node()) == []
-
-
 @pytest.mark.parametrize("kind", ["nfs4", "autofs", "fuse.sshfs", "cifs", "lustre"])
 def test_a_mount_that_may_not_answer_is_not_looked_into(tree, kind, monkeypatch):
     found = places(tree, f"{ROOT}30 21 0:40 / /home rw - {kind} nas:/home rw\n")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unit.conftest import Canned, Tree
 
 FILES = [
-    "/etc/passwd", people.SHADOW, homes.GROUP, people.SUBUID, people.SUBGID, people.LOGIN_DEFS, people.NSSWITCH,
+    "/etc/passwd", people.SHADOW, people.GROUP, people.SUBUID, people.SUBGID, people.LOGIN_DEFS, people.NSSWITCH,
     people.SSSD, people.KERBEROS, cron.SYSTEM, f"{cron.PARTS}/a", cron.ANACRON, "/var/spool/cron/wei",
     "/var/spool/at/a0000101c4a2d8", "/etc/systemd/system/a.timer", "/etc/systemd/system/a@.service",
     "/etc/systemd/system/b.service.d/x.conf", "/home/wei/.config/systemd/user/a.timer", "/etc/apt/sources.list",

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.capture import homes, people
+from ansible_collections.gpulab.node.plugins.module_utils.capture import people
 
 CANARY = "canary"
 ACCOUNTS = """\
@@ -35,7 +35,7 @@ lab:x:2000:wei
 
 @pytest.fixture
 def lab(tree):
-    tree.file(people.SHADOW, SHADOW).file(homes.GROUP, GROUP).file("/etc/passwd", ACCOUNTS)
+    tree.file(people.SHADOW, SHADOW).file(people.GROUP, GROUP).file("/etc/passwd", ACCOUNTS)
     tree.file(people.LOGIN_DEFS, "# UID_MIN 1\nUID_MIN\t\t\t 1000\nGID_MIN 1000\n")
     tree.file("/etc/gshadow", f"lab:{CANARY}::\n")
     return tree
@@ -171,7 +171,7 @@ def test_a_node_without_any_of_the_files(tree):
 
 
 def test_damaged_files(lab):
-    for path in (people.SHADOW, homes.GROUP, people.SUBUID, people.SUBGID, people.LOGIN_DEFS):
+    for path in (people.SHADOW, people.GROUP, people.SUBUID, people.SUBGID, people.LOGIN_DEFS):
         lab.file(
             path, b":::\xff::::::::\n\nwei:x:\xb2:" + b"9" * 5000 + b":a:b:c:99999999999:\n" + b"UID_MIN 99999999999\n"
         )

@@ -7,6 +7,7 @@ import os
 import shutil
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import renumber, software_entries, storage_host, tree
 
@@ -85,7 +86,7 @@ def put_entry_directory(node):
 
 
 def let_in(node):
-    account = storage_host.homes.Account("wei", "x", swaps.WEI, swaps.WEI, "", "/home/wei/a/b", "/bin/sh")
+    account = account_files.User("wei", "x", swaps.WEI, swaps.WEI, "", "/home/wei/a/b", "/bin/sh")
     work = storage_host._Work.__new__(storage_host._Work)  # noqa: SLF001 - what it does of all
     work._node, work._outcome = node, storage_host.Outcome()  # noqa: SLF001
     work._let_in(f"{NAME}/authorized_keys", b"ssh-ed25519 A\n", account)  # noqa: SLF001
