@@ -14,8 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import cron, homes
-from ansible_collections.gpulab.node.plugins.module_utils.core import owned_files
-from ansible_collections.gpulab.node.plugins.module_utils.facts import services
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_files, unit_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,8 +37,7 @@ _TIMER = ".timer"
 _ENABLED = (".wants", ".requires", ".upholds")
 _SCHEDULE = re.compile(r"^[ \t]*(On[A-Za-z]+[ \t]*=[ \t]*\S.*?)[ \t]*$", re.MULTILINE)
 _ACTIVATES = re.compile(r"^[ \t]*Unit[ \t]*=[ \t]*(\S+)", re.MULTILINE)
-_STATES = frozenset({"enabled", "disabled", "masked"})
-_SHOWN = ("Id", "Names", "ActiveState", "UnitFileState")
+_SHOWN = ("names", "active_state", "file_state")
 
 
 class _Place(NamedTuple):
@@ -68,7 +66,7 @@ def read(node: Node, owned: Callable[[str], bool]) -> dict[str, Any]:
     unit_states has each unit file of the system that can be enabled, by its name: enabled, disabled or masked; None
     where systemd does not tell.
     """
-    listed = node.start(["systemctl", "list-unit-files", "--no-legend", "--no-pager", "--plain", "--full"])
+    listed = node.start(list(unit_states.LIST_FILES))
     places = homes.Places(node)
     kept = list(_kept(node, places))
     links: dict[tuple[bool, str | None], list[str]] = {}
@@ -78,14 +76,12 @@ def read(node: Node, owned: Callable[[str], bool]) -> dict[str, Any]:
     found = [unit for one in kept for unit in _units(node, places, one, owned, links[one.system, one.user])]
     units = [unit for unit, _text in found]
     asked = sorted({unit["unit"] for unit in units if unit["manager"] == "system" and "@." not in unit["unit"]})
-    show = ["systemctl", "show", "--property=" + ",".join(_SHOWN), "--", *asked]
-    states = services.shown(node.start(show).output() or "") if asked else []
-    known = {name: state for state in states for name in state.get("Names", "").split()}
+    known = unit_states.by_name(node.start(unit_states.show(_SHOWN, *asked)).output() or "") if asked else {}
     for unit in units:
         unit["linger"] = unit["user"] in lingering
-        state = known.get(unit["unit"], {}) if unit["manager"] == "system" else {}
-        unit["enabled"] = state.get("UnitFileState") or unit["enabled"]
-        unit["active"] = state.get("ActiveState") or None
+        state = known.get(unit["unit"]) if unit["manager"] == "system" else None
+        unit["enabled"] = (state and state.file_state) or unit["enabled"]
+        unit["active"] = (state and state.active_state) or None
     return {
         "cron": cron.read(node, owned),
         "at": cron.at_jobs(node),
@@ -93,16 +89,8 @@ def read(node: Node, owned: Callable[[str], bool]) -> dict[str, Any]:
         "timers": [
             _timer(unit, text) for unit, text in found if unit["kind"] == UNIT and unit["unit"].endswith(_TIMER)
         ],
-        "unit_states": unit_states(listed.output()),
+        "unit_states": unit_states.file_states(listed.output()),
     }
-
-
-def unit_states(listed: str | None) -> dict[str, str] | None:
-    """Parse systemctl list-unit-files."""
-    if listed is None:
-        return None
-    rows = (line.split() for line in listed.splitlines())
-    return {row[0]: row[1] for row in rows if len(row) > 1 and row[1] in _STATES}
 
 
 def _kept(node: Node, places: homes.Places) -> Iterator[_Place]:

@@ -12,10 +12,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import Places
-from ansible_collections.gpulab.node.plugins.module_utils.core import commands
+from ansible_collections.gpulab.node.plugins.module_utils.core import commands, unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, for_people
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
-from ansible_collections.gpulab.node.plugins.module_utils.facts import group, kernels, services
+from ansible_collections.gpulab.node.plugins.module_utils.facts import group, kernels
 from ansible_collections.gpulab.node.plugins.module_utils.facts import network as facts_network
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
 
@@ -86,9 +86,9 @@ def read(node: Node) -> dict[str, Any]:
     firmware = node.start(["efibootmgr", "-v"]) if node.exists(mok.EFIVARS) else None
     units = [FIREWALLD, *(unit for *_files, unit in TOOLS.values() if unit)]
     units += [unit for of_filter, _files in FILTERS.values() for unit in of_filter]
-    asked = node.start(["systemctl", "show", "--property=Id,ActiveState", *units])
+    asked = node.start(unit_states.show(("active_state",), *units))
     places = Places(node)
-    active = {state.get("Id", ""): state.get("ActiveState", "") for state in services.shown(asked.output() or "")}
+    active = {unit.id: unit.active_state for unit in unit_states.parse(asked.output() or "")}
     return {
         "identity": _identity(node),
         "ssh": _ssh(places),

@@ -10,6 +10,8 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Union
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.unit_states import properties
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Limits
@@ -47,8 +49,8 @@ def pam_limits(text: str) -> dict[str, Limit]:
 
 def systemd_limits(text: str) -> dict[str, Limit]:
     """Parse what ``systemctl show`` prints of systemd's own defaults."""
-    fields = dict(line.partition("=")[::2] for line in text.splitlines())
-    return {name: limit(fields.get(key, "")) for name, key in SYSTEMD.items()}
+    said = properties(text)
+    return {name: limit(said.get(key, "")) for name, key in SYSTEMD.items()}
 
 
 class LimitTexts:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Service
 
@@ -19,13 +18,7 @@ UNITS = (
     "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", "docker.service",
     "containerd.service", "irqbalance.service", "tuned.service", "display-manager.service", "nvidia-gridd.service",
 )  # fmt: skip
-PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState")
-
-
-def shown(text: str) -> Iterator[dict[str, str]]:
-    """Parse systemctl show: yield the properties of each unit."""
-    for block in text.strip().split("\n\n"):
-        yield dict(line.partition("=")[::2] for line in block.splitlines())
+_ASKED = ("names", "load_state", "active_state", "sub_state", "file_state")
 
 
 def units(text: str) -> dict[str, Service]:
@@ -34,12 +27,14 @@ def units(text: str) -> dict[str, Service]:
     A unit that goes by several names, as display-manager does, has the one of UNITS.
     """
     found: dict[str, Service] = {}
-    for fields in shown(text):
-        if "Id" in fields:
-            names = fields.get("Names", "").split()
-            name = next((unit for unit in UNITS if unit in names), fields["Id"])
-            load, active, sub, enabled = (fields.get(key, "") for key in PROPERTIES)
-            found[name.rpartition(".")[0]] = {"load": load, "active": active, "sub": sub, "enabled": enabled}
+    for unit in unit_states.parse(text):
+        name = next((name for name in UNITS if name in unit.names), unit.id)
+        found[name.rpartition(".")[0]] = {
+            "load": unit.load_state,
+            "active": unit.active_state,
+            "sub": unit.sub_state,
+            "enabled": unit.file_state,
+        }
     return found
 
 
@@ -61,7 +56,7 @@ class ServicesQuery:
 
     def __init__(self, node: Node) -> None:
         """Ask systemd."""
-        self._job = node.start(["systemctl", "show", "--property=" + ",".join(("Id", "Names", *PROPERTIES)), *UNITS])
+        self._job = node.start(unit_states.show(_ASKED, *UNITS))
 
     def facts(self) -> dict[str, Service] | None:
         """Return the units; None where systemd does not run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.unit_states import properties
 from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LIMITS, UNLIMITED
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments, kernel_values, swap
 
@@ -104,7 +105,7 @@ def pam_limits(text: str) -> dict[str, str | None]:
 
 def systemd_limits(text: str) -> dict[str, str | None]:
     """Return each default limit of services, from what ``systemctl show`` prints."""
-    said = dict(line.partition("=")[::2] for line in text.splitlines())
+    said = properties(text)
     found = {}
     for limit in LIMITS:
         hard, soft = (said.get(f"DefaultLimit{limit.upper()}{end}") for end in ("", "Soft"))

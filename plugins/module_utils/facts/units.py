@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import unit_states
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,8 +19,8 @@ RUNS_HERE = "/run/systemd/system"  # sd_booted(3)
 TRANSIENT = "/run/systemd/transient"
 GPULAB = "gpulab-"
 _ASKED = (
-    "Id", "Type", "BusName", "ActiveState", "Restart", "FragmentPath", "UnitFileState", "TriggeredBy", "WantedBy",
-    "RequiredBy", "UpheldBy",
+    "type", "bus_name", "active_state", "restart", "path", "file_state", "triggered_by", "wanted_by", "required_by",
+    "upheld_by",
 )  # fmt: skip
 _OWN_FILES = ("/etc/systemd/system/", "/run/systemd/system/")  # of the administrator, not of a package
 _OTHERS = ("snap.", "slurmd.")  # snapd starts its own; who works below slurmd is asked by users and by Slurm's steps
@@ -33,31 +35,22 @@ def work(node: Node, names: Iterable[str]) -> dict[str, str]:
     left = [name for name in asked if name not in transient and name.endswith(".service")]
     if not left or not node.exists(RUNS_HERE):
         return transient
-    properties = [f"--property={','.join(_ASKED)}"]
-    answer = node.start(["systemctl", "show", *properties, "--", *left]).output()
+    answer = node.start(unit_states.show(_ASKED, *left)).output()
     if not answer:
         return {**transient, **dict.fromkeys(left, SILENT)}
-    said = {unit.get("Id", ""): judged(unit) for unit in shown(answer)}
+    said = {unit.id: judged(unit) for unit in unit_states.parse(answer)}
     return {**transient, **{name: why for name, why in said.items() if why}}
 
 
-def shown(text: str) -> list[dict[str, str]]:
-    """Parse what systemctl show prints of several units."""
-    return [dict(line.partition("=")[::2] for line in block.splitlines()) for block in re.split(r"\n\s*\n", text)]
-
-
-def judged(unit: dict[str, str]) -> str:
+def judged(unit: unit_states.Unit) -> str:
     """Say why a boot would end the work of a running service for good; nothing where it starts again at boot."""
-    name, state = unit.get("Id", ""), unit.get("ActiveState", "")
-    triggers = unit.get("TriggeredBy", "").split()
-    if unit.get("Type") == "oneshot" and state == "activating" and not _WAITS.search(name):
+    state, triggers = unit.active_state, unit.triggered_by
+    if unit.type == "oneshot" and state == "activating" and not _WAITS.search(unit.id):
         return JOB
-    if any(one.endswith(".timer") for one in triggers) and state in ("active", "activating"):
+    if any(name.endswith(".timer") for name in triggers) and state in ("active", "activating"):
         return JOB
-    wanted = any(unit.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy", "BusName"))
-    if wanted or triggers:
+    if triggers or unit.wanted_by or unit.required_by or unit.upheld_by or unit.bus_name:
         return ""
-    own, file_state = unit.get("FragmentPath", "").startswith(_OWN_FILES), unit.get("UnitFileState", "")
-    if own and file_state in ("disabled", "static", "linked", "linked-runtime"):
+    if unit.path.startswith(_OWN_FILES) and unit.file_state in ("disabled", "static", "linked", "linked-runtime"):
         return BY_HAND
-    return BY_HAND if file_state == "disabled" and unit.get("Restart") == "no" else ""
+    return BY_HAND if unit.file_state == "disabled" and unit.restart == "no" else ""

@@ -14,10 +14,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.capture import jobs
+from ansible_collections.gpulab.node.plugins.module_utils.core import unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.facts import services
+from ansible_collections.gpulab.node.plugins.module_utils.core.unit_states import DISABLED, ENABLED, MASKED
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
     software_done,
     software_entries,
@@ -31,7 +31,6 @@ SECTION = "jobs"
 SECONDS = 180  # for services to start
 # What starts jobs by the clock.
 CLOCKS = ("cron.service", "crond.service", "atd.service", "anacron.service", "anacron.timer", "systemd-cron.target")
-ENABLED, DISABLED, MASKED = "enabled", "disabled", "masked"
 _LINKS = re.compile(r"/etc/systemd/(?:system|user)/[^/]+\.(?:wants|requires|upholds)/|/var/lib/systemd/linger/")
 # Which program manages the network is decided where the network is restored, with a way back.
 _NETWORK = re.compile(r"(?:systemd-network|systemd-resolved|networking|NetworkManager|netplan|connman|wicked)")
@@ -57,8 +56,7 @@ class Jobs:
         self._states = self._now()
 
     def _now(self) -> dict[str, str]:
-        listed = ["systemctl", "list-unit-files", "--no-legend", "--no-pager", "--plain", "--full"]
-        return jobs.unit_states(self._call(listed)[1]) or {}
+        return unit_states.file_states(self._call(list(unit_states.LIST_FILES))[1]) or {}
 
     def hold(self, *, check_mode: bool) -> dict[str, Any]:
         """Bring jobs back without starting one; return {changes, missing}. What was let go before stays so."""
@@ -175,9 +173,9 @@ class Jobs:
         """Start what was at work and is not; return the units. Nobody waits for them: a job may take its time."""
         names = [name for name, state in wanted.items() if state == ENABLED and not name.endswith("@.service")]
         names += [one["unit"] for one in self._asked["units"] if one["active"] == "active" and not one["gpulab"]]
-        known = ["systemctl", "show", "--property=Id,ActiveState,LoadState", "--", *dict.fromkeys(names)]
-        shown = services.shown(self._call(known)[1]) if names else []
-        idle = [one["Id"] for one in shown if one["ActiveState"] == "inactive" and one["LoadState"] == "loaded"]
+        asked = unit_states.show(("active_state", "load_state"), *dict.fromkeys(names))
+        known = unit_states.parse(self._call(asked)[1]) if names else []
+        idle = [unit.id for unit in known if unit.active_state == "inactive" and unit.load_state == "loaded"]
         if idle and not check_mode:
             self._call(["systemctl", "start", "--no-block", *idle])
         return idle

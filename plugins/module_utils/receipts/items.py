@@ -24,9 +24,8 @@ import stat
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block, unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
-from ansible_collections.gpulab.node.plugins.module_utils.facts import services
 from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery
 from ansible_collections.gpulab.node.plugins.module_utils.system import kernel_values
 
@@ -66,14 +65,14 @@ class Reading:
         self._items = sorted(set(items))
         packages, units = self._names("package"), sorted({*self._names("unit"), *self._names("running")})
         self._packages = PackagesQuery(node, *packages) if packages else None
-        properties = "--property=Id,Names,UnitFileState,ActiveState"
-        self._units = node.start(["systemctl", "show", properties, *units]) if units else None
+        asked = ("names", "file_state", "active_state")
+        self._units = node.start(unit_states.show(asked, *units)) if units else None
         self._kinds: dict[str, Callable[[str], Value]] = {
             "file": lambda name: file(node.path(name)),
             "block": self._block,
             "package": self._package,
-            "unit": lambda name: self._unit(name, "UnitFileState"),
-            "running": lambda name: self._unit(name, "ActiveState"),
+            "unit": lambda name: self._shown[name].file_state or None if name in self._shown else None,
+            "running": lambda name: self._shown[name].active_state or None if name in self._shown else None,
             "value": lambda name: kernel_values.read(name, node) or None,
             "mount": self._mount,
             "member": _member,
@@ -82,8 +81,7 @@ class Reading:
 
     def values(self, facts: Facts) -> dict[str, Value]:
         """Return each item's value; facts are those of this moment. An item of an unknown kind has the value None."""
-        shown = services.shown((self._units.output() or "") if self._units else "")
-        self._shown = {name: unit for unit in shown for name in (unit.get("Id", ""), *unit.get("Names", "").split())}
+        self._shown = unit_states.by_name((self._units.output() or "") if self._units else "")
         self._mounted = {mount.place: mount for mount in mounts(self._node.text("/proc/self/mountinfo"))}
         self._locked = self._node.text(VERSION_LOCK).splitlines()
         return {item: self._value(item, facts) for item in self._items}
@@ -105,9 +103,6 @@ class Reading:
         found = [one for one in (self._packages.installed if self._packages else []) if fnmatchcase(one.name, pattern)]
         held = {one.name for one in found if one.held or any(f"{one.name}-" in line for line in self._locked)}
         return {one.name: f"{one.version}, on hold" if one.name in held else one.version for one in found} or None
-
-    def _unit(self, name: str, what: str) -> Value:
-        return self._shown.get(name, {}).get(what) or None
 
     def _mount(self, path: str) -> Value:
         mount = self._mounted.get(path)

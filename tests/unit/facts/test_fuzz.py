@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core import account_files, mount_table, unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
 from ansible_collections.gpulab.node.plugins.module_utils.facts import (
@@ -79,7 +79,13 @@ PARSERS = {
     "control_group": processes.control_group,
     "logind_session": logins.logind_session,
     "user_name": processes.user_name,
-    "units": lambda text: [units.judged(unit) for unit in units.shown(text)],
+    "units": lambda text: [units.judged(unit) for unit in unit_states.parse(text)],
+    "unit_files": unit_states.file_states,
+    "users": account_files.users,
+    "groups": account_files.groups,
+    "secrets": account_files.secrets,
+    "ranges": account_files.ranges,
+    "swaps": mount_table.swaps,
     "guest": lambda text: guests.guest(text, text),
     "kernel_log": kernel_log.events,
     "services": services.units,
