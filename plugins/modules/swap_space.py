@@ -71,7 +71,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Re
 from ansible_collections.gpulab.node.plugins.module_utils.system import swap
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Device
+    from ansible_collections.gpulab.node.plugins.module_utils.core.lsblk import Device
 
 MEMORY = Path("/var/lib/gpulab/swap.json")
 Running = dict[str, mount_table.Swap]  # the active swaps, by all their names

@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk
 from ansible_collections.gpulab.node.plugins.module_utils.installer.judge import Disk, Machine
 from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import BIOS, UEFI
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from ansible_collections.gpulab.node.plugins.module_utils.core.lsblk import Device
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 Call = Callable[[list[str]], str]  # runs a command, and returns its output; empty where it fails
-LSBLK = ["lsblk", "--json", "--bytes", "--output", "NAME,KNAME,TYPE,SIZE,SERIAL,WWN"]
 BLKID = ["blkid", "--probe", "--output", "export"]
 SECONDS = 20.0  # for one of these; a disk that does not answer holds nothing that is known
 NOT_A_DISK = re.compile(r"(?:loop|zram|ram|sr|fd|nbd|md|dm-)\d+")
@@ -47,31 +45,26 @@ def machine(node: Node) -> Machine:
 
 def disks(call: Call = output) -> list[Disk]:
     """Return the whole disks, with what each holds."""
-    listed = call(LSBLK)
-    return [_disk(one, call) for one in json.loads(listed)["blockdevices"] if _is_disk(one)] if listed else []
+    devices = lsblk.parse(call([*lsblk.COMMAND]))
+    return [_disk(device, devices, call) for device in lsblk.tops(devices) if _is_disk(device)]
 
 
-def _is_disk(record: dict[str, Any]) -> bool:
-    return record["type"] == "disk" and bool(record["size"]) and not NOT_A_DISK.fullmatch(str(record["kname"]))
+def _is_disk(device: Device) -> bool:
+    name = device.path[len("/dev/") :]
+    return device.kind == "disk" and bool(device.size) and not NOT_A_DISK.fullmatch(name)
 
 
-def _disk(record: dict[str, Any], call: Call) -> Disk:
-    probed = {path: _fields(call([*BLKID, path])) for path in dict.fromkeys(_paths(record))}
-    path = next(iter(probed))
+def _disk(device: Device, devices: dict[str, Device], call: Call) -> Disk:
+    paths = dict.fromkeys((device.path, *lsblk.descendants(device.path, devices)))
+    probed = {path: _fields(call([*BLKID, path])) for path in paths}
     return Disk(
-        path,
-        int(record["size"]),
-        (record.get("serial") or "").strip(),
-        (record.get("wwn") or "").strip(),
+        device.path,
+        device.size,
+        device.serial,
+        device.wwn,
         frozenset(fields[name].lower() for fields in probed.values() for name in _HELD if fields.get(name)),
-        probed[path].get("PTUUID", "").lower(),
+        probed[device.path].get("PTUUID", "").lower(),
     )
-
-
-def _paths(record: dict[str, Any]) -> Iterator[str]:
-    yield f"/dev/{record['kname']}".replace("!", "/")
-    for child in record.get("children", ()):
-        yield from _paths(child)
 
 
 def _fields(text: str) -> dict[str, str]:

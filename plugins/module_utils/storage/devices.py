@@ -12,15 +12,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.lsblk import Device
     from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
 
 BY_ID = "/dev/disk/by-id/"
@@ -36,25 +37,6 @@ WHOLE = ("disk", "loop")  # what has a serial number of its own
 NOTHING_FOUND, SEVERAL_FOUND = 2, 8  # exit states of blkid
 SWAP = "(swap)"
 PART = {"uuid": "UUID", "label": "NAME", "type": "TYPE"}  # what an entry of a partition table says, as blkid calls it
-
-
-@dataclass(frozen=True)
-class Device:
-    """A block device: path is the kernel's name for it, number its major:minor, below the devices made of it.
-
-    wwn is its world wide name, transport nvme, sata, usb and such; each is empty where lsblk does not know it.
-    """
-
-    path: str
-    kind: str
-    size: int
-    number: str
-    serial: str = ""
-    below: tuple[str, ...] = ()
-    wwn: str = ""
-    transport: str = ""
-    model: str = ""
-    rotational: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -145,42 +127,12 @@ class Devices:
 
     def descendants(self, path: str) -> Iterator[str]:
         """Yield all devices that are made of this one: partitions, arrays, volumes."""
-        device = self.devices.get(path)
-        for each in device.below if device else ():
-            yield each
-            yield from self.descendants(each)
+        return lsblk.descendants(path, self.devices)
 
     def is_mounted(self, path: str, mount: Mount) -> bool:
         """Tell whether a mount is of this device."""
         device = self.devices.get(path)
         return bool(device) and (mount.device == device.number or mount.source == path)  # type: ignore[union-attr]
-
-
-def block_devices(lsblk: str) -> dict[str, Device]:
-    """Parse the output of lsblk --json: devices by path."""
-    found: dict[str, Device] = {}
-    for record in json.loads(lsblk)["blockdevices"] if lsblk.strip() else ():
-        _add(record, found)
-    return found
-
-
-def _add(record: dict[str, Any], found: dict[str, Device]) -> str:
-    path = f"/dev/{record['kname']}".replace("!", "/")
-    below = [_add(child, found) for child in record.get("children", ())]
-    former = found[path].below if path in found else ()  # one that is made of several is listed below each
-    found[path] = Device(
-        path,
-        record["type"],
-        int(record["size"] or 0),
-        record["maj:min"].strip(),
-        (record.get("serial") or "").strip(),
-        tuple(dict.fromkeys([*former, *below])),
-        (record.get("wwn") or "").strip(),
-        (record.get("tran") or "").strip(),
-        (record.get("model") or "").strip(),
-        record.get("rota"),
-    )
-    return path
 
 
 def content(rc: int, output: str, errors: str) -> Content:

@@ -9,21 +9,19 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, devices, exports, plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
-from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import OTHERS, STABLE, Device, Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import OTHERS, STABLE, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import Server
 from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import Place, State, Tier
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.lsblk import Device
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 Call = Callable[[list[str]], tuple[int, str, str]]  # a command: exit status, output, errors
 
-# without NAME lsblk does not tell what is made of which device
-COLUMNS = "NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN,WWN,TRAN,MODEL,ROTA"
-LSBLK = ["lsblk", "--json", "--bytes", "--output", COLUMNS]
 BLKID = ["blkid", "--probe", "--output", "export"]
 WIPEFS = ["wipefs", "--no-act", "--json"]
 LVS = ["lvs", "--reportformat", "json", "--options", "vg_name,lv_name,lv_active"]
@@ -65,7 +63,7 @@ class Reader:
 
     def devices(self) -> Devices:
         """Return all devices of the node, with what is on them and where it is mounted."""
-        found = devices.block_devices(self.output(LSBLK))
+        found = lsblk.parse(self.output([*lsblk.COMMAND]))
         volumes = devices.volumes(self.output(LVS))
         return Devices(
             found,
@@ -96,7 +94,7 @@ class Reader:
     def again(self, name: str, device: Device | None) -> tuple[str, ...]:
         """Look once more at a device that was judged, by the name by which it is now written to: what is against it."""
         path = self._node.resolve(name)
-        now = devices.block_devices(self.output([*LSBLK, path])).get(path)
+        now = lsblk.parse(self.output([*lsblk.COMMAND, path])).get(path)
         if device is None or now != device:
             return (f"another device than was examined: {now or 'none'}, not {device or 'one that is still to come'}",)
         return blank.look(str(self._node.path(name)), device.number, samples=blank.GLANCE).found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Device
+    from ansible_collections.gpulab.node.plugins.module_utils.core.lsblk import Device
 
 
 @dataclass(frozen=True)

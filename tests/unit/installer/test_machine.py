@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.installer import machine
 from ansible_collections.gpulab.node.plugins.module_utils.installer.judge import Disk, Machine
@@ -44,7 +45,7 @@ PROBED = {
 
 
 def call(argv):
-    return json.dumps(LISTED) if argv == machine.LSBLK else PROBED.get(argv[-1], "")
+    return json.dumps(LISTED) if argv == [*lsblk.COMMAND] else PROBED.get(argv[-1], "")
 
 
 def test_disks_are_read_with_all_that_they_hold():

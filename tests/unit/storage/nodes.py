@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
@@ -88,7 +88,7 @@ class Machine:
     def known(self) -> Devices:
         """Return the devices."""
         contents = {path: storage_devices.content(*answer) for path, answer in self.blkid.items()}
-        found = storage_devices.block_devices(json.dumps({"blockdevices": self.records}))
+        found = lsblk.parse(json.dumps({"blockdevices": self.records}))
         return Devices(
             found,
             self.links,

@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, exports, plan
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices as storage_devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step, Written
 from ansible_collections.gpulab.node.plugins.modules import storage_tiers
@@ -71,7 +71,7 @@ def disk(module, tmp_path, monkeypatch):
     monkeypatch.setattr(storage_tiers.Node, "resolve", lambda _self, _link: f"/dev/{record['kname']}")
     monkeypatch.setattr(blank, "_number", lambda _handle: "259:11")
     monkeypatch.setattr(module, "run_command", shown(module, record))
-    device = storage_devices.block_devices(json.dumps({"blockdevices": [record]}))[f"/dev/{record['kname']}"]
+    device = lsblk.parse(json.dumps({"blockdevices": [record]}))[f"/dev/{record['kname']}"]
     return path, record, Step("format", "make it", ("mkfs.ext4", str(name)), (Written(str(name), device),))
 
 

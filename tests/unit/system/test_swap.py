@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core.lsblk import Device
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
-from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Content, Device, Devices
+from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Content, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.system import swap
 from ansible_collections.gpulab.node.plugins.module_utils.system.swap import Place, Step
 from ansible_collections.gpulab.node.plugins.modules import swap_space
