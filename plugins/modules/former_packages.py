@@ -91,11 +91,12 @@ refusal:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.node.plugins.module_utils.core import installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
-from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, dnf, dnf_host
+from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import (
     Former,
     FormerDebs,
@@ -162,10 +163,10 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     kept: FormerDebs | FormerRpms
     if module.get_bin_path("apt-get"):
         kept = FormerDebs(params["name"])
-        installed = kept.installed(apt.parse_packages(module.run_command(list(apt.QUERY))[1]))
+        installed = kept.installed(installed_packages.debs(module.run_command(list(installed_packages.DPKG))[1]))
     else:
         kept = FormerRpms(params["name"])
-        installed = kept.installed(dnf.parse_packages(module.run_command(list(dnf.QUERY))[1]))
+        installed = kept.installed(installed_packages.rpms(module.run_command(list(installed_packages.RPM))[1]))
     if params["operation"] == "judge":
         judge(kept, installed, Step(f"{params['name']}-restore", module.run_command, running_boot()))
         return {"changed": True}

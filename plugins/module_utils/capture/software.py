@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import Places
-from ansible_collections.gpulab.node.plugins.module_utils.core import commands
+from ansible_collections.gpulab.node.plugins.module_utils.core import commands, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.facts.driver import VERSIONLOCK
 from ansible_collections.gpulab.node.plugins.module_utils.packages import (
     apt,
@@ -81,12 +81,12 @@ def read(node: Node) -> dict[str, Any]:
 
 
 def _of_apt(node: Node, places: Places) -> dict[str, Any]:
-    query = node.start(list(apt.QUERY))
+    query = node.start(list(installed_packages.DPKG))
     texts = {name: places.text(name) for name in _read_by_apt(places, PREFERENCES, PREFERENCES_PARTS, ("", ".pref"))}
     pins = [pin for file, text in texts.items() for pin in _pins(file, text)]
     states = node.text(apt.EXTENDED_STATES)
     report = query.output()
-    known = apt.parse_packages(report or "")
+    known = installed_packages.debs(report or "")
     packages = {name: one for name, one in known.items() if apt.is_on_disk(known, name)}
     native = known["dpkg"].architecture if "dpkg" in known else ""
     automatic = apt.automatic(states, native)
@@ -163,7 +163,7 @@ def _signers(places: Places, signed_by: str) -> list[str]:
 
 
 def _of_dnf(node: Node, places: Places) -> dict[str, Any]:
-    query, trusted = node.start(list(dnf.QUERY)), node.start(list(RPM_KEYS))
+    query, trusted = node.start(list(installed_packages.RPM)), node.start(list(RPM_KEYS))
     automatic = dnf_history.automatic(node.path(dnf_history.PATH))
     texts = {file: places.text(file) for file in (DNF, *_repositories(places))}
     sections = {file: dnf_repository.sections(text) for file, text in texts.items()}
@@ -175,7 +175,7 @@ def _of_dnf(node: Node, places: Places) -> dict[str, Any]:
     ]
     files = [file for one in sources for file in one["key_files"]]
     report = query.output()
-    packages = [one for one in dnf.parse_packages(report or "") if one.name != KEY_PACKAGE]
+    packages = [one for one in installed_packages.rpms(report or "") if one.name != KEY_PACKAGE]
     installed = [{"name": one.name, "version": one.evr, "architecture": one.architecture} for one in packages]
     manual = sorted({one.na for one in packages if (one.name, one.architecture) not in (automatic or ())})
     locks = "\n".join(map(places.text, VERSIONLOCK))

@@ -8,12 +8,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import installed_packages
+
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-
-DPKG_FORMAT = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Maintainer}\\t${Architecture}\\n"
-DPKG = "dpkg"
-RPM_FORMAT = "ii \\t%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{VENDOR}\\n"
 
 
 class Package(NamedTuple):
@@ -28,18 +26,15 @@ class Package(NamedTuple):
     held: bool
 
 
-def installed(listing: str) -> list[Package]:
-    """Parse lines of status, name, version, maintainer and, of dpkg, architecture; dpkg's own is the node's."""
-    rows = [[*row, ""][:5] for row in (line.split("\t") for line in listing.splitlines()) if len(row) in (4, 5)]
-    native = next((architecture for _status, name, *_rest, architecture in rows if name == DPKG), "")
-    found = []
-    for status, name, version, maintainer, architecture in rows:
-        if len(status) < 2 or status[1] in "nc":  # noqa: PLR2004 - not installed, or only its files
-            continue
-        own = not native or architecture in {native, "all", ""}
-        full_name = name if own else f"{name}:{architecture}"
-        found.append(Package(full_name, version, maintainer, held=status[0] == "h"))
-    return found
+def of_dpkg(report: str) -> list[Package]:
+    """Return the packages that are there, in dpkg's listing."""
+    known = installed_packages.debs(report).items()
+    return [Package(name, deb.version, deb.maintainer, deb.held) for name, deb in known if deb.on_disk]
+
+
+def of_rpm(report: str) -> list[Package]:
+    """Return the packages in rpm's listing, which knows no holds."""
+    return [Package(rpm.name, rpm.version, rpm.vendor, held=False) for rpm in installed_packages.rpms(report)]
 
 
 class PackagesQuery:
@@ -47,12 +42,11 @@ class PackagesQuery:
 
     def __init__(self, node: Node, *patterns: str) -> None:
         """Ask for the packages whose names fit one of the patterns (globs)."""
-        if node.exists("/var/lib/dpkg/status"):
-            self._listing = node.start(["dpkg-query", "-W", "-f", DPKG_FORMAT, DPKG, *patterns])
-        else:
-            self._listing = node.start(["rpm", "-qa", "--qf", RPM_FORMAT, *patterns])
+        self._is_debian = node.exists("/var/lib/dpkg/status")
+        query = (*installed_packages.DPKG, installed_packages.OF_DPKG) if self._is_debian else installed_packages.RPM
+        self._listing = node.start([*query, *patterns])
 
     @cached_property
     def installed(self) -> list[Package]:
         """Return those that are installed."""
-        return installed(self._listing.output() or "")
+        return (of_dpkg if self._is_debian else of_rpm)(self._listing.output() or "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -19,11 +18,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import P
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-QUERY = (
-    "dpkg-query",
-    "--show",
-    r"--showformat=${Package}\t${Architecture}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n",
-)
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
+
 # Touched after the lists were refreshed; the name by which other tools know it, too.
 UPDATED = "/var/lib/apt/periodic/update-success-stamp"
 # Where APT keeps which packages only came as dependencies.
@@ -57,27 +53,6 @@ _UNKNOWN = (
 )
 
 
-@dataclass(frozen=True)
-class Package:
-    """A package as dpkg knows it; status is dpkg's word (installed, half-configured, config-files, ...)."""
-
-    version: str
-    status: str
-    held: bool
-    architecture: str = field(default="", compare=False)
-
-
-def parse_packages(report: str) -> dict[str, Package]:
-    """Read the output of QUERY. A package of a foreign architecture is called name:architecture, as by dpkg."""
-    rows = [line.split("\t") for line in report.splitlines() if line.count("\t") == 4]  # noqa: PLR2004
-    native = next((row[1] for row in rows if row[0] == "dpkg"), "")
-    packages = {}
-    for name, architecture, version, want, status in rows:
-        full_name = name if architecture in {native, "all", ""} else f"{name}:{architecture}"
-        packages[full_name] = Package(version, status, want == "hold", architecture)
-    return packages
-
-
 def has_inner_wildcard(wish: str) -> bool:
     """Say whether a wish has a version pattern that apt-get does not read: it knows a * at the end, and no other."""
     return any(sign in split(wish)[1][:-1] for sign in "*?[")
@@ -94,19 +69,19 @@ def exact(wish: str, report: str) -> str:
     return f"{name}={found}"
 
 
-def is_installed(packages: dict[str, Package], wish: str) -> bool:
+def is_installed(packages: dict[str, Deb], wish: str) -> bool:
     """Say whether name or name=version is installed and configured."""
     name, version = split(wish)
     package = packages.get(name)
     return package is not None and package.status == "installed" and fnmatchcase(package.version, version)
 
 
-def is_on_disk(packages: dict[str, Package], name: str) -> bool:
+def is_on_disk(packages: dict[str, Deb], name: str) -> bool:
     """Say whether anything but configuration files of a package is on the node."""
-    return name in packages and packages[name].status not in {"not-installed", "config-files"}
+    return name in packages and packages[name].on_disk
 
 
-def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
+def open_wishes(wishes: Wishes, packages: dict[str, Deb]) -> Wishes:
     """Return the wishes that do not hold yet."""
     held = {name for name, package in packages.items() if package.held}
     return Wishes(
@@ -118,7 +93,7 @@ def open_wishes(wishes: Wishes, packages: dict[str, Package]) -> Wishes:
     )
 
 
-def _of_every_architecture(names: tuple[str, ...], packages: dict[str, Package]) -> list[str]:
+def _of_every_architecture(names: tuple[str, ...], packages: dict[str, Deb]) -> list[str]:
     """Return the packages on the disk that have one of these names, those of foreign architectures, too."""
     return [
         full_name
@@ -128,7 +103,7 @@ def _of_every_architecture(names: tuple[str, ...], packages: dict[str, Package])
     ]
 
 
-def _on_disk(patterns: tuple[str, ...], packages: dict[str, Package]) -> list[str]:
+def _on_disk(patterns: tuple[str, ...], packages: dict[str, Deb]) -> list[str]:
     """Return the packages on the disk that any of these names and globs names."""
     return [name for name in packages if matches(name, patterns) and is_on_disk(packages, name)]
 
@@ -220,7 +195,7 @@ def last(wishes: Wishes, origin: str) -> str:
     return f"Package: {' '.join(wishes.hold)}\nPin: release o={origin}\nPin-Priority: 100\n" if wishes.hold else ""
 
 
-def beside(wishes: Wishes, packages: dict[str, Package]) -> str:
+def beside(wishes: Wishes, packages: dict[str, Deb]) -> str:
     """Return the preferences under which what comes beside the packages to be held has their version, where it has it.
 
     The version is the one that most of them have. They are for one transaction, as those of last are.
@@ -287,7 +262,7 @@ def options(lock_timeout: int) -> list[str]:
     return [f"--option=DPkg::Lock::Timeout={lock_timeout}", "--option=Acquire::Retries=3"]
 
 
-def undo_script(names: list[str], packages: dict[str, Package]) -> str:
+def undo_script(names: list[str], packages: dict[str, Deb]) -> str:
     """Return shell commands that take the named packages off the node, and nothing else.
 
     dpkg and not apt-get: it never removes a package that was not named, and works after an interruption.
@@ -324,7 +299,7 @@ def parse_history(text: str) -> set[str]:
     return brought
 
 
-def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Package], own: set[str]) -> list[str]:
+def foreign_holds(plan: Plan, wishes: Wishes, packages: dict[str, Deb], own: set[str]) -> list[str]:
     """Return the packages on hold that a plan changes although the wishes do not release them.
 
     Of what the wishes hold, gpulab's own holds (own) give way, and nobody else's.

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.locks import find_holder
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import driver
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
@@ -27,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.host import P
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources import Source
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes
@@ -72,9 +73,9 @@ class Apt(PackageHost):
     former_packages = FormerDebs
     _former: FormerDebs | None
 
-    def packages(self) -> dict[str, apt.Package]:
+    def packages(self) -> dict[str, Deb]:
         """Return what dpkg knows."""
-        return apt.parse_packages(self._call(list(apt.QUERY))[1])
+        return installed_packages.debs(self._call(list(installed_packages.DPKG))[1])
 
     def todo(self) -> Wishes:
         """Return the wishes that do not hold yet; to be given up is then all that goes with the retired packages."""
@@ -348,7 +349,7 @@ def _age(log: Path) -> int:
     return next((int(part) for part in log.name.split(".") if part.isdigit()), 0)
 
 
-def _change(plan: Plan, packages: dict[str, apt.Package]) -> Change:
+def _change(plan: Plan, packages: dict[str, Deb]) -> Change:
     """Return what a transaction is about to do with packages, some of which may be on hold."""
     going = {**{name: old for name, (old, _new) in plan.change.items()}, **plan.remove}
     held = {name: name for name, package in packages.items() if package.held}

@@ -9,43 +9,15 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes, matches, split
 
-QUERY = ("rpm", "-qa", "--queryformat", r"%{NAME}\t%{EPOCHNUM}\t%{VERSION}-%{RELEASE}\t%{ARCH}\n")
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Rpm
+
 # Touched after the metadata were refreshed.
 UPDATED = "/var/cache/dnf/gpulab-updated"
-
-
-@dataclass(frozen=True)
-class Package:
-    """An installed package; version is that with the release. Some, as kernels, are there in several versions."""
-
-    name: str
-    epoch: str
-    version: str
-    architecture: str
-
-    @property
-    def nvra(self) -> str:
-        """Return the name by which rpm and dnf know this and no other package."""
-        return f"{self.name}-{self.version}.{self.architecture}"
-
-    @property
-    def na(self) -> str:
-        """Return the name of this package in all its versions."""
-        return f"{self.name}.{self.architecture}"
-
-    @property
-    def evr(self) -> str:
-        """Return its version as dnf writes it, without an epoch of zero."""
-        return self.version if self.epoch == "0" else f"{self.epoch}:{self.version}"
-
-    @property
-    def lock(self) -> str:
-        """Return its line in the list of the versionlock plugin, as ``dnf versionlock add`` writes it."""
-        return f"{self.name}-{self.epoch}:{self.version}.*"
 
 
 @dataclass(frozen=True)
@@ -66,12 +38,7 @@ class Answer:
     growth: int
 
 
-def parse_packages(report: str) -> list[Package]:
-    """Read the output of QUERY."""
-    return [Package(*line.split("\t")) for line in report.splitlines() if line.count("\t") == 3]  # noqa: PLR2004
-
-
-def is_installed(packages: list[Package], wish: str) -> bool:
+def is_installed(packages: list[Rpm], wish: str) -> bool:
     """Say whether name, name=version or a whole name-version-release.architecture is installed."""
     name, version = split(wish)
     return any(
@@ -81,7 +48,7 @@ def is_installed(packages: list[Package], wish: str) -> bool:
     )
 
 
-def open_wishes(wishes: Wishes, packages: list[Package], locks: list[str]) -> Wishes:
+def open_wishes(wishes: Wishes, packages: list[Rpm], locks: list[str]) -> Wishes:
     """Return the wishes that do not hold yet; globs in hold and unhold become the packages that they match.
 
     What is to be let go need not be installed: a lock outlives its package, and would let no other version in.
@@ -98,7 +65,7 @@ def open_wishes(wishes: Wishes, packages: list[Package], locks: list[str]) -> Wi
     )
 
 
-def names_of(wishes: tuple[str, ...], packages: list[Package]) -> dict[str, list[str]]:
+def names_of(wishes: tuple[str, ...], packages: list[Rpm]) -> dict[str, list[str]]:
     """Return the wishes by the names of the packages that they are about; one may be a whole name, as a kernel's is."""
     found: dict[str, list[str]] = {}
     for name, wish in dict.fromkeys(
@@ -108,7 +75,7 @@ def names_of(wishes: tuple[str, ...], packages: list[Package]) -> dict[str, list
     return found
 
 
-def lock_list(text: str, wishes: Wishes, packages: list[Package]) -> str:
+def lock_list(text: str, wishes: Wishes, packages: list[Rpm]) -> str:
     """Return the list of the versionlock plugin as it has to be; lines about other packages stay as they are."""
     ours = [package for package in packages if matches(package.name, wishes.hold)]
     wanted = sorted(package.lock for package in ours)
@@ -233,7 +200,7 @@ def undo_script(names: list[str]) -> str:
     return shlex.join(["rpm", "--erase", *names]) + "\n"
 
 
-def _versions(package: Package) -> tuple[str, str]:
+def _versions(package: Rpm) -> tuple[str, str]:
     return package.version, f"{package.epoch}:{package.version}"
 
 

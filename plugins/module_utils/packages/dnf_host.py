@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.locks import RPM_LOCKS, find_holder, find_named
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.packages import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf, dnf_failure, dnf_solver
@@ -22,6 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.host import P
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Rpm
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan
 
@@ -38,9 +39,9 @@ class Dnf(PackageHost):
     former_packages = FormerRpms
     _former: FormerRpms | None
 
-    def packages(self) -> list[dnf.Package]:
+    def packages(self) -> list[Rpm]:
         """Return what rpm knows."""
-        return dnf.parse_packages(self._call(list(dnf.QUERY))[1])
+        return installed_packages.rpms(self._call(list(installed_packages.RPM))[1])
 
     def todo(self) -> Wishes:
         """Return the wishes that do not hold yet; to be given up is then all that goes with the retired packages."""
@@ -190,7 +191,7 @@ def _unmatched(answer: dnf.Answer) -> list[str]:
     return [f"Unable to find a match: {name}" for name in sorted(answer.unknown)]
 
 
-def _change(answer: dnf.Answer, packages: list[dnf.Package]) -> Change:
+def _change(answer: dnf.Answer, packages: list[Rpm]) -> Change:
     """Return what a transaction is about to do with packages, some of which may be locked."""
     locked, there = dnf.locks(read_locks()), {package.na for package in packages}
     held = {package.na: package.lock for package in packages if package.lock in locked}

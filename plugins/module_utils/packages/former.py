@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT as STEPS
-from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, dnf
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb, Rpm
 
 ROOT = STEPS.parent / "former"
 RECORD = "packages.json"
@@ -151,7 +153,7 @@ class FormerDebs(FormerPackages):
     """Former packages of dpkg, by their names; held are the names of those that are on hold."""
 
     @staticmethod
-    def installed(packages: dict[str, apt.Package]) -> dict[str, set[str]]:
+    def installed(packages: dict[str, Deb]) -> dict[str, set[str]]:
         """Return what is there of the packages that dpkg knows."""
         return {
             name: {package.version} if package.status == "installed" else set()
@@ -200,7 +202,7 @@ class FormerRpms(FormerPackages):
     """Former packages of rpm, by name.architecture; held are their lines in the list of the versionlock plugin."""
 
     @staticmethod
-    def installed(packages: list[dnf.Package]) -> dict[str, set[str]]:
+    def installed(packages: list[Rpm]) -> dict[str, set[str]]:
         """Return what is there of the packages that rpm knows. Some, as kernels, are there in several versions."""
         found: dict[str, set[str]] = {}
         for package in packages:

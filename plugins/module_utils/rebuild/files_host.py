@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import digest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
-from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, present, record, tree
@@ -315,13 +315,13 @@ class _Work:
 
 
 def versions(node: Node) -> dict[str, str]:
-    """Return the versions of installed packages by name."""
-    asked = [
-        node.start(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package} ${Version}\n"]),
-        node.start(["rpm", "--query", "--all", "--queryformat", "installed %{NAME} %{VERSION}-%{RELEASE}\n"]),
-    ]
-    lines = [line.split(" ") for job in asked for line in (job.output() or "").splitlines()]
-    return {fields[1]: fields[2] for fields in lines if len(fields) == 3 and fields[0] == "installed"}  # noqa: PLR2004
+    """Return the versions of installed packages by name, and by name:architecture, as dpkg's lists of files have it."""
+    of_dpkg, of_rpm = (node.start(list(query)) for query in (installed_packages.DPKG, installed_packages.RPM))
+    found = {rpm.name: rpm.version for rpm in installed_packages.rpms(of_rpm.output() or "")}
+    for name, deb in installed_packages.debs(of_dpkg.output() or "").items():
+        if deb.status == "installed":
+            found.update(dict.fromkeys((name, f"{name.partition(':')[0]}:{deb.architecture}"), deb.version))
+    return found
 
 
 def _why(error: OSError) -> str:

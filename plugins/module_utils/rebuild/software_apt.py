@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
@@ -33,6 +33,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_packa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
     from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Call
 
 ROOT = Path("/")
@@ -98,8 +99,8 @@ class Packages:
             return found
         return software_packages.Candidates(tuple(name for name in found.names if name in self._lacking), found.left)
 
-    def _installed(self) -> dict[str, apt.Package]:
-        return apt.parse_packages(self._call(list(apt.QUERY))[1])
+    def _installed(self) -> dict[str, Deb]:
+        return installed_packages.debs(self._call(list(installed_packages.DPKG))[1])
 
     def lists(self) -> list[str]:
         """Put all in place but for sources, and return what tries these and refreshes the package lists.

@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, a
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan
 
 SECTION = "packages"
@@ -59,7 +60,7 @@ class Settled:
 
 
 def candidates(
-    section: dict[str, Any], installed: dict[str, apt.Package], managed: Collection[str], *, same_release: bool
+    section: dict[str, Any], installed: dict[str, Deb], managed: Collection[str], *, same_release: bool
 ) -> Candidates:
     """Return which packages are to come back.
 
@@ -150,7 +151,7 @@ def fault(printed: str) -> str:
 
 
 def marks(
-    section: dict[str, Any], installed: dict[str, apt.Package], states: str, managed: Collection[str], *, same: bool
+    section: dict[str, Any], installed: dict[str, Deb], states: str, managed: Collection[str], *, same: bool
 ) -> tuple[dict[str, list[str]], list[dict[str, str]]]:
     """Return the names for each command of apt-mark (hold, unhold, auto, manual), and the holds that cannot be.
 
@@ -180,7 +181,7 @@ def marks(
     return {command: names for command, names in found.items() if names}, lacking
 
 
-def other_versions(section: dict[str, Any], installed: dict[str, apt.Package]) -> Iterable[dict[str, str]]:
+def other_versions(section: dict[str, Any], installed: dict[str, Deb]) -> Iterable[dict[str, str]]:
     """Yield the packages on hold that came back in another version: nobody has the former one any more."""
     native = installed["dpkg"].architecture if "dpkg" in installed else ""
     versions = {_full_name(one, native): one["version"] for one in section["packages"] or []}

@@ -11,12 +11,12 @@ from unit.packages.openpgp_keys import VERSION_6, VERSION_6_FINGERPRINT
 
 CANARY = "canary"
 DPKG = """\
-dpkg\tamd64\t1.21.22\tinstall\tinstalled
-libc6\tamd64\t2.36-9\tinstall\tinstalled
-libc6\ti386\t2.36-9\tinstall\tinstalled
-adduser\tall\t3.134\tinstall\tinstalled
-cuda-drivers\tamd64\t580.95.05-1\thold\tinstalled
-sl\tamd64\t5.02-1\tdeinstall\tconfig-files
+dpkg\tamd64\t1.21.22\tinstall\tinstalled\t
+libc6\tamd64\t2.36-9\tinstall\tinstalled\t
+libc6\ti386\t2.36-9\tinstall\tinstalled\t
+adduser\tall\t3.134\tinstall\tinstalled\t
+cuda-drivers\tamd64\t580.95.05-1\thold\tinstalled\t
+sl\tamd64\t5.02-1\tdeinstall\tconfig-files\t
 """
 STATES = """\
 Package: libc6
@@ -28,10 +28,10 @@ Architecture: amd64
 Auto-Installed: 1
 """
 RPM = """\
-kernel\t0\t5.14.0-1.el9\tx86_64
-kernel\t0\t5.14.0-2.el9\tx86_64
-cuda-drivers\t3\t580.95.05-1\tx86_64
-glibc\t0\t2.34-1.el9\tx86_64
+kernel\t0\t5.14.0-1.el9\tx86_64\t
+kernel\t0\t5.14.0-2.el9\tx86_64\t
+cuda-drivers\t3\t580.95.05-1\tx86_64\t
+glibc\t0\t2.34-1.el9\tx86_64\t
 gpg-pubkey\t0\t3e1f25-4d5\t(none)
 """
 

@@ -4,22 +4,23 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
 from ansible_collections.gpulab.node.plugins.module_utils.facts import driver
 from ansible_collections.gpulab.node.plugins.module_utils.facts.driver import PATTERNS, DriverQuery
-from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery, installed
+from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery, of_dpkg
 
 DEBIAN = "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>"
-LISTING = f"""ii \tnvidia-driver\t535.261.03-1\t{DEBIAN}
-hi \tnvidia-kernel-dkms\t535.261.03-1\t{DEBIAN}
-iF \tnvidia-persistenced\t535.1-1\t{DEBIAN}
-ii \tcuda-drivers\t580.95-1\tcudatools <cudatools@nvidia.com>
-ii \tnvidia-mine\t1\tMe <me@example.org>
-ii \trunc\t1.1\tDebian Go Packaging Team
-un \tnvidia-none\t\t
-rc \tnvidia-removed\t470\t{DEBIAN}
-ii \tnvidia-container-toolkit\t1.17\tNVIDIA CORPORATION <x@nvidia.com>
-ii \tnvidia-cuda-toolkit\t11.8\t{DEBIAN}
-ii \tnvidia-cuda-mps\t535.261.03-1\t{DEBIAN}
-garbage
-"""
+ROWS = (
+    ("nvidia-driver", "535.261.03-1", "install", "installed", DEBIAN),
+    ("nvidia-kernel-dkms", "535.261.03-1", "hold", "installed", DEBIAN),
+    ("nvidia-persistenced", "535.1-1", "install", "half-configured", DEBIAN),
+    ("cuda-drivers", "580.95-1", "install", "installed", "cudatools <cudatools@nvidia.com>"),
+    ("nvidia-mine", "1", "install", "installed", "Me <me@example.org>"),
+    ("runc", "1.1", "install", "installed", "Debian Go Packaging Team"),
+    ("nvidia-none", "", "unknown", "not-installed", ""),
+    ("nvidia-removed", "470", "deinstall", "config-files", DEBIAN),
+    ("nvidia-container-toolkit", "1.17", "install", "installed", "NVIDIA CORPORATION <x@nvidia.com>"),
+    ("nvidia-cuda-toolkit", "11.8", "install", "installed", DEBIAN),
+    ("nvidia-cuda-mps", "535.261.03-1", "install", "installed", DEBIAN),
+)
+LISTING = "".join(f"{name}\tamd64\t{chr(9).join(rest)}\n" for name, *rest in ROWS)
 LDCONFIG = """120 libs found in cache `/etc/ld.so.cache'
 \tlibnvidia-ml.so.1 (libc6) => /usr/lib32/libnvidia-ml.so.1
 \tlibnvidia-ml.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so.1
@@ -33,7 +34,7 @@ def facts(tree, module_on_disk):
 
 
 def test_packages():
-    packages, held = driver.packages(installed(LISTING))
+    packages, held = driver.packages(of_dpkg(LISTING))
     assert [(package["name"], package["source"]) for package in packages] == [
         ("nvidia-driver", "distribution"),
         ("nvidia-kernel-dkms", "distribution"),
@@ -47,8 +48,8 @@ def test_packages():
 
 def test_packages_of_a_foreign_architecture_carry_its_name():
     rows = (("dpkg", "amd64"), ("libcuda1", "amd64"), ("libcuda1", "i386"), ("nvidia-support", "all"))
-    listing = "".join(f"hi \t{name}\t1\t{DEBIAN}\t{architecture}\n" for name, architecture in rows)
-    packages, held = driver.packages(installed(listing))
+    listing = "".join(f"{name}\t{architecture}\t1\thold\tinstalled\t{DEBIAN}\n" for name, architecture in rows)
+    packages, held = driver.packages(of_dpkg(listing))
     assert [package["name"] for package in packages] == ["libcuda1", "libcuda1:i386", "nvidia-support"] == held
 
 
@@ -66,7 +67,7 @@ def test_debian_node(tree):
 
 
 def test_redhat_node(tree):
-    tree.prints("rpm -qa", "ii \tnvidia-driver\t580.95-1.el9\tNVIDIA Corporation\n")
+    tree.prints("rpm -qa", "nvidia-driver\t3\t580.95-1.el9\tx86_64\tNVIDIA Corporation\n")
     tree.file("/etc/dnf/plugins/versionlock.list", "# nvidia\nnvidia-driver-3:580.95-1.el9.*\nbash-5.*\n")
     found = facts(tree, None)
     assert found["packages"] == [{"name": "nvidia-driver", "version": "580.95-1.el9", "source": "nvidia"}]

@@ -104,7 +104,9 @@ def test_engines(tree):
 
 
 def test_packages_that_docker_com_conflicts_with(tree):
-    tree.prints("rpm -qa", "ii \trunc\t1.2-1\tRocky\nii \tpodman-docker\t5-1\tRocky\nii \tnvidia-driver\t1-1\tN\n")
+    tree.prints(
+        "rpm -qa", "".join(f"{name}\t0\t1-1\tx86_64\tRocky\n" for name in ("runc", "podman-docker", "nvidia-driver"))
+    )
     assert engines(tree)["docker_rivals"] == ["podman-docker", "runc"]
 
 

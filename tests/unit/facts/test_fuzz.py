@@ -70,7 +70,7 @@ PARSERS = {
     "os_release": lambda text: system.distribution(system.os_release(text)),
     "memory_mib": system.memory_mib,
     "unfinished_packages": system.unfinished_packages,
-    "packages": lambda text: driver.packages(packages.installed(text)),
+    "packages": lambda text: driver.packages([*packages.of_dpkg(text), *packages.of_rpm(text)]),
     "nvml": libraries.nvml,
     "nvml_version": libraries.driver_version,
     "runfile_version": lambda text: runfile.installed_version(text, text),

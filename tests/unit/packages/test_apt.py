@@ -1,18 +1,20 @@
 """From what dpkg and apt-get print to what is to be done. The reports are real ones, shortened."""
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import installed_packages
+from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt
 from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
-from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Package, Plan, Wishes
+from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Plan, Wishes
 
 DPKG = """\
-dpkg\tamd64\t1.21.22\tinstall\tinstalled
-libc6\tamd64\t2.36-9\tinstall\tinstalled
-libc6\ti386\t2.36-9\tinstall\tinstalled
-nvidia-kernel-dkms\tamd64\t535.309.01-0+deb12u1\thold\tinstalled
-nvidia-driver\tamd64\t535.309.01-0+deb12u1\tinstall\tunpacked
-tzdata\tall\t2024a\tinstall\tinstalled
-sl\tamd64\t5.02-1\tdeinstall\tconfig-files
+dpkg\tamd64\t1.21.22\tinstall\tinstalled\t
+libc6\tamd64\t2.36-9\tinstall\tinstalled\t
+libc6\ti386\t2.36-9\tinstall\tinstalled\t
+nvidia-kernel-dkms\tamd64\t535.309.01-0+deb12u1\thold\tinstalled\t
+nvidia-driver\tamd64\t535.309.01-0+deb12u1\tinstall\tunpacked\t
+tzdata\tall\t2024a\tinstall\tinstalled\t
+sl\tamd64\t5.02-1\tdeinstall\tconfig-files\t
 """
 SIMULATION = """\
 Reading package lists...
@@ -37,18 +39,13 @@ After this operation, 1,391 MB of additional disk space will be used.
 
 @pytest.fixture
 def packages():
-    return apt.parse_packages(DPKG)
-
-
-def test_packages_are_read(packages):
-    assert packages["nvidia-kernel-dkms"] == Package("535.309.01-0+deb12u1", "installed", held=True)
-    assert packages["sl"] == Package("5.02-1", "config-files", held=False)
+    return installed_packages.debs(DPKG)
 
 
 def test_foreign_packages_do_not_stand_for_native_ones(packages):
     assert {"libc6", "libc6:i386", "tzdata"} <= set(packages)
     assert not apt.is_installed(
-        apt.parse_packages(DPKG.replace("libc6\tamd64\t2.36-9\tinstall\tinstalled\n", "")), "libc6"
+        installed_packages.debs(DPKG.replace("libc6\tamd64\t2.36-9\tinstall\tinstalled\t\n", "")), "libc6"
     )
 
 
@@ -114,11 +111,11 @@ def test_a_glob_holds_what_is_on_the_disk_and_not_held_yet(packages):
 
 def test_a_name_takes_the_packages_of_foreign_architectures_off_too():
     """https://github.com/psygreg/linuxtoys/issues/1182: the driver's i386 libraries stayed, and so did the change."""
-    listed = "dpkg\tamd64\t1.22\tinstall\tinstalled\n" + "".join(
-        f"{name}\t{architecture}\t550.163.01-2\tinstall\tinstalled\n"
+    listed = "dpkg\tamd64\t1.22\tinstall\tinstalled\t\n" + "".join(
+        f"{name}\t{architecture}\t550.163.01-2\tinstall\tinstalled\t\n"
         for name, architecture in (("libnvidia-glcore", "i386"), ("libcuda1", "amd64"), ("libcuda1", "i386"))
     )
-    packages = apt.parse_packages(listed)
+    packages = installed_packages.debs(listed)
     todo = apt.open_wishes(Wishes(absent=("libnvidia-glcore", "libcuda1")), packages)
     assert todo.absent == ("libnvidia-glcore:i386", "libcuda1", "libcuda1:i386")
     assert apt.open_wishes(Wishes(absent=("libcuda1:i386",)), packages).absent == ("libcuda1:i386",)
@@ -189,13 +186,13 @@ def test_only_a_wanted_version_may_go_down():
 
 
 def test_an_undo_names_its_packages_and_keeps_older_configuration():
-    script = apt.undo_script(["new", "was-configured"], {"was-configured": Package("1", "config-files", held=False)})
+    script = apt.undo_script(["new", "was-configured"], {"was-configured": Deb("1", "config-files", held=False)})
     assert script.splitlines() == [
         "set -e",
         "dpkg --force-remove-reinstreq --remove new was-configured",
         "dpkg --purge new",
     ]
-    assert "--purge" not in apt.undo_script(["x"], {"x": Package("1", "config-files", held=False)})
+    assert "--purge" not in apt.undo_script(["x"], {"x": Deb("1", "config-files", held=False)})
 
 
 def test_the_diff_has_one_package_a_line():
@@ -241,7 +238,3 @@ def test_what_came_as_a_dependency():
     assert apt.automatic(apt.mark_automatic(states, ["c"]), "amd64") == {("a", "amd64"), ("c", "amd64")}
     for needed in ("a", "a:amd64"):
         assert apt.automatic(apt.mark_automatic(states, ["c"], {needed}), "amd64") == {("c", "amd64")}
-
-
-def test_lines_that_are_no_packages_are_passed_over():
-    assert apt.parse_packages("dpkg-query: warning\n\ndpkg\tamd64\t1\tinstall\tinstalled\n").keys() == {"dpkg"}

@@ -20,7 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.former import
 from ansible_collections.gpulab.node.plugins.modules import packages
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
-ROW = "{}\tamd64\t1\t{}\t{}\n"
+ROW = "{}\tamd64\t1\t{}\t{}\t\n"
 URIS = "After this operation, {} of additional disk space will be used.\n'http://m/x' x.deb {} SHA256:aa\n"
 
 

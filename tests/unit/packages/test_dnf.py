@@ -3,18 +3,19 @@
 from types import SimpleNamespace
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core import installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf, dnf_solver
 from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Plan, Wishes
 
 REPORT = """\
-bash\t0\t5.1.8-9.el9\tx86_64
-kernel-devel\t0\t5.14.0-503.el9\tx86_64
-kernel-devel\t0\t5.14.0-570.el9\tx86_64
-nvidia-driver-cuda\t3\t595.91.07-1.el9\tx86_64
-nvidia-container-toolkit\t0\t1.18.0-1\tx86_64
+bash\t0\t5.1.8-9.el9\tx86_64\t
+kernel-devel\t0\t5.14.0-503.el9\tx86_64\t
+kernel-devel\t0\t5.14.0-570.el9\tx86_64\t
+nvidia-driver-cuda\t3\t595.91.07-1.el9\tx86_64\t
+nvidia-container-toolkit\t0\t1.18.0-1\tx86_64\t
 """
-PACKAGES = dnf.parse_packages(REPORT)
+PACKAGES = installed_packages.rpms(REPORT)
 LOCK = "nvidia-driver-cuda-3:595.91.07-1.el9.*"
 HOLD = ("nvidia-driver*",)
 

@@ -114,7 +114,7 @@ def test_a_conflict_is_refused(node):
 
 
 def test_the_end_locks_what_is_held(node):
-    node.listed = "dkms\t0\t3.2-1\tnoarch\n"
+    node.listed = "dkms\t0\t3.2-1\tnoarch\t\n"
     node.dnf(present=("dkms",), hold=("dk*",)).finish()
     assert dnf_host.LOCK_LIST.read_text() == "dkms-0:3.2-1.*\n"
     assert json.loads(package_host.HELD.read_text()) == ["dkms"]
@@ -128,7 +128,7 @@ def test_an_undo_takes_off_what_was_brought_unless_others_need_it(node):
     host = node.dnf(present=("dkms",))
     host.prepare()
     assert host.diagnose()[1:] == ([], "")
-    node.listed = "dkms\t0\t3.2-1\tnoarch\n"
+    node.listed = "dkms\t0\t3.2-1\tnoarch\t\n"
     assert host.diagnose()[1:] == (["dkms-3.2-1.noarch"], "rpm --erase dkms-3.2-1.noarch\n")
     node.erasable = False
     assert host.diagnose()[1:] == ([], "")
@@ -136,7 +136,7 @@ def test_an_undo_takes_off_what_was_brought_unless_others_need_it(node):
 
 DRIVER = {"action": "change", "name": "driver", "nevra": "driver-2-1.x86_64", "version": "3:2-1", "before": "3:1-1"}
 LIBRARY = {**NEW, "name": "lib", "nevra": "lib-2-1.x86_64", "version": "2-1"}
-FORMER, LATTER = "driver\t3\t1-1\tx86_64\n", "driver\t3\t2-1\tx86_64\n"
+FORMER, LATTER = "driver\t3\t1-1\tx86_64\t\n", "driver\t3\t2-1\tx86_64\t\n"
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def change(node, former):
     dnf_host.LOCK_LIST.parent.mkdir()
     dnf_host.LOCK_LIST.write_text("driver-3:1-1.*\n")
     package_host.HELD.write_text('["driver"]')
-    node.listed = f"{FORMER}kernel\t0\t1-1\tx86_64\n"
+    node.listed = f"{FORMER}kernel\t0\t1-1\tx86_64\t\n"
     coming = ["driver.x86_64", "lib.x86_64", "kernel.x86_64"]
     node.answer = {**NOTHING, "rows": [DRIVER, LIBRARY], "going": {"driver.x86_64": "3:1-1"}, "coming": coming}
     return node.dnf(former, present=("driver=2-1",), hold=("driver",))
@@ -163,7 +163,7 @@ def test_what_changes_is_kept_with_its_lock_before_it_does(change, former):
 
 def test_a_failed_change_is_put_back(change, node):
     change.prepare()
-    node.listed = f"{LATTER}lib\t0\t2-1\tx86_64\n"
+    node.listed = f"{LATTER}lib\t0\t2-1\tx86_64\t\n"
     script = change.diagnose()[2]
     assert "rpm --erase --nodeps lib.x86_64\n" in script
     assert "/driver-1-1.x86_64.rpm\n" in script
@@ -196,19 +196,19 @@ def test_metadata_are_stale_without_a_cache_or_when_older_than_a_repository(node
 @pytest.fixture
 def brought(node):
     """Bring dkms, and make with it; gcc was there before."""
-    node.listed = "gcc\t0\t11-1\tx86_64\n"
+    node.listed = "gcc\t0\t11-1\tx86_64\t\n"
     make = {**NEW, "name": "make", "nevra": "make-1-1.x86_64", "version": "1-1"}
     node.answer = {**NOTHING, "rows": [NEW, make]}
     host = node.dnf(present=("dkms",))
     host.prepare()
-    node.listed += "dkms\t0\t3.2-1\tnoarch\nmake\t0\t1-1\tx86_64\n"
+    node.listed += "dkms\t0\t3.2-1\tnoarch\t\nmake\t0\t1-1\tx86_64\t\n"
     host.finish()
     return node
 
 
 def test_what_a_transaction_brought_is_remembered_until_it_is_gone(brought):
     assert json.loads(package_host.BROUGHT.read_text()) == ["dkms", "make"]
-    brought.listed = "make\t0\t1-1\tx86_64\n"
+    brought.listed = "make\t0\t1-1\tx86_64\t\n"
     brought.dnf(absent=("dkms",)).finish()
     assert json.loads(package_host.BROUGHT.read_text()) == ["make"]
 
@@ -237,7 +237,7 @@ def test_the_lock_of_what_is_retired_goes_with_it(brought):
     brought.answer = {**NOTHING, "rows": [{**NEW, "action": "remove"}]}
     host = brought.dnf(retire=("dkms",))
     assert any("versionlock" in word for word in host.prepare()["argv"])
-    brought.listed = "gcc\t0\t11-1\tx86_64\n"
+    brought.listed = "gcc\t0\t11-1\tx86_64\t\n"
     host.finish()
     assert dnf_host.LOCK_LIST.read_text() == "bash-0:5-1.*\n"
 
@@ -245,7 +245,7 @@ def test_the_lock_of_what_is_retired_goes_with_it(brought):
 def test_of_a_package_in_several_versions_those_go_that_are_retired(node):
     """Somebody else's headers are there, too."""
     headers = [f"kernel-devel-5.14.0-{number}.el9.x86_64" for number in (503, 570, 600)]
-    node.listed = "".join(f"kernel-devel\t0\t5.14.0-{number}.el9\tx86_64\n" for number in (503, 570, 600))
+    node.listed = "".join(f"kernel-devel\t0\t5.14.0-{number}.el9\tx86_64\t\n" for number in (503, 570, 600))
     package_host.BROUGHT.write_text('["kernel-devel"]')
     node.needless = ["kernel-devel"]
     going = [{**NEW, "action": "remove", "name": "kernel-devel", "nevra": one} for one in headers[:2]]

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action import former_packages as action
+from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb, Rpm
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf, dnf_host
-from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Package
+from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import (
     Change,
     Former,
@@ -127,7 +127,7 @@ def test_what_was_on_hold_is_again(tmp_path):
 
 def test_a_package_is_there_in_its_version_only_when_it_is_configured():
     states = {"done": "installed", "broken": "half-configured", "purged": "config-files"}
-    packages = {name: Package("1", status, held=False) for name, status in states.items()}
+    packages = {name: Deb("1", status, held=False) for name, status in states.items()}
     assert FormerDebs.installed(packages) == {"done": {"1"}, "broken": set()}
 
 
@@ -180,7 +180,7 @@ def test_rpms_that_are_not_back_are_put_back_and_what_came_goes(rpms):
 
 
 def test_rpms_are_there_in_each_of_their_versions():
-    packages = [dnf.Package("kernel", epoch, version, "x86_64") for epoch, version in (("0", "1-1"), ("3", "2-1"))]
+    packages = [Rpm("kernel", epoch, version, "x86_64") for epoch, version in (("0", "1-1"), ("3", "2-1"))]
     assert FormerRpms.installed(packages) == {"kernel.x86_64": {"1-1", "3:2-1"}}
 
 

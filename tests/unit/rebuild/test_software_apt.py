@@ -16,7 +16,7 @@ CONTENTS = {
     PIN: b"Package: *\nPin: version 1\nPin-Priority: 900\n",
     PROXY: b"Acquire::Retries 1;\n",
 }
-DPKG = "dpkg\tamd64\t1.21\tinstall\tinstalled\n"
+DPKG = "dpkg\tamd64\t1.21\tinstall\tinstalled\t\n"
 
 
 def entry(path, data):
@@ -163,7 +163,7 @@ def test_another_release_keeps_its_own_sources(packages, root):
 
 def test_services_may_start_again_and_marks_are_given(packages, node, root):
     packages().install(log())
-    node.installed = DPKG + "git\tamd64\t1\tinstall\tinstalled\nlib\tamd64\t1\tinstall\tinstalled\n"
+    node.installed = DPKG + "git\tamd64\t1\tinstall\tinstalled\t\nlib\tamd64\t1\tinstall\tinstalled\t\n"
     found = packages().marks(check_mode=False)
     assert not (root / "policy-rc.d").exists()
     assert node.said("apt-mark") == [["apt-mark", "hold", "git"], ["apt-mark", "auto", "lib"]]
@@ -186,5 +186,5 @@ def test_once_it_is_over_only_what_was_missing_is_tried(packages, node, root):
     software_done.write(root, "20261126T021500Z")
     assert packages().look() == {"files": [], "names": [], "missing": []}
     assert packages(lacking=["old-tool"]).look()["names"] == ["old-tool"]
-    node.installed = DPKG + "git\tamd64\t1\tinstall\tinstalled\n"
+    node.installed = DPKG + "git\tamd64\t1\tinstall\tinstalled\t\n"
     assert packages().marks(check_mode=False)["changes"] == []

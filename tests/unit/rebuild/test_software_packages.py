@@ -1,11 +1,11 @@
 """Which packages come back, and what is told of the others."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import Package
+from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_packages
 
-NATIVE = Package("1.21", "installed", held=False, architecture="amd64")
+NATIVE = Deb("1.21", "installed", held=False, architecture="amd64")
 
 
 def package(name, version="1", architecture="amd64"):
@@ -30,7 +30,7 @@ def test_another_release_chooses_what_the_manual_packages_need():
 
 def test_what_is_there_is_left():
     assert candidates(section("git"), {"git": NATIVE}).names == ()
-    removed = Package("1", "config-files", held=False, architecture="amd64")
+    removed = Deb("1", "config-files", held=False, architecture="amd64")
     assert candidates(section("git"), {"git": removed}).names == ("git",)
 
 
@@ -124,7 +124,7 @@ def test_of_another_release_nothing_is_marked_automatic():
 
 
 def test_what_is_marked_already_is_left():
-    held = Package("1", "installed", held=True, architecture="amd64")
+    held = Deb("1", "installed", held=True, architecture="amd64")
     assert marks(section("lib", "cron", manual=["cron"], holds=["cron"]), {"lib": NATIVE, "cron": held})[0] == {}
 
 

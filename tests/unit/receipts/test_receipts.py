@@ -30,7 +30,7 @@ def node(tree, monkeypatch):
     tree.file("/proc/self/mountinfo", "21 1 8:1 / /srv/data rw - xfs /dev/sda1 rw\n")
     tree.file("/opt/venvs/vision/gpulab.lock", "torch==2.9\n")
     tree.directory("/opt/venvs/vision/lib/python3.11/site-packages/torch-2.9.dist-info")
-    tree.prints(DPKG, packages(("libnvidia-ml1", "535.1", "h"), ("chrony", "4.3", "i")))
+    tree.prints(DPKG, packages(("libnvidia-ml1", "535.1", "hold"), ("chrony", "4.3", "install")))
     tree.prints("systemctl", units(enabled="enabled", active="active"))
     return tree
 
@@ -43,8 +43,8 @@ NAMES = [
 
 
 def packages(*rows):
-    listed = [("dpkg", "1.21", "i"), *rows]
-    return "".join(f"{status}i \t{name}\t{version}\tDebian\tamd64\n" for name, version, status in listed)
+    listed = [("dpkg", "1.21", "install"), *rows]
+    return "".join(f"{name}\tamd64\t{version}\t{want}\tinstalled\tDebian\n" for name, version, want in listed)
 
 
 def units(enabled, active):
@@ -80,7 +80,7 @@ def relink(node):
 
 
 def listed(node, *rows):
-    node.prints(DPKG, packages(*rows, ("chrony", "4.3", "i")))
+    node.prints(DPKG, packages(*rows, ("chrony", "4.3", "install")))
 
 
 def write(node, path, text):
@@ -100,8 +100,10 @@ DISTURBED = {
     "/srv/data: mode was 0755, is 0700": lambda node: node.node().path("/srv/data").chmod(0o700),
     "/etc/hosts was edited": lambda node: edit(node, "/etc/hosts", ".1 a", ".2 a"),
     "/etc/hosts was removed": lambda node: node.file("/etc/hosts", "127.0.0.1 localhost\n"),
-    "libnvidia-ml1 is 550.1, on hold, was 535.1, on hold": lambda node: listed(node, ("libnvidia-ml1", "550.1", "h")),
-    "libnvidia-ml1 is 535.1, was 535.1, on hold": lambda node: listed(node, ("libnvidia-ml1", "535.1", "i")),
+    "libnvidia-ml1 is 550.1, on hold, was 535.1, on hold": lambda node: listed(
+        node, ("libnvidia-ml1", "550.1", "hold")
+    ),
+    "libnvidia-ml1 is 535.1, was 535.1, on hold": lambda node: listed(node, ("libnvidia-ml1", "535.1", "install")),
     "libnvidia-ml1 was removed": listed,
     "chrony.service was enabled, is masked": lambda node: node.prints("systemctl", units("masked", "active")),
     "chrony.service was active, is inactive": lambda node: node.prints("systemctl", units("enabled", "inactive")),
