@@ -25,6 +25,12 @@ from urllib.parse import unquote
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import digests, homes
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import (
+    EGG_LINK,
+    normalized,
+    of_conda,
+    record_kind,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
@@ -51,7 +57,6 @@ _OF_ACTIVATE = frozenset({
     "VIRTUAL_ENV_PROMPT",
 })  # fmt: skip
 _ACTIVATE_ENDS = re.compile(r"hash -r 2> ?/dev/null(?: \|\| true)?\s*(?:fi\s*)?\Z")
-_INFO = re.compile(r"([^~].*)\.(dist-info|egg-info|egg-link)")  # pip renames what it removes to ~name
 
 
 class _Digests(TypedDict, total=False):
@@ -292,19 +297,19 @@ class Environment:
 
     def _conda_python(self, kind: str) -> str:
         names = self._names(META) if kind == CONDA else []
-        return conda.of_meta(names).get("python", "").partition(" ")[0]
+        return of_conda(names)["python"].version if "python" in of_conda(names) else ""
 
     # pip, uv, setuptools
 
     def _pip_packages(self, by_conda: set[str]) -> Iterator[_Package]:
         for site in self._sites():
             for name in self._names(site):
-                matched, place = _INFO.fullmatch(name), posixpath.join(site, name)
-                if not matched or not self._counts(name):
+                kind, place = record_kind(name), posixpath.join(site, name)
+                if not kind or not self._counts(name):
                     continue
                 if f"{place}/METADATA" in by_conda or f"{place}/PKG-INFO" in by_conda:
                     continue
-                package = self._egg_link(place) if matched[2] == "egg-link" else self._pip_package(site, place)
+                package = self._egg_link(place) if kind == EGG_LINK else self._pip_package(site, place)
                 if package is None:
                     self._unreadable.append(place)
                 else:
@@ -337,7 +342,7 @@ class Environment:
         name, version = (str(match[1]) for match in found if match)
         files = dict(self._recorded(site, place))
         if "direct_url.json" not in self._names(place):
-            return _Package(files, f"{venv.normalized(name)}=={version}")
+            return _Package(files, f"{normalized(name)}=={version}")
         source = self._json(f"{place}/direct_url.json")
         if any(records.faults(source, Direct)):
             return None
@@ -347,7 +352,7 @@ class Environment:
             why = "its source lies there" if editable else "it was installed from there"
             path = unquote(re.sub(r"^file:(?://)?", "", url))
             return _Package(files, own=_own(name, version, path, why, editable=editable))
-        return _Package(files, for_people(f"{venv.normalized(name)} @ {_address(url, source)}"))
+        return _Package(files, for_people(f"{normalized(name)} @ {_address(url, source)}"))
 
     def _recorded(self, site: str, place: str) -> Iterator[tuple[str, _File]]:
         """Yield what belongs to a package of pip; entries that lead out of the environment are left out."""
@@ -461,7 +466,7 @@ def _address(url: str, source: dict[str, Any]) -> str:
 
 def _own(name: str, version: str, path: str, why: str, *, editable: bool) -> dict[str, Any]:
     return {
-        "name": venv.normalized(name),
+        "name": normalized(name),
         "version": version,
         "path": for_people(path),
         "editable": editable,

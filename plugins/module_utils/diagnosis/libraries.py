@@ -13,6 +13,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import of_wheels
 from ansible_collections.gpulab.node.plugins.module_utils.cuda.strays import PROFILES, SESSION_FILES, settings_of
 from ansible_collections.gpulab.node.plugins.module_utils.facts import cuda
 from ansible_collections.gpulab.node.plugins.module_utils.facts.libraries import paths
@@ -27,10 +28,9 @@ USER_FILES = (".profile", ".bash_profile", ".bash_login", ".bashrc", ".zshenv", 
 _FILE = re.compile(rf"lib({'|'.join(LIBRARIES)})\.so\.(\d+)\Z")
 _VERSION = re.compile(r"\.so\.(\d{1,4}(?:\.\d{1,4}){1,3})\Z")
 _SETTING = re.compile(rf"^\s*(?:export\s+|setenv\s+)?({'|'.join(VARIABLES)})[= ](.*)$")
-_DISTRIBUTION = re.compile(r"(.+?)-([^-]+)\.dist-info\Z")
 _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"]?([\d.]+|None)", re.MULTILINE)
 _KNOWN = re.compile(
-    r"(?:torch|torchvision|torchaudio|tensorflow|tf_keras|jax|jaxlib|jax_cuda.*|triton|numpy|opencv.*|nvidia_.*)\Z"
+    r"(?:torch|torchvision|torchaudio|tensorflow|tf-keras|jax|jaxlib|jax-cuda.*|triton|numpy|opencv.*|nvidia-.*)\Z"
 )
 _MOST_DIRECTORIES = 64
 
@@ -166,12 +166,7 @@ def environment(node: Node, prefix: str, home: str | None) -> dict[str, Any]:
 
 def distributions(node: Node, site: str) -> dict[str, str]:
     """Return the versions of frameworks and NVIDIA's wheels in a directory of packages, by their names with dashes."""
-    found = {}
-    for name in node.names(site):
-        match = _DISTRIBUTION.match(name)
-        if match and _KNOWN.match(match[1].lower()):
-            found[match[1].lower().replace("_", "-")] = match[2]
-    return found
+    return {name: version for name, version in of_wheels(node.names(site)).items() if _KNOWN.match(name)}
 
 
 def wheels(node: Node, site: str, packages: dict[str, str]) -> list[dict[str, str | None]]:

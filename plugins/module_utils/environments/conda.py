@@ -247,12 +247,6 @@ def in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(done.values())
 
 
-def of_meta(names: list[str]) -> dict[str, str]:
-    """Return version and build of each package, read from the names of files in a conda-meta directory."""
-    parts = (name[: -len(".json")].rsplit("-", 2) for name in names if name.endswith(".json"))
-    return {part[0]: f"{part[1]} {part[2]}" for part in parts if len(part) == 3}  # noqa: PLR2004
-
-
 def reasons(build: venv.Build | None, wanted: Wanted) -> list[str]:
     """Return why an environment must be rebuilt; nothing where it is as it is wanted, or as its lock has it.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import of_conda, of_wheels
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, conda, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds
@@ -103,11 +104,11 @@ class Condas(Builds):
         return self._packages((self.directory / name).resolve()) if build else {}
 
     def _packages(self, path: Path) -> dict[str, str]:
-        found = conda.of_meta([entry.name for entry in path.glob("conda-meta/*.json")])
+        names = (entry.name for entry in path.glob("conda-meta/*.json"))
+        found = {name: " ".join(package) for name, package in of_conda(names).items()}
         for info in path.glob("lib/python*/site-packages/*.dist-info"):
             if files.read(info / "INSTALLER").strip() == "pip":
-                by_pip = venv.packages([info.name])
-                found.update({name: f"{version} {conda.BY_PIP}" for name, version in by_pip.items()})
+                found.update({name: f"{version} {conda.BY_PIP}" for name, version in of_wheels([info.name]).items()})
         return found
 
     def _found(self, path: Path, number: int, record: dict[str, Any]) -> venv.Build:

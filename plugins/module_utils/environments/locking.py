@@ -28,8 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
 from ansible_collections.gpulab.node.plugins.module_utils.environments import uv_words
-from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import normalized
 
 BLOCKED = "gpulab: "  # before each line that says what is in the way
 ROUNDS = 60  # a round takes one package out of the way

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,11 +36,6 @@ INDEX = re.compile(r"^--(extra-)?index-url (\S+)$", re.MULTILINE)
 INCLUDED = re.compile(r"included because `([^`]+)` \(v([^)]+)\) depends on")
 _ASKED = re.compile(r"gpulab-[\w.-]+ depends on (.+?)(?:, we can|\n|$)")
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*(?:==\s*([^\s;\\]+)|@\s*(\S+))")
-
-
-def normalized(name: str) -> str:
-    """Return a package's name as indexes compare it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def name_of(requirement: str) -> str:

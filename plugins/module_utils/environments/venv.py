@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import normalized
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -46,7 +46,6 @@ _OPTION_OF_LOCK = re.compile(
     r"^--(?:(?:index-url|extra-index-url|find-links|no-index|trusted-host|only-binary|prefer-binary|pre|require-hashes)\b)"
 )
 _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(?=[^;]*$)")  # where no marker says that it may be left out
-_DIST_INFO = re.compile(r"^(.+)-([^-]+)\.dist-info$")
 _ERROR = re.compile(r"^ *error: .*(?:\n(?:\s+cause: |\s+).*)*", re.MULTILINE)
 
 _LOCAL = re.compile(r"there is no version of (\w[\w.-]*?(?:==|@)[^\s+]+\+((?:cu|cpu|rocm)[\w.]*))")
@@ -155,12 +154,6 @@ class Build:
 def captured_lock(path: PurePath) -> Path:
     """Return where the lock of an environment waits that was there before a reinstall."""
     return CAPTURED / f"{str(path).lstrip('/')}.lock"
-
-
-def packages(names: tuple[str, ...] | list[str]) -> dict[str, str]:
-    """Return the version of each package, read from the names in a site-packages directory."""
-    matches = (_DIST_INFO.match(name) for name in names)
-    return {normalized(match[1]): match[2] for match in matches if match}
 
 
 def locked(text: str) -> dict[str, str]:

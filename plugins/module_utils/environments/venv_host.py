@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import of_wheels
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, locking, uv_words, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names
 
@@ -53,7 +54,7 @@ class Venvs(Builds):
     def packages(self, name: str) -> dict[str, str]:
         """Return the packages of an environment, with their versions."""
         build = self.build(name)
-        return venv.packages(build.names) if build else {}
+        return of_wheels(build.names) if build else {}
 
     def _found(self, path: Path, number: int, record: dict[str, Any]) -> venv.Build:
         return venv.Build(number, record, site_names(path), (path / "bin/python").exists())
@@ -204,7 +205,7 @@ class Venvs(Builds):
         if notes:
             record["notes"] = json.loads(notes)
         self._take_into_use(wanted.name, files.read(self._work(wanted.name) / "lock"), record)
-        return venv.packages(names)
+        return of_wheels(names)
 
     # check mode
 

@@ -15,9 +15,9 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import environments
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda
-from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import normalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

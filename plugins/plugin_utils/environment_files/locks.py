@@ -13,7 +13,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import built_line, normalized
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
+from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import built_line
 from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
     InvalidRequirement,
     InvalidWheelFilename,

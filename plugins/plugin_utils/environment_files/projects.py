@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import normalized
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirements
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.locks import BUILD, environment, holds
 from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomllib
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import normalized
+from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
 from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import locks, requirements
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.projects import of_project

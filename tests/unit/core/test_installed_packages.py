@@ -11,11 +11,16 @@ DPKG = "dpkg\tamd64\t1.21.22\tinstall\tinstalled\tDpkg Developers <d@debian.org>
     [
         ("libc6\tamd64\t2.36-9\tinstall\tinstalled\tM", "libc6", Deb("2.36-9", "installed", held=False), True),
         ("libc6\ti386\t2.36-9\tinstall\tinstalled\tM", "libc6:i386", Deb("2.36-9", "installed", held=False), True),
-        ("tzdata\tall\t1:2024a\thold\thalf-configured\t李 <li@x>", "tzdata", Deb("1:2024a", "half-configured", held=True), True),
+        (
+            "tzdata\tall\t1:24a\thold\thalf-configured\t李",
+            "tzdata",
+            Deb("1:24a", "half-configured", held=True),
+            True,
+        ),
         ("sl\tamd64\t5.02-1\tdeinstall\tconfig-files\t", "sl", Deb("5.02-1", "config-files", held=False), False),
         ("x\t\t\tunknown\tnot-installed\t", "x", Deb("", "not-installed", held=False), False),
     ],
-)  # fmt: skip
+)
 def test_a_package_of_dpkg(row, name, package, on_disk):
     found = debs(f"{row}\n{DPKG}")
     assert found == {name: package, "dpkg": Deb("1.21.22", "installed", held=False)}
@@ -32,7 +37,6 @@ def test_no_architecture_is_foreign_where_dpkg_is_not_listed():
 )
 def test_a_line_of_another_form_is_no_package(line):
     assert debs(f"{line}\n{DPKG}").keys() == {"dpkg"}
-    assert rpms(line) == []
 
 
 def test_packages_of_rpm():

@@ -292,11 +292,6 @@ def test_the_build_of_jax_is_that_of_jaxlib(build, answered, asked):
     assert venv.faults(answer, expected) == []
 
 
-def test_names_of_conda_meta_are_packages():
-    names = ["history", "nvidia-ml-py-13.5-py_0.json", "_libgcc_mutex-0.1-main.json", "odd.json"]
-    assert conda.of_meta(names) == {"nvidia-ml-py": "13.5 py_0", "_libgcc_mutex": "0.1 main"}
-
-
 @pytest.mark.parametrize(
     "asked", ["cpuonly", "pytorch::cpuonly", "pytorch-cpu=2.5", "pytorch=*=cpu*", "pytorch 2.5.1 cpu_1"]
 )

@@ -22,8 +22,8 @@ def tree(tmp_path):
     for program in PROGRAMS:
         (tmp_path / "usr/sbin" / program).write_text("")
     (tmp_path / "boot/vmlinuz-6.1").write_text("")
-    for name in ("passwd", "group"):
-        (tmp_path / "etc" / name).write_text("root:x:0:0\n")
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/bash\n")
+    (tmp_path / "etc/group").write_text("root:x:0:\n")
     return tmp_path
 
 
