@@ -1,4 +1,4 @@
-"""Write what is made from the code: the roles' READMEs and defaults, docs/settings.md, docs/errors.md, schemas."""
+"""Write what is made from the code: the roles' READMEs, defaults and lists, settings.md, errors.md, schemas."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 import conftest  # noqa: F401  it makes this checkout importable as a collection
+import role_lists
 import schemas
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
@@ -23,9 +24,10 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model as 
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known as known_roles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
@@ -274,7 +276,29 @@ def documents() -> dict[Path, str]:
         ),
         ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
         ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
+        **lists_of_roles(),
     }
+
+
+def lists_of_roles() -> dict[Path, str]:
+    """Return the texts that name the roles which carry the plan out, by path."""
+    roles = known_roles.load()
+    parts = {
+        "playbooks/remove.yml": role_lists.remove(roles),
+        "docs/architecture.md": {"roles": role_lists.table(roles.values())},
+    }
+    return {
+        ROOT / "playbooks/tasks/roles.yml": role_lists.apply(roles.values()),
+        **{ROOT / path: with_parts((ROOT / path).read_text(encoding="utf-8"), made) for path, made in parts.items()},
+    }
+
+
+def with_parts(text: str, parts: Mapping[str, str]) -> str:
+    """Return a text with its parts replaced: the lines between one with C(<name>) and one with C(</name>)."""
+    for name, lines in parts.items():
+        begin, end = (re.search(rf"^.*<{mark}>.*\n", text, re.MULTILINE) for mark in (name, f"/{name}"))
+        text = text[: begin.end()] + lines + text[end.start() :]
+    return text
 
 
 def secret_forms() -> str:

@@ -4,7 +4,7 @@ import re
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import leaves
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import expression
-from ansible_collections.gpulab.node.plugins.plugin_utils.leaves import load
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles.leaves import load
 
 PLACES = {"environments": "/opt/venvs", "conda": "/opt/conda"}
 # Lists all that roles write to, directories with a slash at the end.

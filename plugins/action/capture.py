@@ -21,7 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential i
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
-from ansible_collections.gpulab.node.plugins.plugin_utils import leaves, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, signature, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
@@ -33,6 +33,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.values import faults
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,6 @@ from ansible.utils.display import Display
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import (
     catalog,
-    due,
     options,
     plan,  # noqa: F401 - for the workers
     preflight,  # noqa: F401
@@ -21,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import (
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import hosts  # noqa: F401
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due, known
 
 display = Display()
 RC_PARSER_ERROR = 4  # of ansible-playbook, where a playbook cannot be run
@@ -38,6 +38,7 @@ def gpu_nodes(groups: dict[str, Any]) -> str:
             raise refuse("I040", task=task)
         # Here, in the process that all workers are forked from, so that none of them imports and reads these again.
         options.load()
+        known.load()
         due.code()
         catalog.load().read_all()
         sources = context.CLIARGS.get("inventory") or ()

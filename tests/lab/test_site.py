@@ -9,7 +9,7 @@ import time
 
 import disturb
 import pytest
-import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 from declared import LIST, left_of, undeclared
 from laboratory import ROOT
 
@@ -27,9 +27,7 @@ top="/etc /usr /boot /var/lib/dkms /var/lib/dpkg /var/lib/gpulab /lib/modules/"
 find $top -printf '%p %y %m %U:%G %s %T@ %l\n' 2>/dev/null | sort
 find $top -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum
 """
-REMOVED = [
-    role["role"].rpartition(".")[2] for role in yaml.safe_load((ROOT / "playbooks/remove.yml").read_text())[0]["roles"]
-]
+REMOVED = known.removed()
 LIST_NODE = (ROOT / "tests/list_node.sh").read_text()
 WORK_OF_PEOPLE = (ROOT / "tests/lab/work_of_people.sh").read_text()
 KINDS_OF_WORK = (

@@ -1,4 +1,4 @@
-"""The roles stand in one list: provision.yml and plan.yml run it, and remove.yml goes through it backwards."""
+"""What each playbook runs, and what the tags of a run choose."""
 
 from __future__ import annotations
 
@@ -9,35 +9,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.plugin_utils import due
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 
 ROOT = Path(__file__).parents[2]
-INCLUDE_ROLE, IMPORT_TASKS = "ansible.builtin.include_role", "ansible.builtin.import_tasks"
-AROUND = {  # outside of the list
-    "capture",
-    "diagnose",
-    "fence",
-    "monitoring_server",
-    "nightly",
-    "plan",
-    "preflight",
-    "rebuild",
-    "reinstall",
-    "rollout",
-    "slurm",
-    "verify",
-}
-STAYS = {"storage", "environments", "conda"}  # people's data, and what they work with
-UNDONE_BY_NOTHING = {"reboot"}
+IMPORT_TASKS, RECEIPT = "ansible.builtin.import_tasks", "gpulab.node.receipt:"
+DRIVERS = ("secure_boot", "nouveau", "nvidia_driver")
 
 
 def load(path):
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
-
-
-ENTRIES = load("playbooks/tasks/roles.yml")
-ROLES = [entry[INCLUDE_ROLE]["name"].removeprefix("gpulab.node.") for entry in ENTRIES]
-(REMOVE,) = load("playbooks/remove.yml")
 
 
 def lists(node):
@@ -49,26 +30,9 @@ def lists(node):
         yield from lists(item)
 
 
-def test_every_role_is_in_the_list_once():
-    assert sorted(ROLES) == sorted({path.name for path in (ROOT / "roles").iterdir()} - AROUND)
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=ROLES)
-def test_every_role_has_a_tag_of_its_name(entry):
-    name = entry[INCLUDE_ROLE]["name"].removeprefix("gpulab.node.")
-    tags = [entry["tags"]] if isinstance(entry["tags"], str) else entry["tags"]
-    assert name in tags
-    assert entry[INCLUDE_ROLE]["apply"]["tags"] == entry["tags"]  # else --tags would leave out all that is in the role
-
-
-@pytest.mark.parametrize("role", due.PARTS)
-def test_a_role_runs_where_it_is_due(role):
-    entry = ENTRIES[ROLES.index(role)]
-    assert entry["when"] == f"'{role}' in ansible_facts['gpulab_plan'].due"
-
-
-def test_every_role_may_be_due():
-    assert list(due.PARTS) == [role for role in ROLES if role != "reboot"]
+def test_whoever_ends_with_a_receipt_is_in_the_list():
+    with_receipt = {path.parents[1].name for path in ROOT.glob("roles/*/tasks/main.yml") if RECEIPT in path.read_text()}
+    assert with_receipt == known.with_receipt().keys()
 
 
 def test_the_playbooks_run_the_list_and_what_is_around_it():
@@ -78,24 +42,21 @@ def test_the_playbooks_run_the_list_and_what_is_around_it():
     assert list(lists(load("playbooks/tasks/apply.yml"))) == ["roles.yml"]
 
 
-def test_what_is_taken_away_goes_in_reverse():
-    removed = [role["role"].removeprefix("gpulab.node.") for role in REMOVE["roles"]]
-    assert removed == [role for role in reversed(ROLES) if role not in STAYS | UNDONE_BY_NOTHING]
-    assert [role["tags"] for role in REMOVE["roles"]] == removed
+def test_a_role_is_removed_or_says_why_it_stays():
+    assert [name for name, role in known.with_receipt().items() if role.is_removed == bool(role.stays)] == []
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if role not in STAYS])
-def test_what_is_taken_away_is_declared_absent(role):
-    options = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    assert REMOVE["vars"].get(f"{role}_state") == ("absent" if f"{role}_state" in options else None)
+def test_what_is_removed_is_declared_absent():
+    states = {f"{name}_state" for name in known.removed()} & options.load().options.keys()
+    of_roles = {name: value for role in known.load().values() for name, value in role.at_removal.items()}
+    assert {name: of_roles.get(name) for name in states} == dict.fromkeys(states, "absent")
+    assert of_roles.keys() <= options.load().options.keys()
 
 
 def test_nothing_is_done_for_a_driver_before_the_firmware_is_known_to_let_it_load():
     """Not even where only nouveau or only the driver is asked for."""
-    entry = ENTRIES[ROLES.index("secure_boot")]
-    for name in ("nouveau", "nvidia_driver"):
-        assert ROLES.index("secure_boot") < ROLES.index(name)
-        assert name in entry["tags"]
+    assert [name for name in known.load() if name in DRIVERS] == list(DRIVERS)
+    assert known.load()["secure_boot"].tags == list(DRIVERS[1:])
 
 
 def tasks(playbook, tmp_path, *arguments):

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.plugin_utils import due
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.structure import Groups, listed
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 # The tags of gpulab's playbooks, and those that Ansible gives a meaning.
-TAGS = (*due.PARTS, "reboot", "preflight")
+TAGS = (*known.load(), "preflight")
 OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
-PLAYBOOKS = (due.ROOT / "playbooks").resolve()  # site.yml lies above them
+PLAYBOOKS = (known.ROOT / "playbooks").resolve()  # site.yml lies above them
 SUFFIXES = (".yml", ".yaml", ".json")  # a file may also have none
 NEAR_TAG, NEAR_GROUP = 0.6, 0.8  # of difflib
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_repository, dnf_repository
-from ansible_collections.gpulab.node.plugins.plugin_utils import due
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.environments import mirrored
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

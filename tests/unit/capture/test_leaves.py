@@ -10,8 +10,8 @@ import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, leaves, look
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
-from ansible_collections.gpulab.node.plugins.plugin_utils import leaves as declared
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves as declared
 
 CATALOG = Path(__file__).parents[3] / "catalog"
 NOTHING = SimpleNamespace(output=lambda: None, result=lambda: None)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import NOT_ENDED
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import applied, facts_of, judge
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due, known
 
 from . import nodes
 
@@ -30,7 +31,7 @@ def left(plan: dict[str, Any], *drift: str) -> dict[str, Any]:
     """Return the receipts of a run that carried this plan out, with what somebody changed since then."""
     return {
         role: {"inputs": {}, "plan": due.compared(role, plan), "problem": "", "differs": [], "drift": list(drift)}
-        for role in due.PARTS
+        for role in known.with_receipt()
     }
 
 
@@ -60,9 +61,9 @@ def test_a_receipt_holds_all_of_the_plan_that_a_check_reads(provisioned):
 
 
 def test_each_part_is_kept_by_the_one_role_that_carries_it_out():
-    kept = [part for parts in due.COMPARED.values() for part in parts]
+    kept = [part for role in known.load().values() for part in role.compared]
     assert len(kept) == len(set(kept))
-    assert all(part in due.PARTS[role] for role, parts in due.COMPARED.items() for part in parts)
+    assert all(role.compared.keys() <= set(role.plan) for role in known.load().values())
 
 
 def test_a_receipt_holds_no_password_of_the_plan(provisioned):
@@ -108,7 +109,7 @@ def test_drift_is_named_at_every_level_by_a_proof_without_a_plan(provisioned, le
 def test_without_a_receipt_nobody_says_that_a_check_of_the_plan_is_for_another_machine(check):
     facts = nodes.healthy("rtx4090x2")
     plan = plan_of(facts)
-    (damaged,) = {role for role, parts in due.COMPARED.items() if plan_part(check) in parts}
+    (damaged,) = {name for name, role in known.load().items() if plan_part(check) in role.compared}
     for receipts in ({}, {**left(plan), damaged: {**left({**plan})[damaged], "plan": {}, "problem": "damaged"}}):
         results, not_for = judge({**facts, "receipts": receipts}, None, {})
         assert [r["severity"] for r in results if r["id"] == check] == ["skipped"]

@@ -10,9 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from ansible_collections.gpulab.node.plugins.action import sources_reach
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_repository, dnf_repository, reach
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import sources
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due, known
 
 from unit.plan import make
 
@@ -24,7 +25,7 @@ def asked(system="debian-13", roles=None, why=due.NO_RECEIPT, own_files=(), **wa
     facts = {**make.facts(system), "own_files": list(own_files)}
     values = options.complete(wanted)
     plan = resolve(facts, values, catalog.load(), make.TODAY)
-    plan["due"] = {role: [why] for role in due.PARTS}
+    plan["due"] = {role: [why] for role in known.with_receipt()}
     return sources.planned(plan, facts, values, plan["due"] if roles is None else roles)
 
 

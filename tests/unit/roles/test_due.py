@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.checks.software import drifted
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, due, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due, known
 
 from unit import machines
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOST = "node1"
 VARIABLES = {"inventory_hostname": HOST, "groups": {"gpu-nodes": [HOST]}, "hostvars": {HOST: {}}, "group_names": []}
 # What a role decides by at the time when it runs: it does not make the role due.
@@ -37,7 +38,7 @@ def receipts(plan, facts, values, variables):
     """Return the receipts of a run that brought the node to its plan."""
     return {
         role: {"inputs": due.inputs(role, plan, facts, values, variables), "problem": "", "differs": [], "drift": []}
-        for role in due.PARTS
+        for role in known.with_receipt()
     }
 
 
@@ -54,11 +55,11 @@ def test_nothing_is_due_after_a_run(facts):
 
 
 def test_everything_is_due_on_a_bare_node_and_where_it_is_asked_for(facts):
-    assert list(found(facts, left={})) == list(due.PARTS)
-    assert list(found(facts, gpulab_due="all")) == list(due.PARTS)
+    assert list(found(facts, left={})) == list(known.with_receipt())
+    assert list(found(facts, gpulab_due="all")) == list(known.with_receipt())
 
 
-@pytest.mark.parametrize("role", due.PARTS)
+@pytest.mark.parametrize("role", known.with_receipt())
 def test_every_setting_of_a_role_makes_it_due(role, facts):
     """Also those that change no plan: roles read them themselves."""
     plan, values = planned(facts)
@@ -68,11 +69,11 @@ def test_every_setting_of_a_role_makes_it_due(role, facts):
         assert due.inputs(role, plan, facts, changed, VARIABLES)["settings"] != left[role]["inputs"]["settings"], name
 
 
-@pytest.mark.parametrize("role", due.PARTS)
+@pytest.mark.parametrize("role", known.with_receipt())
 def test_every_part_of_the_plan_that_a_role_carries_out_makes_it_due(role, facts):
     plan, values = planned(facts)
     left = receipts(plan, facts, values, VARIABLES)
-    for part in due.PARTS[role]:
+    for part in known.load()[role].plan:
         more = {**plan[part], "more": 1} if isinstance(plan[part], dict) else [*plan[part], {"more": 1}]
         assert due.WHY["plan"] in due.roles(left, {**plan, part: more}, facts, values, VARIABLES)[role], part
 
@@ -92,7 +93,7 @@ def test_another_gpu_makes_every_role_due(facts):
     plan, values = planned(facts)
     left = receipts(plan, facts, values, VARIABLES)
     facts["pci"]["gpus"][0]["device"] = "10de:2684"
-    assert list(due.roles(left, plan, facts, values, VARIABLES)) == list(due.PARTS)
+    assert list(due.roles(left, plan, facts, values, VARIABLES)) == list(known.with_receipt())
 
 
 def test_a_new_kernel_makes_the_driver_due(facts):
@@ -103,14 +104,14 @@ def test_a_new_kernel_makes_the_driver_due(facts):
     assert due.WHY["plan"] in due.roles(left, plan, facts, values, VARIABLES)["nvidia_driver"]
 
 
-@pytest.mark.parametrize("role", due.PARTS)
+@pytest.mark.parametrize("role", known.with_receipt())
 def test_other_code_of_a_role_makes_it_due_alone(role, facts, monkeypatch):
     plan, values = planned(facts)
     left = receipts(plan, facts, values, VARIABLES)
     monkeypatch.setattr(due, "code", partial(dict, due.code(), **{role: "another"}))
     found = due.roles(left, plan, facts, values, VARIABLES)
     assert found.pop(role) == [due.WHY["gpulab"]]
-    assert set(found) <= set(due.AFTER.get(role, ())) | {after for one in found for after in due.AFTER.get(one, ())}
+    assert all({role, *found} & set(known.load()[name].due_with) for name in found)
 
 
 def test_a_new_peer_makes_its_group_due(facts):
@@ -163,7 +164,14 @@ def test_what_depends_on_the_driver_is_due_with_it(facts):
     plan, values = planned(facts)
     left = receipts(plan, facts, values, VARIABLES)
     left["nvidia_driver"]["differs"] = ["libnvidia-ml1 was removed"]
-    assert set(due.roles(left, plan, facts, values, VARIABLES)) == {"nvidia_driver", *due.AFTER["nvidia_driver"]}
+    assert [*due.roles(left, plan, facts, values, VARIABLES)] == [
+        "nvidia_driver",
+        "cuda",
+        "nccl",
+        "gpu_settings",
+        "container_toolkit",
+        "monitoring",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -201,16 +209,16 @@ def sources(role):
     return "\n".join(path.read_text(encoding="utf-8") for path in files if "meta" not in path.parts)
 
 
-@pytest.mark.parametrize("role", due.PARTS)
+@pytest.mark.parametrize("role", known.with_receipt())
 def test_a_role_reads_no_other_part_of_the_plan_and_no_other_setting(role):
     text = sources(role)
     parts = set(re.findall(r"gpulab_plan'\]\.(\w+)", text)) - {"due", "drift"}
-    assert parts <= set(due.PARTS[role])
+    assert parts <= set(known.load()[role].plan)
     read = set(re.findall(r"\b[a-z][a-z0-9_]+\b", text)) & options.load().options.keys()
     assert read - {due.BY_PLAYBOOK} <= set(due.settings(role))
 
 
-@pytest.mark.parametrize("role", due.PARTS)
+@pytest.mark.parametrize("role", known.with_receipt())
 def test_a_role_s_receipt_names_the_facts_that_it_decides_by(role):
     tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/main.yml").read_text(encoding="utf-8"))
     last = tasks[-1]["gpulab.node.receipt"]

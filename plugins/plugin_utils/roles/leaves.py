@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import LOADER
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles.known import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROLES = Path(__file__).parents[2] / "roles"
 _SETTING = re.compile(r"\{(\w+_\w+)\}")
 
 
@@ -28,7 +27,7 @@ def load() -> list[dict[str, Any]]:
     """Return what the roles declare: {role, fate, why, paths}, and stays where a removal leaves it, with the reason."""
     return [
         {"role": path.parents[1].name, **one}
-        for path in sorted(ROLES.glob("*/meta/leaves.yml"))
+        for path in sorted(ROOT.glob("roles/*/meta/leaves.yml"))
         for one in yaml.load(path.read_text(encoding="utf-8"), LOADER)["leaves"]  # noqa: S506 - LOADER is safe
     ]
 

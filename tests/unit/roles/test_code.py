@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils import due
-from ansible_collections.gpulab.node.plugins.plugin_utils.role_code import RoleCode
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles.known import with_receipt
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COLLECTION = "ansible_collections.gpulab.node."
 
 
@@ -23,7 +23,7 @@ def gpulab(tmp_path_factory):
 
 def digests(root):
     code = RoleCode(root)
-    return {role: code.digest(role) for role in due.PARTS}
+    return {role: code.digest(role) for role in with_receipt()}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def digests(root):
         ("plugins/plugin_utils/plan/driver_steps.py", {"nvidia_driver"}),
         ("plugins/action/dkms.py", {"nvidia_driver"}),
         ("plugins/module_utils/monitoring/collector.py", {"monitoring"}),  # a program of the role imports it
-        ("plugins/module_utils/core/files.py", set(due.PARTS)),
+        ("plugins/module_utils/core/files.py", set(with_receipt())),
         ("plugins/plugin_utils/plan/cuda.py", set()),  # the digest of the plan tells
         ("plugins/plugin_utils/facts/model.py", set()),  # imported for types alone
         ("plugins/module_utils/core/refusals/packages.py", set()),
@@ -53,7 +53,7 @@ def test_a_change_makes_those_roles_due_that_work_with_the_file(gpulab, changed,
     with (gpulab / changed).open("a", encoding="utf-8") as file:
         file.write("\n# changed\n")
     after = digests(gpulab)
-    assert {role for role in due.PARTS if before[role] != after[role]} == roles
+    assert {role for role in with_receipt() if before[role] != after[role]} == roles
 
 
 def test_a_file_that_comes_or_goes_is_a_change(gpulab):

@@ -18,62 +18,17 @@ from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import digest
 from ansible_collections.gpulab.node.plugins.plugin_utils import host_names, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
-from ansible_collections.gpulab.node.plugins.plugin_utils.role_code import RoleCode
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
-ROOT = Path(__file__).parents[2]
 ALL = "all"
 GPU_NODES = "gpu-nodes"
 ADDRESSES = ("network_address", "nccl_address", "ansible_host", host_names.OPTION)
-# The parts of the plan that each role carries out, in the order of the roles.
-PARTS: dict[str, tuple[str, ...]] = {
-    "base": (),
-    "network": (),
-    "tuning": ("tuning",),
-    "storage": (),
-    "secure_boot": ("secure_boot",),
-    "nouveau": (),
-    "nvidia_driver": ("driver", "fabric_manager", "imex", "secure_boot", "cuda", "gpu_settings"),
-    "cuda": ("cuda", "driver", "libraries"),
-    "nccl": ("nccl", "tuning"),
-    "environments": ("environments", "uv"),
-    "conda": ("conda",),
-    "gpu_settings": ("gpu_settings",),
-    "container_toolkit": ("container_toolkit",),
-    "monitoring": ("monitoring", "driver", "tuning"),
-}
-# What a proof compares the node with: by the one role that carries it out, the part of the plan and names in it. The
-# receipt of the role keeps that, no more: a plan may hold addresses with a password in them.
-COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
-    "tuning": {"tuning": ("values", "limits", "services", "swap")},
-    "nvidia_driver": {"driver": ("branch", "version", "kernel_modules", "display", "persistence")},
-    "cuda": {
-        "cuda": ("toolkits", "default", "home", "compute_capabilities"),
-        "libraries": ("cudnn", "nccl", "tensorrt"),
-    },
-    "environments": {"environments": ("name",)},
-    "gpu_settings": {"gpu_settings": ("settings",)},
-    "container_toolkit": {"container_toolkit": ("engines", "packages")},
-}
-# Settings of other roles that a role reads.
-OTHERS: dict[str, tuple[str, ...]] = {
-    "network": ("nccl_address",),
-    "cuda": ("base_no_proxy", "environments_index_url"),
-    "nccl": ("base_http_proxy", "base_https_proxy", "base_no_proxy"),
-    "storage": ("container_toolkit_docker_data_root",),
-    "environments": ("base_no_proxy", "gpulab_environments"),
-    "conda": ("base_no_proxy",),
-}
-# Roles whose work depends on what an earlier role does on the node.
-AFTER: dict[str, tuple[str, ...]] = {
-    "storage": ("environments", "conda", "container_toolkit"),
-    "nvidia_driver": ("cuda", "nccl", "gpu_settings", "container_toolkit", "monitoring"),
-    "cuda": ("nccl",),
-}
 # The playbook sets it, by the tags of a run: it says in which transaction CUDA comes, not what the node gets.
 BY_PLAYBOOK = "nvidia_driver_with_cuda"
 # What the plan says of the node as it is, not of what it gets.
@@ -104,7 +59,7 @@ def inputs(
     return {
         "gpulab": code()[role],
         "settings": digest(own),
-        "plan": digest({part: _planned(parts[part]) for part in PARTS[role]}),
+        "plan": digest({part: _planned(parts[part]) for part in known.load()[role].plan}),
         "gpus": digest([[gpu["address"], gpu["device"]] for gpu in facts["pci"]["gpus"]]),
         "nodes": digest(_nodes(role, plan, values, variables)),
         "files": digest([_content(path, host) for name in sorted(own) for path in _paths(name, own[name])]),
@@ -113,10 +68,10 @@ def inputs(
 
 def compared(role: str, plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the role's receipt keeps of the plan."""
-    return {part: _only(plan[part], names) for part, names in COMPARED.get(role, {}).items()}
+    return {part: _only(plan[part], names) for part, names in known.load()[role].compared.items()}
 
 
-def _only(part: Any, names: tuple[str, ...]) -> Any:
+def _only(part: Any, names: list[str]) -> Any:
     if isinstance(part, list):
         return [_only(one, names) for one in part]
     return {name: part[name] for name in names}
@@ -130,12 +85,13 @@ def roles(
     variables: Mapping[str, Any],
 ) -> dict[str, list[str]]:
     """Return why each role is due that is, by role, from the receipts and the variables of a host."""
+    with_receipt = known.with_receipt()
     if values["gpulab_due"] == ALL:
-        return {role: ["gpulab_due is all"] for role in PARTS}
+        return {role: ["gpulab_due is all"] for role in with_receipt}
     found: dict[str, list[str]] = {}
-    for role in PARTS:
+    for role, declared in with_receipt.items():
         why = _differs(receipts.get(role), inputs(role, plan, facts, values, variables))
-        why += [f"{other} is due" for other in found if role in AFTER.get(other, ())]
+        why += [f"{other} is due" for other in found if other in declared.due_with]
         if role == "nvidia_driver" and plan["driver"]["upgrade"]:
             why.append(NEWER_DRIVER)
         if role == "nvidia_driver" and facts["driver"]["former"]:
@@ -178,9 +134,9 @@ def _value(name: str, values: options.Values) -> Any:
 
 def settings(role: str) -> tuple[str, ...]:
     """Return the names of the settings that a role reads."""
-    known = options.load()
-    own = tuple(name for name in known.options if known.role_of(name) == role and name != BY_PLAYBOOK)
-    return own + OTHERS.get(role, ())
+    there = options.load()
+    own = (name for name in there.options if there.role_of(name) == role and name != BY_PLAYBOOK)
+    return (*own, *known.load()[role].settings)
 
 
 def _planned(part: Any) -> Any:
@@ -215,5 +171,5 @@ def _content(path: str, host: str) -> Any:
 @lru_cache(maxsize=1)
 def code() -> dict[str, str]:
     """Return a digest of the files of gpulab that each role works with, by role."""
-    files = RoleCode(ROOT)
-    return {role: files.digest(role) for role in PARTS}
+    files = RoleCode(known.ROOT)
+    return {role: files.digest(role) for role in known.with_receipt()}

@@ -7,15 +7,14 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.capture import leaves
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
-from ansible_collections.gpulab.node.plugins.plugin_utils import leaves as declared
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves as declared
 from declared import declares, left_of, plain, taken, undeclared
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROLES = sorted(path.parent.name for path in (ROOT / "roles").glob("*/tasks"))
-REMOVED = [
-    role["role"].rpartition(".")[2] for role in yaml.safe_load((ROOT / "playbooks/remove.yml").read_text())[0]["roles"]
-]
+REMOVED = known.removed()
 OF_REPOSITORY = {
     "apt_repository": (
         "/etc/apt/keyrings/gpulab-{}.asc",

@@ -1,0 +1,1 @@
+"""The roles: what they say of themselves, and which of them are due."""
