@@ -71,6 +71,7 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people, for_people_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.explain import address_of, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import need_ansible
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import (
     Failure,
     RunBoard,
@@ -134,6 +135,7 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         """Know no host yet; nothing is started before a playbook is."""
+        need_ansible()
         super().__init__()
         self._board = RunBoard(time.monotonic())
         self._receiver: Receiver | None = None

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import (
     preflight,  # noqa: F401
     proof,  # noqa: F401
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import need_ansible
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import hosts  # noqa: F401
@@ -33,6 +34,7 @@ def gpu_nodes(groups: dict[str, Any]) -> str:
     Ends the run where it would find none (I020), and where it would begin after its nodes were read (I040): an error of
     a filter would stand in an excerpt of the playbook, which is not what is wrong.
     """
+    need_ansible()
     try:
         if task := context.CLIARGS.get("start_at_task"):
             raise refuse("I040", task=task)

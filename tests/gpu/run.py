@@ -37,7 +37,7 @@ SIMULATED = ROOT / "reports"
 ANSWER_SECONDS = 10
 NOT_JUDGED = f"""NOT JUDGED: {sys.executable} has no PyYAML, so no findings or limits are above. To have it judged:
   apt-get install python3-yaml   (dnf install python3-pyyaml), and make test-gpu again
-  or: python3 -m venv .venv && .venv/bin/pip install -r requirements/run.in   (make test-gpu takes .venv)"""
+  or: python3 -m venv .venv && .venv/bin/pip install -r requirements/run.txt  (make test-gpu takes .venv)"""
 COPIES = ("to_device_gbs", "to_host_gbs")
 
 

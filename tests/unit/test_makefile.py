@@ -45,7 +45,7 @@ def test_the_set_up_asks_for_a_package_by_its_program_or_by_a_file_of_it(tmp_pat
 
 def test_what_the_readme_installs_from_is_there():
     named = set(re.findall(r"pip install -r (\S+)", (ROOT / "README.md").read_text(encoding="utf-8")))
-    assert named == {"requirements/run.in"}
+    assert named == {"requirements/run.txt"}
     assert all((ROOT / path).is_file() for path in named)
 
 

@@ -8,7 +8,6 @@ A task that no rule knows is named by its own name, so no change stays unseen.
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -51,15 +50,6 @@ def _file(arguments: dict[str, Any], _result: dict[str, Any]) -> Changes:
     return changes(delete=[path]) if arguments.get("state") == "absent" else changes(write=[path])
 
 
-def _kernel_module(arguments: dict[str, Any], _result: dict[str, Any]) -> Changes:
-    name = str(arguments["name"])
-    return changes(unload=[name]) if arguments.get("state") == "absent" else changes(load=[name])
-
-
-def _alternative(_arguments: dict[str, Any], result: dict[str, Any]) -> Changes:
-    return changes(select=re.findall(r"Set alternative '([^']+)'", result.get("msg", "")))
-
-
 # The modules that are not gpulab's, by their last name.
 RULES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Changes]] = {
     "systemd_service": _unit,
@@ -68,8 +58,6 @@ RULES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Changes]] = {
     "template": _file,
     "blockinfile": _file,
     "lineinfile": _file,
-    "modprobe": _kernel_module,
-    "alternatives": _alternative,
 }
 
 

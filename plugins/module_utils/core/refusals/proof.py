@@ -18,7 +18,10 @@ CODES = {
         "the facts of {host} are missing: gpulab.node.gpu_facts did not run there, or failed",
         "Run it before this task, and read its error.",
     ),
-    "V003": ("the report cannot be written to {path}: {detail}", "Use another directory, or free space there."),
+    "V003": (
+        "the report cannot be written to {path}: {detail}",
+        'Where a run with sudo made it: sudo chown -R "$USER" {path}. Else use another directory, or free space there.',
+    ),
     "V004": ("the report cannot be compared with {path}: {detail}", "Use a report.json that gpulab wrote."),
 }
 refuse = partial(build, CODES)
