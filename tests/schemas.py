@@ -1,16 +1,17 @@
-"""JSON Schemas of data that the code describes as TypedDicts."""
+"""JSON Schemas of data that the code describes as TypedDicts or dataclasses."""
 
 from __future__ import annotations
 
 import types
 import typing
+from dataclasses import is_dataclass
 from typing import Any
 
 PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", dict: "object"}
 
 
 def schema(of: type, title: str, description: str) -> dict[str, Any]:
-    """Return the schema of a TypedDict; every other one that it is made of has its place below $defs."""
+    """Return the schema of a TypedDict or dataclass; every other one that it is made of has its place below $defs."""
     defs: dict[str, Any] = {}
     whole = _fields(of, defs)
     return {
@@ -27,7 +28,7 @@ def _fields(of: type, defs: dict[str, Any]) -> dict[str, Any]:
     return {
         "description": of.__doc__,
         "type": "object",
-        "required": sorted(of.__required_keys__),  # type: ignore[attr-defined]
+        "required": sorted(getattr(of, "__required_keys__", hints)),
         "additionalProperties": False,
         "properties": {name: _of(hint, defs) for name, hint in hints.items()},
     }
@@ -35,7 +36,7 @@ def _fields(of: type, defs: dict[str, Any]) -> dict[str, Any]:
 
 def _of(hint: Any, defs: dict[str, Any]) -> dict[str, Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if typing.is_typeddict(hint):
+    if typing.is_typeddict(hint) or is_dataclass(hint):
         if hint.__name__ not in defs:
             defs[hint.__name__] = None  # it is at work: one that names itself ends
             defs[hint.__name__] = _fields(hint, defs)

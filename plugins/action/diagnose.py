@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import parameters
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Asked, Case
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
@@ -51,14 +54,14 @@ class ActionModule(ActionBase):
             )
             if "evidence" not in result:
                 return {"failed": True, **result}
-            evidence = json.loads(json.dumps(result["evidence"]))  # plain data, without Ansible's tags
-            pid = arguments["pid"]
-            if pid and pid not in {record["pid"] for record in evidence["processes"]}:
-                raise refuse("G001", host=host, pid=pid)
+            evidence = typed(json.loads(json.dumps(result["evidence"])), Evidence)  # without Ansible's tags
+            asked = Asked(arguments["symptom"], arguments["pid"], arguments["user"], arguments["error"])
+            if asked.pid and asked.pid not in {record.pid for record in evidence.processes}:
+                raise refuse("G001", host=host, pid=asked.pid)
             case = Case(
                 Facts(json.loads(json.dumps(facts))),
                 evidence,
-                {"symptom": arguments["symptom"], "pid": pid, "user": arguments["user"], "error": arguments["error"]},
+                asked,
                 load(),
                 count,
                 arguments["dtype"],
@@ -66,10 +69,10 @@ class ActionModule(ActionBase):
             )
             document = diagnose.diagnosis(case, host, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
             if arguments["documents"]:
-                _write(Path(arguments["documents"]) / f"{file_name(host)}.json", document)
+                _write(Path(arguments["documents"]) / f"{file_name(host)}.json", asdict(document))
         except Refusal as refusal:
             return failure([refusal])
-        return {"changed": False, "diagnosis": document, "lines": diagnose.lines(document)}
+        return {"changed": False, "diagnosis": asdict(document), "lines": diagnose.lines(document)}
 
 
 def _checked(arguments: dict[str, Any]) -> float | None:

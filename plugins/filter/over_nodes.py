@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 from typing import Any, Callable
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import over_nodes as diagnosis
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Diagnosis
 
 
 def over_nodes(hosts: list[str], hostvars: Any, variable: str) -> list[str]:
     """Return lines about the jobs that run over these hosts; variable has each host's result of the module diagnose."""
     results = {host: hostvars[host].get(variable) or {} for host in hosts}
     known = {host: result["diagnosis"] for host, result in results.items() if result.get("diagnosis")}
-    return diagnosis.lines(json.loads(json.dumps(known)))
+    return diagnosis.lines(typed(json.loads(json.dumps(known)), dict[str, Diagnosis]))
 
 
 class FilterModule:

@@ -105,19 +105,22 @@ refusal:
 """
 
 import os
+from dataclasses import asdict, fields
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.evidence import gather
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Question
 
 
 def main() -> None:
     """Gather and return; the action plugin of the same name draws the conclusions."""
     module = Module(argument_spec=ARGUMENTS, supports_check_mode=True)
-    evidence = gather(Node(), module.params, os.getpid(), module.params["timeout"])
-    module.exit_json(changed=False, evidence=plain_values(evidence))
+    question = Question(**{one.name: module.params[one.name] for one in fields(Question)})
+    evidence = gather(Node(), question, os.getpid(), module.params["timeout"])
+    module.exit_json(changed=False, evidence=plain_values(asdict(evidence)))
 
 
 if __name__ == "__main__":

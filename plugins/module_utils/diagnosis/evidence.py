@@ -12,11 +12,13 @@ import posixpath
 import pwd
 import socket
 import time
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked as pasted
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
@@ -26,6 +28,28 @@ from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
     processes,
     reach,
     recorder,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+    Busy,
+    Directory,
+    Dump,
+    Environment,
+    Evidence,
+    Gpu,
+    Holding,
+    Linked,
+    Listener,
+    Lock,
+    Machine,
+    Name,
+    NcclLog,
+    Process,
+    Proxy,
+    Question,
+    Server,
+    Setting,
+    Socket,
+    Toolkit,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci, users
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import owner
@@ -37,6 +61,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.child import Emit
 
+Kind = TypeVar("Kind")
 PART_SECONDS = 15.0  # what one part may take
 RENDEZVOUS_PORT = 29500  # PyTorch's own
 _PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
@@ -45,97 +70,105 @@ _STACK_LINES = 12
 _BUSY = 8  # processes that are named for their load
 
 
-def gather(node: Node, asked: dict[str, Any], own: int, timeout: float, library: str = nvml.LIBRARY) -> dict[str, Any]:
-    """Return the evidence; plugin_utils/diagnosis/model.py tells its form.
+def gather(node: Node, asked: Question, own: int, timeout: float, library: str = nvml.LIBRARY) -> Evidence:
+    """Return the evidence.
 
-    asked has "pid", "user", "error", "environment", "address", "dumps", each may be None, and "seconds" to measure.
     own is the process that asks: what it started is left out. timeout is what the driver may take, in seconds.
     """
     started = time.monotonic()
     first = NvmlQuery(timeout, library)
     mounts = machine.MountsQuery(node, timeout)
     before = processes.table(node)
-    found_machine = Child(lambda emit: emit(machine.read(node)), PART_SECONDS)
+    parts = _Parts()
+    parts.start("machine", lambda emit: emit({"machine": [asdict(machine.read(node))]}))
     gpus = first.facts()["gpus"]
-    held = users.holders(node, own, pci.vfio_files(node))[0]
-    holders = sorted({*held, *(entry["pid"] for gpu in gpus for entry in _processes(gpu))})
-    late: list[str] = []
-
-    reader = Child(partial(processes.read, node, asked, holders, own), PART_SECONDS)
-    of_processes = _messages(reader, "processes", late)
-    records = {message["process"]["pid"]: message["process"] for message in of_processes if "process" in message}
-    stuck = next((message["reading"] for message in reversed(of_processes) if "reading" in message), None)
-    home, uid = _home(asked.get("user"))
-    reading = partial(
-        libraries.read,
-        node,
-        _prefixes(node, asked.get("environment"), records.values()),
-        home,
-        [
-            path
-            for record in records.values()
-            for path in libraries.directories(record["environment"].get("LD_LIBRARY_PATH", ""))
-        ],
-    )
-    libraries_child = Child(reading, PART_SECONDS)
-    names, servers, ports = network_of(asked, records.values())
-    proxies = _proxies(node, records.values())
-    reach_child = Child(
-        partial(reach.read, node, names, [*servers, *(proxy[1] for proxy in proxies)], ports), PART_SECONDS
-    )
-    recorder_child = Child(partial(_recorded, node, asked, list(records.values()), (home, uid)), PART_SECONDS)
+    parts.start("processes", partial(processes.read, node, asked, _holders(node, own, gpus), own))
+    parts.wait("processes")
+    stuck = next((message["reading"] for message in reversed(parts.messages) if "reading" in message), None)
+    records = {record["pid"]: typed(record, Process) for record in parts.named("process")}
+    proxies = _start_for(parts, node, asked, list(records.values()))
     stacks = _stacks(asked, records)
-    of_libraries = _messages(libraries_child, "libraries", late)
-    of_reach = _messages(reach_child, "network", late)
-    of_recorder = _messages(recorder_child, "flight recorder", late)
-    of_machine = _messages(found_machine, "machine", late)
+    for part in ("libraries", "network", "flight recorder", "machine"):
+        parts.wait(part)
     measured = mounts.evidence()
 
-    time.sleep(max(0.0, asked["seconds"] - (time.monotonic() - started)))
+    time.sleep(max(0.0, asked.seconds - (time.monotonic() - started)))
     seconds = time.monotonic() - started
     later = {gpu["index"]: gpu for gpu in (NvmlQuery(timeout, library).facts()["gpus"] if gpus else [])}
     after = processes.table(node)
-    for record in records.values():
-        pid = record["pid"]
-        record["cores"] = _cores(before.get(pid), after.get(pid), seconds)
-        record["later_mib"] = _resident(node, pid) if record["state"] != "Z" else 0
-        record["stack"] = stacks.get(pid, [])
-        record["ended"] = pid not in after
-    return {
-        "seconds": round(seconds, 1),
-        "late": late,
-        "stuck": stuck if "processes" in late else None,
-        "gpus": [_gpu(gpu, later.get(gpu["index"], {})) for gpu in gpus],
-        "processes": list(records.values()),
-        "busy": _busy(node, before, after, seconds, own),
-        "waiting": _all(of_processes, "waiting"),
-        "locks": _all(of_processes, "locks"),
-        "machine": of_machine[0] if of_machine else None,
-        "mounts": measured,
-        "settings": _all(of_libraries, "settings"),
-        "toolkits": _all(of_libraries, "toolkits"),
-        "directories": _all(of_libraries, "directories"),
-        "linker": _all(of_libraries, "linker"),
-        "environments": [message["environment"] for message in of_libraries if "environment" in message],
-        "hostname": next((message["hostname"] for message in of_reach if "hostname" in message), None),
-        "names": [message["name"] for message in of_reach if "name" in message],
-        "servers": [message["server"] for message in of_reach if "server" in message],
-        "listeners": _all(of_reach, "listeners"),
-        "connecting": _all(of_reach, "sockets"),
-        "dumps": [message["dump"] for message in of_recorder if "dump" in message],
-        "nccl_logs": [message["log"] for message in of_recorder if "log" in message],
-        "proxies": [{"variable": variable, "host": host, "port": port} for variable, (host, port) in proxies],
-    }
+    return Evidence(
+        seconds=round(seconds, 1),
+        late=parts.late,
+        stuck=stuck if "processes" in parts.late else None,
+        gpus=[_gpu(gpu, later.get(gpu["index"], {})) for gpu in gpus],
+        processes=[
+            replace(_later(node, record, before, after, seconds), stack=stacks.get(pid, []))
+            for pid, record in records.items()
+        ],
+        busy=_busy(node, before, after, seconds, own),
+        waiting=parts.all("waiting", list[int]),
+        locks=parts.all("locks", Lock),
+        machine=next(iter(parts.all("machine", Machine)), Machine()),
+        mounts=measured,
+        settings=parts.all("settings", Setting),
+        toolkits=parts.all("toolkits", Toolkit),
+        directories=parts.all("directories", Directory),
+        linker=parts.all("linker", Linked),
+        environments=parts.all("environments", Environment),
+        hostname=next(iter(parts.all("hostname", Name)), None),
+        names=parts.all("names", Name),
+        servers=parts.all("servers", Server),
+        listeners=parts.all("listeners", Listener),
+        connecting=parts.all("connecting", Socket),
+        dumps=parts.all("dumps", Dump),
+        nccl_logs=parts.all("nccl_logs", NcclLog),
+        proxies=proxies,
+    )
 
 
-def _messages(child: Child, part: str, late: list[str]) -> list[Any]:
-    if child.wait() != DONE:
-        late.append(part)
-    return child.messages
+class _Parts:
+    """The parts that children read at one time; late are those that did not come to their end."""
+
+    def __init__(self) -> None:
+        self.late: list[str] = []
+        self.messages: list[Any] = []
+        self._children: dict[str, Child] = {}
+
+    def start(self, part: str, work: Callable[[Emit], None]) -> None:
+        self._children[part] = Child(work, PART_SECONDS)
+
+    def wait(self, part: str) -> None:
+        child = self._children[part]
+        if child.wait() != DONE:
+            self.late.append(part)
+        self.messages += child.messages
+
+    def named(self, name: str) -> list[Any]:
+        return [message[name] for message in self.messages if name in message]
+
+    def all(self, name: str, kind: type[Kind]) -> list[Kind]:
+        """Return what all messages of this name list."""
+        return [typed(item, kind) for items in self.named(name) for item in items]
 
 
-def _all(messages: list[Any], key: str) -> list[Any]:
-    return [one for message in messages if key in message for one in message[key]]
+def _holders(node: Node, own: int, gpus: list[dict[str, Any]]) -> list[int]:
+    """Return the processes that have a GPU open or hold memory of one."""
+    held = users.holders(node, own, pci.vfio_files(node))[0]
+    return sorted({*held, *(entry["pid"] for gpu in gpus for entry in _processes(gpu))})
+
+
+def _start_for(parts: _Parts, node: Node, asked: Question, records: list[Process]) -> list[Proxy]:
+    """Start to read what depends on the processes; return the proxies that they are told of."""
+    home = _home(asked.user)
+    searched = [part for one in records for part in libraries.directories(one.environment.get("LD_LIBRARY_PATH", ""))]
+    prefixes = _prefixes(node, asked.environment, records)
+    parts.start("libraries", partial(libraries.read, node, prefixes, home[0], searched))
+    names, servers, ports = network_of(asked, records)
+    proxies = _proxies(node, records)
+    servers += [(one.host, one.port) for one in proxies]
+    parts.start("network", partial(reach.read, node, names, servers, ports))
+    parts.start("flight recorder", partial(_recorded, node, asked, records, home))
+    return proxies
 
 
 def _processes(gpu: dict[str, Any]) -> list[dict[str, Any]]:
@@ -148,23 +181,23 @@ def _number(reading: Any) -> Any:
     return None if isinstance(reading, dict) else reading
 
 
-def _gpu(gpu: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+def _gpu(gpu: dict[str, Any], later: dict[str, Any]) -> Gpu:
     """Return one GPU's memory and load, and who holds how much of it, at both readings."""
     memory, later_memory = gpu.get("memory_mib") or {}, later.get("memory_mib") or {}
     grown = {entry["pid"]: entry["memory_mib"] for entry in _processes(later)}
     utilization = later.get("utilization") or gpu.get("utilization") or {}
     power = later.get("power_mw") or gpu.get("power_mw") or {}
-    return {
-        "index": gpu["index"],
-        "bus_id": gpu.get("bus_id"),
-        "total_mib": _number(memory.get("total")),
-        "used_mib": _number(memory.get("used")),
-        "later_mib": _number(later_memory.get("used")),
-        "utilization": _number(utilization.get("gpu")),
-        "power_mw": _number(power.get("usage")),
-        "limit_mw": _number(power.get("enforced_limit")),
-        "holders": [{**entry, "later_mib": grown.get(entry["pid"])} for entry in _processes(gpu)],
-    }
+    return Gpu(
+        index=gpu["index"],
+        bus_id=gpu.get("bus_id"),
+        total_mib=_number(memory.get("total")),
+        used_mib=_number(memory.get("used")),
+        later_mib=_number(later_memory.get("used")),
+        utilization=_number(utilization.get("gpu")),
+        power_mw=_number(power.get("usage")),
+        limit_mw=_number(power.get("enforced_limit")),
+        holders=[Holding(one["pid"], one["memory_mib"], grown.get(one["pid"])) for one in _processes(gpu)],
+    )
 
 
 def _home(user: str | None) -> tuple[str | None, int | None]:
@@ -177,18 +210,18 @@ def _home(user: str | None) -> tuple[str | None, int | None]:
 
 
 def _recorded(
-    node: Node, asked: dict[str, Any], records: list[dict[str, Any]], home: tuple[str | None, int | None], emit: Emit
+    node: Node, asked: Question, records: list[Process], home: tuple[str | None, int | None], emit: Emit
 ) -> None:
     """Read the dumps of the flight recorder and the logs of NCCL that these processes or this user may have written."""
-    owned = [(record, owner(node, record["pid"])) for record in records]
+    owned = [(record, owner(node, record.pid)) for record in records]
     directory, uid = home
     hostname = socket.gethostname().partition(".")[0]
-    logs = [(record["pid"], path, uid) for record, uid in owned if (path := recorder.log_file(record, hostname))]
+    logs = [(record.pid, path, uid) for record, uid in owned if (path := recorder.log_file(record, hostname))]
     of_user = (directory, uid) if directory is not None and uid is not None else None
-    recorder.read(node, recorder.places(owned, of_user, asked.get("dumps")), logs, emit)
+    recorder.read(node, recorder.places(owned, of_user, asked.dumps), logs, emit)
 
 
-def _prefixes(node: Node, named: str | None, records: Iterable[dict[str, Any]]) -> list[str]:
+def _prefixes(node: Node, named: str | None, records: Iterable[Process]) -> list[str]:
     """Return the Python environments to look at: the one named (its directory or its interpreter), and processes'."""
     found = []
     if named:
@@ -197,32 +230,30 @@ def _prefixes(node: Node, named: str | None, records: Iterable[dict[str, Any]]) 
     return list(dict.fromkeys(found))
 
 
-def prefix_of(node: Node, record: dict[str, Any]) -> str | None:
+def prefix_of(node: Node, record: Process) -> str | None:
     """Return the Python environment of a process; None for another program."""
-    program = record["arguments"].partition(" ")[0]
-    name = posixpath.basename(record["executable"] or "")
-    if not name.startswith("python") and not record["sites"]:
+    program = record.arguments.partition(" ")[0]
+    name = posixpath.basename(record.executable or "")
+    if not name.startswith("python") and not record.sites:
         return None
     if program.startswith("/") and posixpath.basename(program).startswith("python"):
         return posixpath.dirname(posixpath.dirname(program))
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        prefix = record["environment"].get(variable)
+        prefix = record.environment.get(variable)
         if prefix and node.is_dir(f"{prefix}/bin"):
-            return str(prefix)
-    return posixpath.dirname(posixpath.dirname(record["executable"])) if record["executable"] else None
+            return prefix
+    return posixpath.dirname(posixpath.dirname(record.executable)) if record.executable else None
 
 
-def network_of(
-    asked: dict[str, Any], records: Iterable[dict[str, Any]]
-) -> tuple[list[str], list[tuple[str, int]], list[int]]:
+def network_of(asked: Question, records: Iterable[Process]) -> tuple[list[str], list[tuple[str, int]], list[int]]:
     """Return the names, servers and ports to look at: those of the error, the one asked for, and those of the job."""
-    error = asked.get("error") or ""
+    error = asked.error or ""
     names, servers, ports = pasted.names(error), pasted.addresses(error), pasted.taken_ports(error)
-    if asked.get("address"):
-        host, _colon, port = asked["address"].rpartition(":")
+    if asked.address:
+        host, _colon, port = asked.address.rpartition(":")
         servers.insert(0, (host, int(port)))
     for record in records:
-        host, port = (record["environment"].get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        host, port = (record.environment.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
         if host and port.isdigit():
             names.append(host)
             servers.append((host, int(port)))
@@ -233,24 +264,24 @@ def network_of(
     return list(dict.fromkeys(names)), list(dict.fromkeys(servers)), list(dict.fromkeys(ports))
 
 
-def _proxies(node: Node, records: Iterable[dict[str, Any]]) -> list[tuple[str, tuple[str, int]]]:
-    """Return the proxies that sessions and processes are told of: (variable, (host, port))."""
-    told = {}
+def _proxies(node: Node, records: Iterable[Process]) -> list[Proxy]:
+    """Return the proxies that sessions and processes are told of."""
+    variables = {}
     for line in node.text("/etc/environment").splitlines():
         name, equals, value = line.partition("=")
         if equals and name in _PROXIES:
-            told[name] = value.strip("\"'")
+            variables[name] = value.strip("\"'")
     for record in records:
-        told.update({name: value for name, value in record["environment"].items() if name in _PROXIES})
-    found = {name: reach.proxy(value) for name, value in told.items() if value}
-    return [(name, place) for name, place in found.items() if place]
+        variables.update({name: value for name, value in record.environment.items() if name in _PROXIES})
+    places = {name: reach.proxy(value) for name, value in variables.items() if value}
+    return [Proxy(name, *place) for name, place in places.items() if place]
 
 
-def _stacks(asked: dict[str, Any], records: dict[int, dict[str, Any]]) -> dict[int, list[str]]:
+def _stacks(asked: Question, records: dict[int, Process]) -> dict[int, list[str]]:
     """Return the stacks of the processes asked for, as py-spy shows them, where it is there; it stops none of them."""
-    if not (asked.get("pid") or asked.get("user")):
+    if not (asked.pid or asked.user):
         return {}
-    pids = [pid for pid, record in records.items() if record["sites"]][:_STACKS]
+    pids = [pid for pid, record in records.items() if record.sites][:_STACKS]
     jobs = {pid: Job(["py-spy", "dump", "--nonblocking", "--pid", str(pid)]) for pid in pids}
     texts = {pid: job.output() or "" for pid, job in jobs.items()}
     return {pid: _frames(text) for pid, text in texts.items()}
@@ -268,25 +299,34 @@ def _cores(before: processes.Stat | None, after: processes.Stat | None, seconds:
     return round((after.ticks - before.ticks) / processes.TICKS / seconds, 2)
 
 
-def _resident(node: Node, pid: int) -> int:
-    return processes.resident(node.text(f"/proc/{pid}/status"))
+def _later(
+    node: Node, record: Process, before: dict[int, processes.Stat], after: dict[int, processes.Stat], seconds: float
+) -> Process:
+    """Add what the last reading says of a process."""
+    pid = record.pid
+    return replace(
+        record,
+        cores=_cores(before.get(pid), after.get(pid), seconds),
+        later_mib=processes.resident(node.text(f"/proc/{pid}/status")) if record.state != "Z" else 0,
+        ended=pid not in after,
+    )
 
 
 def _busy(
     node: Node, before: dict[int, processes.Stat], after: dict[int, processes.Stat], seconds: float, own: int
-) -> list[dict[str, Any]]:
+) -> list[Busy]:
     """Name the processes that kept most processors busy, but for the system's first, gpulab's and this one's."""
     mine = {1, *processes.tree(own, after), *keepers.of_gpulab(node, own, after)}
     loads = {pid: _cores(before.get(pid), stat, seconds) for pid, stat in after.items() if pid not in mine}
     most = sorted(loads, key=lambda pid: -loads[pid])[:_BUSY]
     return [
-        {
-            "pid": pid,
-            "user": processes.owner(node, pid),
-            "command": after[pid].command,
-            "cores": loads[pid],
-            "keeper": keepers.keeper(node, pid, after[pid].parent, {}),
-        }
+        Busy(
+            pid=pid,
+            user=processes.owner(node, pid),
+            command=after[pid].command,
+            cores=loads[pid],
+            keeper=keepers.keeper(node, pid, after[pid].parent, {}),
+        )
         for pid in most
         if loads[pid]
     ]

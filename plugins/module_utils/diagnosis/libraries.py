@@ -11,10 +11,19 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import of_wheels
 from ansible_collections.gpulab.node.plugins.module_utils.cuda.strays import PROFILES, SESSION_FILES, settings_of
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+    Directory,
+    Environment,
+    Library,
+    Linked,
+    Setting,
+    Toolkit,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.facts import cuda
 from ansible_collections.gpulab.node.plugins.module_utils.facts.libraries import paths
 
@@ -36,19 +45,19 @@ _MOST_DIRECTORIES = 64
 
 
 def read(node: Node, prefixes: list[str], home: str | None, searched: list[str], emit: Emit) -> None:
-    """Emit {"settings"}, {"toolkits"}, {"linker"}, {"directories"} and an {"environment"} for each prefix.
+    """Emit {"settings"}, {"toolkits"}, {"linker"}, {"directories"} and {"environments"}, lists of what shapes.py has.
 
     prefixes are Python environments, home is the user's, searched are the directories of processes' LD_LIBRARY_PATH.
     """
     found = settings(node, home)
-    emit({"settings": found})
-    emit({"toolkits": toolkits(node)})
+    emit({"settings": [asdict(one) for one in found]})
+    emit({"toolkits": [asdict(one) for one in toolkits(node)]})
     for prefix in prefixes:
-        emit({"environment": environment(node, prefix, home)})
-    own = [part for one in found if one["name"] == "LD_LIBRARY_PATH" for part in directories(one["value"])]
+        emit({"environments": [asdict(environment(node, prefix, home))]})
+    own = [part for one in found if one.name == "LD_LIBRARY_PATH" for part in directories(one.value)]
     unique = list(dict.fromkeys([*searched, *own]))[:_MOST_DIRECTORIES]
-    emit({"directories": [{"path": path, "there": node.is_dir(path), "found": within(node, path)} for path in unique]})
-    emit({"linker": linker(node, node.start(["ldconfig", "-p"]).output() or "")})
+    emit({"directories": [asdict(Directory(path, node.is_dir(path), within(node, path))) for path in unique]})
+    emit({"linker": [asdict(one) for one in linker(node, node.start(["ldconfig", "-p"]).output() or "")]})
 
 
 def directories(value: str) -> list[str]:
@@ -56,40 +65,32 @@ def directories(value: str) -> list[str]:
     return [part.rstrip("/") for part in value.strip("\"'").split(":") if part.startswith("/") and "$" not in part]
 
 
-def within(node: Node, directory: str) -> list[dict[str, str | None]]:
-    """List the libraries in a directory: {"library", "major", "path", "version"}; version None where no name tells."""
-    found = []
-    for name in node.names(directory):
-        match = _FILE.match(name)
-        if match:
-            path = f"{directory}/{name}"
-            version = _VERSION.search(posixpath.basename(node.resolve(path)))
-            found.append(
-                {"library": match[1], "major": match[2], "path": path, "version": version[1] if version else None}
-            )
-    return found
+def within(node: Node, directory: str) -> list[Library]:
+    """List the libraries in a directory; version is None where no name tells."""
+    matches = filter(None, map(_FILE.match, node.names(directory)))
+    paths = ((match, f"{directory}/{match[0]}") for match in matches)
+    return [Library(match[1], match[2], path, _version(node, path)) for match, path in paths]
 
 
-def linker(node: Node, linked: str) -> list[dict[str, Any]]:
-    """List the libraries that the linker finds without any variable; linked is what ``ldconfig -p`` printed.
+def _version(node: Node, path: str) -> str | None:
+    """Return the version in the name of the file to which a path leads."""
+    version = _VERSION.search(posixpath.basename(node.resolve(path)))
+    return version[1] if version else None
 
-    files are all files of that library beside one in /usr/local, where packages put none.
-    """
-    found = []
-    for library in LIBRARIES:
-        for path in paths(linked, f"lib{library}"):
-            version = _VERSION.search(posixpath.basename(node.resolve(path)))
-            major = posixpath.basename(path).rpartition(".")[2]
-            found.append(
-                {
-                    "library": library,
-                    "major": major,
-                    "path": path,
-                    "version": version[1] if version else None,
-                    "files": _beside(node, path, library) if path.startswith("/usr/local/") else [],
-                }
-            )
-    return found
+
+def linker(node: Node, linked: str) -> list[Linked]:
+    """List the libraries that the linker finds without any variable; linked is what ``ldconfig -p`` printed."""
+    return [
+        Linked(
+            library,
+            posixpath.basename(path).rpartition(".")[2],
+            path,
+            _version(node, path),
+            _beside(node, path, library) if path.startswith("/usr/local/") else [],
+        )
+        for library in LIBRARIES
+        for path in paths(linked, f"lib{library}")
+    ]
 
 
 def _beside(node: Node, path: str, library: str) -> list[str]:
@@ -99,20 +100,17 @@ def _beside(node: Node, path: str, library: str) -> list[str]:
     return [f"{directory}/{name}" for name in names]
 
 
-def toolkits(node: Node) -> list[dict[str, Any]]:
-    """List the CUDA toolkits of the facts; own says that a .run file brought one, settings are files for it alone."""
+def toolkits(node: Node) -> list[Toolkit]:
+    """List the CUDA toolkits of the facts."""
     return [
-        {
-            **toolkit,
-            "own": node.exists(f"{toolkit['prefix']}/bin/cuda-uninstaller"),
-            "settings": settings_of(node, [toolkit["prefix"]]),
-        }
+        Toolkit(**toolkit, own=node.exists(f"{prefix}/bin/cuda-uninstaller"), settings=settings_of(node, [prefix]))
         for toolkit in cuda.read(node)["toolkits"]
+        for prefix in [toolkit["prefix"]]
     ]
 
 
-def settings(node: Node, home: str | None) -> list[dict[str, Any]]:
-    """Find where sessions get VARIABLES from: {"name", "value", "file", "line"}, in the order in which shells read."""
+def settings(node: Node, home: str | None) -> list[Setting]:
+    """Find where sessions get VARIABLES from, in the order in which shells read."""
     files = [*SESSION_FILES, *(f"{PROFILES}/{name}" for name in node.names(PROFILES) if name.endswith(".sh"))]
     files += [f"{home}/{name}" for name in USER_FILES] if home else []
     found = []
@@ -121,47 +119,51 @@ def settings(node: Node, home: str | None) -> list[dict[str, Any]]:
             match = _SETTING.match(line)
             if match:
                 value = match[2].split(";")[0].partition(" #")[0].strip().strip("\"'")
-                found.append({"name": match[1], "value": value, "file": file, "line": number})
+                found.append(Setting(match[1], value, file, number))
     return found
 
 
-def environment(node: Node, prefix: str, home: str | None) -> dict[str, Any]:
-    """Describe a Python environment: what it has of frameworks and NVIDIA's libraries, and whether it can compile.
-
-    user is the user's own directory of packages for the same Python, which goes before a system's or conda's packages.
-    """
-    versions = [name for name in node.names(f"{prefix}/lib") if re.fullmatch(r"python3\.\d+", name)]
-    own = [name for name in versions if node.is_dir(f"{prefix}/lib/{name}/site-packages")] or versions
-    python = own[-1] if own else None
-    sites = [f"{prefix}/lib/{python}/{kind}-packages" for kind in ("site", "dist")] if python else []
-    sites += (
-        [f"{prefix}/lib/python3/dist-packages", f"{prefix}/local/lib/{python}/dist-packages"]
-        if prefix == "/usr"
-        else []
-    )
+def environment(node: Node, prefix: str, home: str | None) -> Environment:
+    """Describe a Python environment: what it has of frameworks and NVIDIA's libraries, and whether it can compile."""
+    python = _python(node, prefix)
+    sites = _sites(prefix, python)
     config = node.text(f"{prefix}/pyvenv.cfg")
     base = re.search(r"^home\s*=\s*(\S+)", config, re.MULTILINE)
     included = posixpath.dirname(base[1]) if base else prefix
     user = f"{home}/.local/lib/{python}/site-packages" if home and python else None
     packages: dict[str, str] = {}
-    libraries: list[dict[str, str | None]] = within(node, f"{prefix}/lib") if prefix != "/usr" else []
+    libraries = within(node, f"{prefix}/lib") if prefix != "/usr" else []
     for site in sites:
         here = distributions(node, site)
         packages = {**here, **packages}
         libraries += wheels(node, site, here)
-    cuda_of_torch = next(filter(None, (_torch_cuda(node, site) for site in sites)), None)
     isolated = bool(config) and "include-system-site-packages = true" not in config.lower()
-    return {
-        "prefix": prefix,
-        "python": python,
-        "conda": node.is_dir(f"{prefix}/conda-meta"),
-        "packages": packages,
-        "torch_cuda": cuda_of_torch,
-        "libraries": libraries,
-        "user_site": user,
-        "user_packages": distributions(node, user) if user and not isolated else {},
-        "headers": node.exists(f"{included}/include/{python}/Python.h") if python else True,
-    }
+    return Environment(
+        prefix=prefix,
+        python=python,
+        conda=node.is_dir(f"{prefix}/conda-meta"),
+        packages=packages,
+        torch_cuda=next(filter(None, (_torch_cuda(node, site) for site in sites)), None),
+        libraries=libraries,
+        user_site=user,
+        user_packages=distributions(node, user) if user and not isolated else {},
+        headers=node.exists(f"{included}/include/{python}/Python.h") if python else True,
+    )
+
+
+def _python(node: Node, prefix: str) -> str | None:
+    """Return the Python of an environment, as its directory of packages calls it."""
+    versions = [name for name in node.names(f"{prefix}/lib") if re.fullmatch(r"python3\.\d+", name)]
+    own = [name for name in versions if node.is_dir(f"{prefix}/lib/{name}/site-packages")] or versions
+    return own[-1] if own else None
+
+
+def _sites(prefix: str, python: str | None) -> list[str]:
+    """Return the directories of packages of an environment, the first first."""
+    sites = [f"{prefix}/lib/{python}/{kind}-packages" for kind in ("site", "dist")] if python else []
+    if prefix == "/usr":
+        sites += [f"{prefix}/lib/python3/dist-packages", f"{prefix}/local/lib/{python}/dist-packages"]
+    return sites
 
 
 def distributions(node: Node, site: str) -> dict[str, str]:
@@ -169,14 +171,14 @@ def distributions(node: Node, site: str) -> dict[str, str]:
     return {name: version for name, version in of_wheels(node.names(site)).items() if _KNOWN.match(name)}
 
 
-def wheels(node: Node, site: str, packages: dict[str, str]) -> list[dict[str, str | None]]:
+def wheels(node: Node, site: str, packages: dict[str, str]) -> list[Library]:
     """List the libraries of NVIDIA's wheels and of PyTorch's own directory; a wheel tells its library's version."""
     found = within(node, f"{site}/torch/lib")
     for part in node.names(f"{site}/nvidia"):
         for one in within(node, f"{site}/nvidia/{part}/lib"):
             name = f"nvidia-{part.replace('_', '-')}"
             version = next((value for key, value in packages.items() if key.startswith(name)), None)
-            found.append({**one, "version": one["version"] or version})
+            found.append(replace(one, version=one.version or version))
     return found
 
 

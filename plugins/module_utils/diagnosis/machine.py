@@ -11,11 +11,12 @@ import shutil
 import stat
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.processes import MIB, NETWORK
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.processes import NETWORK, shared_memory
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Killed, Machine, Mount
 from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import SHARED_MEMORY
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _KILLED = re.compile(r"(?:Out of memory|Memory cgroup out of memory): Killed pro
 _AVERAGE = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
 
 
-def read(node: Node) -> dict[str, Any]:
+def read(node: Node) -> Machine:
     """Return the evidence ``machine``."""
     log = node.start(["dmesg"])
     governors: dict[str, int] = {}
@@ -40,16 +41,16 @@ def read(node: Node) -> dict[str, Any]:
         if governor:
             governors[governor] = governors.get(governor, 0) + 1
     load = node.text("/proc/loadavg").split()
-    return {
-        "load": float(load[0]) if load else 0.0,
-        "governors": governors,
-        "pressure": {part: pressure(node.text(f"/proc/pressure/{part}")) for part in ("cpu", "io", "memory")},
-        "compilers": {name: shutil.which(name, path=os.defpath) for name in ("cc", "gcc", "c++")},
-        "devices": devices(node),
-        "killed": killed(log.output() or ""),
-        "tmp_noexec": no_programs(node.text("/proc/self/mountinfo"), TMP),
-        "shared_memory": space(node.path(SHARED_MEMORY)),
-    }
+    return Machine(
+        load=float(load[0]) if load else 0.0,
+        governors=governors,
+        pressure={part: pressure(node.text(f"/proc/pressure/{part}")) for part in ("cpu", "io", "memory")},
+        compilers={name: shutil.which(name, path=os.defpath) for name in ("cc", "gcc", "c++")},
+        devices=devices(node),
+        killed=killed(log.output() or ""),
+        tmp_noexec=no_programs(node.text("/proc/self/mountinfo"), TMP),
+        shared_memory=shared_memory(node.path(SHARED_MEMORY)),
+    )
 
 
 def pressure(text: str) -> float | None:
@@ -70,24 +71,15 @@ def devices(node: Node) -> dict[str, bool]:
     return found
 
 
-def killed(log: str) -> list[dict[str, Any]]:
+def killed(log: str) -> list[Killed]:
     """Parse whom the kernel ended for want of memory, from its log."""
-    return [{"pid": int(pid), "command": command} for pid, command in _KILLED.findall(log)]
+    return [Killed(int(pid), command) for pid, command in _KILLED.findall(log)]
 
 
 def no_programs(mountinfo: str, path: str) -> bool:
     """Tell whether programs and libraries below a path may not be loaded."""
     mount = mount_table.holding(path, mount_table.every_mount(mountinfo))
     return mount is not None and "noexec" in mount.options
-
-
-def space(path: Path) -> dict[str, int] | None:
-    """Measure a file system in memory, in MiB."""
-    try:
-        size = os.statvfs(path)
-    except OSError:
-        return None
-    return {"size_mib": size.f_blocks * size.f_frsize // MIB, "free_mib": size.f_bavail * size.f_frsize // MIB}
 
 
 class MountsQuery:
@@ -99,14 +91,17 @@ class MountsQuery:
         self._mounts = [mount for mount in table if mount.type in NETWORK or mount.type.startswith("fuse.")]
         self._children = [Child(partial(_ask, node.path(mount.place)), seconds) for mount in self._mounts]
 
-    def evidence(self) -> list[dict[str, Any]]:
-        """Return {"mount", "type", "source", "milliseconds"}; milliseconds None where it did not answer."""
-        found = []
-        for mount, child in zip(self._mounts, self._children):
-            answered = child.wait() == DONE and child.messages
-            place = {"mount": mount.place, "type": mount.type, "source": mount.source}
-            found.append({**place, "milliseconds": child.messages[0] if answered else None})
-        return found
+    def evidence(self) -> list[Mount]:
+        """Return each with the time that it took."""
+        return [
+            Mount(mount.place, mount.type, mount.source, _answer(child))
+            for mount, child in zip(self._mounts, self._children)
+        ]
+
+
+def _answer(child: Child) -> float | None:
+    """Return the milliseconds that a file system took; None where it did not answer."""
+    return float(child.messages[0]) if child.wait() == DONE and child.messages else None
 
 
 def _ask(path: Path, emit: Emit) -> None:

@@ -12,10 +12,18 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import keepers
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+    Limits,
+    Lock,
+    Process,
+    Question,
+    SharedMemory,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.facts import limits as facts_limits
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import (
     boot_time,
@@ -27,6 +35,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.child import Emit
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -84,19 +93,18 @@ def tree(pid: int, processes: dict[int, Stat]) -> list[int]:
     return found
 
 
-def chosen(node: Node, processes: dict[int, Stat], asked: dict[str, Any], holders: Iterable[int]) -> list[int]:
+def chosen(node: Node, processes: dict[int, Stat], asked: Question, holders: Iterable[int]) -> list[int]:
     """Choose whom to look into: the process asked for with its job, the user's, and those that hold a GPU.
 
-    A job is a rank's launcher and all that it started. asked has "pid" and "user", each may be None.
+    A job is a rank's launcher and all that it started.
     """
     found: list[int] = []
-    if asked.get("pid") in processes:
-        first = asked["pid"]
-        parent = processes[first].parent
-        is_rank = "LOCAL_RANK" in environment(node, first)
-        found += tree(parent if is_rank and parent > 1 else first, processes)
-    if asked.get("user"):
-        found += [pid for pid in processes if owner(node, pid) == asked["user"]]
+    if asked.pid in processes:
+        parent = processes[asked.pid].parent
+        is_rank = "LOCAL_RANK" in environment(node, asked.pid)
+        found += tree(parent if is_rank and parent > 1 else asked.pid, processes)
+    if asked.user:
+        found += [pid for pid in processes if owner(node, pid) == asked.user]
     found += [pid for pid in sorted(holders) if pid in processes]
     return list(dict.fromkeys(found))[:MOST]
 
@@ -118,27 +126,26 @@ def environment(node: Node, pid: int) -> dict[str, str]:
     }
 
 
-def read(node: Node, asked: dict[str, Any], holders: list[int], own: int, emit: Emit) -> None:
+def read(node: Node, asked: Question, holders: list[int], own: int, emit: Emit) -> None:
     """Emit {"waiting"}, {"reading": pid} and {"process"} for each chosen process, {"reading": None}, {"locks"}."""
     processes = table(node)
     mounted = mount_table.mounts(node.text("/proc/self/mountinfo"))
     remote = [mount.place for mount in mounted if mount.type in NETWORK or mount.type.startswith("fuse.")]
-    emit({"reading": asked.get("pid")})
-    mine = set(tree(own, processes)) | keepers.of_gpulab(node, own, processes) - {asked.get("pid")}
+    emit({"reading": asked.pid})
+    mine = set(tree(own, processes)) | keepers.of_gpulab(node, own, processes) - {asked.pid}
     pids = [pid for pid in chosen(node, processes, asked, holders) if pid not in mine]
     emit({"waiting": [pair for pair in waiting(node.text("/proc/locks")) if set(pair) & set(pids)]})
     for pid in pids:
-        stat = processes[pid]
         emit({"reading": pid})
         record = outside(node, pid, processes)
         if record:
-            emit({"process": record})
-            emit({"process": {**record, **inside(node, pid, stat.parent, remote)}})
+            emit({"process": asdict(record)})
+            emit({"process": asdict(inside(node, record, remote))})
     emit({"reading": None})
-    emit({"locks": extension_locks(node, pids, remote)})
+    emit({"locks": [asdict(lock) for lock in extension_locks(node, pids, remote)]})
 
 
-def outside(node: Node, pid: int, processes: dict[int, Stat]) -> dict[str, Any] | None:
+def outside(node: Node, pid: int, processes: dict[int, Stat]) -> Process | None:
     """Return what can be read of any process: reading it takes none of its locks. None where it is gone."""
     stat = processes[pid]
     status = dict(line.partition(":\t")[::2] for line in node.text(f"/proc/{pid}/status").splitlines())
@@ -150,56 +157,51 @@ def outside(node: Node, pid: int, processes: dict[int, Stat]) -> dict[str, Any] 
     booted = boot_time(node.text("/proc/stat"))
     files = node.names(f"/proc/{pid}/fd")
     waits = node.text(f"/proc/{pid}/wchan")
-    return {
-        "pid": pid,
-        "parent": stat.parent,
-        "user": user,
-        "command": stat.command,
-        "state": stat.state,
-        "since": timestamp(booted + stat.start / TICKS),
-        "waits": waits if waits not in ("", "0") else None,
-        "ticks": stat.ticks,
-        "rss_mib": _kib(status.get("VmRSS")),
-        "swap_mib": _kib(status.get("VmSwap")),
-        "cpus": _cpus(status.get("Cpus_allowed_list", "")),
-        "container": container[1] if container else None,
-        "group": group,
-        "throttled": throttled(node.text(f"/sys/fs/cgroup{group}/cpu.stat")),
-        "files": len(files),
-        "limits": limits(node.text(f"/proc/{pid}/limits")),
-        "shared_memory": shared_memory(node, pid),
-        "arguments": "",
-        "environment": {},
-        "keeper": UNKNOWN,
-        "connected": True,
-        "executable": node.link(f"/proc/{pid}/exe"),
-        "libraries": [],
-        "sites": [],
-        "remote": [],
-        "sockets": [],
-    }
+    return Process(
+        pid=pid,
+        parent=stat.parent,
+        user=user,
+        command=stat.command,
+        state=stat.state,
+        since=timestamp(booted + stat.start / TICKS),
+        waits=waits if waits not in ("", "0") else None,
+        ticks=stat.ticks,
+        rss_mib=_kib(status.get("VmRSS")),
+        swap_mib=_kib(status.get("VmSwap")),
+        cpus=_cpus(status.get("Cpus_allowed_list", "")),
+        container=container[1] if container else None,
+        group=group,
+        throttled=throttled(node.text(f"/sys/fs/cgroup{group}/cpu.stat")),
+        files=len(files),
+        limits=limits(node.text(f"/proc/{pid}/limits")),
+        shared_memory=shared_memory(node.path(f"/proc/{pid}/root{facts_limits.SHARED_MEMORY}")),
+        executable=node.link(f"/proc/{pid}/exe"),
+        keeper=UNKNOWN,
+    )
 
 
-def inside(node: Node, pid: int, parent: int, remote: list[str]) -> dict[str, Any]:
-    """Return what may hang with the process: arguments, environment, loaded libraries, open files, and its owner."""
+def inside(node: Node, record: Process, remote: list[str]) -> Process:
+    """Add what may hang with the process: arguments, environment, loaded libraries, open files, and its owner."""
+    pid = record.pid
     names = node.names(f"/proc/{pid}/fd")
     opened = [node.link(f"/proc/{pid}/fd/{name}") or "" for name in names[:MOST_FILES]]
     sockets = [int(match[1]) for match in map(_SOCKET.match, opened) if match]
-    told = environment(node, pid)
+    variables = environment(node, pid)
     arguments = node.text(f"/proc/{pid}/cmdline").rstrip("\0").replace("\0", " ")
     paths = set(re.findall(r"(/\S.*)$", node.text(f"/proc/{pid}/maps"), re.MULTILINE))
     sites = {match[0] for match in (re.match(r".*?/(?:site|dist)-packages(?=/)", path) for path in paths) if match}
-    return {
-        "arguments": commands.shown(arguments),
-        "environment": told,
-        "keeper": keepers.keeper(node, pid, parent, told),
-        "connected": len(names) > MOST_FILES or keepers.is_connected(node, pid, sockets),
-        "libraries": sorted(path for path in paths if _LIBRARY.search(path)),
-        "sites": sorted(sites),
-        "remote": sorted({place for place in remote for path in opened if path.startswith(f"{place}/")}),
-        "sockets": sockets,
-        "terminal": next((path for path in opened[:3] if path.startswith(("/dev/pts/", "/dev/tty"))), None),
-    }
+    return replace(
+        record,
+        arguments=commands.shown(arguments),
+        environment=variables,
+        keeper=keepers.keeper(node, pid, record.parent, variables),
+        connected=len(names) > MOST_FILES or keepers.is_connected(node, pid, sockets),
+        libraries=sorted(path for path in paths if _LIBRARY.search(path)),
+        sites=sorted(sites),
+        remote=sorted({place for place in remote for path in opened if path.startswith(f"{place}/")}),
+        sockets=sockets,
+        terminal=next((path for path in opened[:3] if path.startswith(("/dev/pts/", "/dev/tty"))), None),
+    )
 
 
 def _kib(text: str | None) -> int:
@@ -226,20 +228,20 @@ def throttled(stat: str) -> float | None:
     return int(fields.get("nr_throttled") or 0) / periods if periods else None
 
 
-def limits(text: str) -> dict[str, facts_limits.Limit]:
-    """Parse the soft limits of /proc/PID/limits: bytes of locked memory, open files."""
-    places = {"memlock": "Max locked memory", "nofile": "Max open files"}
-    found = {name: re.search(rf"^{label}\s+(\S+)", text, re.MULTILINE) for name, label in places.items()}
-    return {name: facts_limits.limit(match[1]) if match else None for name, match in found.items()}
+def limits(text: str) -> Limits:
+    """Parse the soft limits of /proc/PID/limits."""
+    matches = [re.search(rf"^{label}\s+(\S+)", text, re.MULTILINE) for label in ("Max locked memory", "Max open files")]
+    memlock, nofile = [facts_limits.limit(match[1]) if match else None for match in matches]
+    return Limits(memlock, nofile)
 
 
-def shared_memory(node: Node, pid: int) -> dict[str, int] | None:
-    """Measure /dev/shm as a process sees it, in MiB."""
+def shared_memory(path: Path) -> SharedMemory | None:
+    """Measure a file system in memory."""
     try:
-        size = os.statvfs(node.path(f"/proc/{pid}/root{facts_limits.SHARED_MEMORY}"))
+        size = os.statvfs(path)
     except OSError:
         return None
-    return {"size_mib": size.f_blocks * size.f_frsize // MIB, "free_mib": size.f_bavail * size.f_frsize // MIB}
+    return SharedMemory(size.f_blocks * size.f_frsize // MIB, size.f_bavail * size.f_frsize // MIB)
 
 
 def waiting(locks: str) -> list[tuple[int, int]]:
@@ -258,7 +260,7 @@ def waiting(locks: str) -> list[tuple[int, int]]:
     return found
 
 
-def extension_locks(node: Node, pids: list[int], remote: list[str]) -> list[dict[str, Any]]:
+def extension_locks(node: Node, pids: list[int], remote: list[str]) -> list[Lock]:
     """Find the locks of extensions that PyTorch compiles, in the homes of these processes, and who has each open.
 
     Who compiles need not be one of these processes, and may be on another node where a mount of remote has the lock.
@@ -275,7 +277,7 @@ def extension_locks(node: Node, pids: list[int], remote: list[str]) -> list[dict
                     opened = [pid for pid in running if path in _links(node, pid)]
                     age = time.time() - node.path(path).stat().st_mtime
                     shared = any(path.startswith(f"{place}/") for place in remote)
-                    found.append({"path": path, "held_by": opened, "age_seconds": round(age), "shared": shared})
+                    found.append(Lock(path, opened, round(age), shared))
     return found
 
 

@@ -12,11 +12,19 @@ import re
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.processes import owner
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+    Certificate,
+    Listener,
+    Name,
+    Server,
+    Socket,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,35 +41,27 @@ _TIME = re.compile(rb"\x17\x0d(\d{12})Z|\x18\x0f(\d{14})Z")  # DER: UTCTime, Gen
 
 
 def read(node: Node, names: list[str], servers: list[tuple[str, int]], ports: list[int], emit: Emit) -> None:
-    """Emit {"hostname"}, {"sockets"}, {"listeners"}, a {"name"} and a {"server"} for each that was asked for."""
+    """Emit {"connecting"}, {"listeners"}, {"hostname"}, {"names"} and {"servers"}, lists of what shapes.py has."""
     found = sockets(node)
-    emit({"sockets": [one for one in found if one["state"] == SYN_SENT]})
-    emit({"listeners": listeners(node, found, ports)})
-    own = socket.gethostname()
-    emit({"hostname": {"name": own, **resolved(own)}})
+    emit({"connecting": [asdict(one) for one in found if one.state == SYN_SENT]})
+    emit({"listeners": [asdict(one) for one in listeners(node, found, ports)]})
+    emit({"hostname": [asdict(resolved(socket.gethostname()))]})
     for name in names:
-        emit({"name": {"name": name, **resolved(name)}})
+        emit({"names": [asdict(resolved(name))]})
     for host, port in servers:
-        emit({"server": server(host, port)})
+        emit({"servers": [asdict(server(host, port))]})
 
 
-def sockets(node: Node) -> list[dict[str, Any]]:
-    """List TCP sockets that listen or still connect: {"state", "port", "peer", "peer_port", "inode"}."""
+def sockets(node: Node) -> list[Socket]:
+    """List TCP sockets that listen or still connect."""
     found = []
     for path in _TABLES:
         for line in node.text(path).splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9 and fields[3] in (LISTEN, SYN_SENT):  # noqa: PLR2004 - up to the inode
                 peer, _colon, peer_port = fields[2].partition(":")
-                found.append(
-                    {
-                        "state": fields[3],
-                        "port": int(fields[1].rpartition(":")[2], 16),
-                        "peer": address(peer),
-                        "peer_port": int(peer_port, 16),
-                        "inode": int(fields[9]),
-                    }
-                )
+                port = int(fields[1].rpartition(":")[2], 16)
+                found.append(Socket(fields[3], port, address(peer), int(peer_port, 16), int(fields[9])))
     return found
 
 
@@ -74,9 +74,9 @@ def address(text: str) -> str:
     return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data)  # noqa: PLR2004
 
 
-def listeners(node: Node, found: list[dict[str, Any]], ports: Iterable[int]) -> list[dict[str, Any]]:
-    """Name who listens on each of the ports; pid None where the process is in another namespace or out of sight."""
-    wanted = {one["inode"]: one["port"] for one in found if one["state"] == LISTEN and one["port"] in set(ports)}
+def listeners(node: Node, found: list[Socket], ports: Iterable[int]) -> list[Listener]:
+    """Name who listens on each of the ports."""
+    wanted = {one.inode: one.port for one in found if one.state == LISTEN and one.port in set(ports)}
     owners: dict[int, int] = {}
     if wanted:
         for name in filter(str.isdigit, node.names("/proc")):
@@ -85,53 +85,47 @@ def listeners(node: Node, found: list[dict[str, Any]], ports: Iterable[int]) -> 
                 if match and int(match[1]) in wanted:
                     owners.setdefault(wanted[int(match[1])], int(name))
     return [
-        {
-            "port": port,
-            "pid": owners.get(port),
-            "user": owner(node, owners[port]) if port in owners else None,
-            "command": node.text(f"/proc/{owners[port]}/comm") if port in owners else None,
-        }
+        Listener(port, owners[port], owner(node, owners[port]), node.text(f"/proc/{owners[port]}/comm"))
+        if port in owners
+        else Listener(port, None, None, None)
         for port in sorted(set(wanted.values()))
     ]
 
 
-def resolved(name: str) -> dict[str, Any]:
-    """Ask the resolver: {"addresses", "problem"}."""
+def resolved(name: str) -> Name:
+    """Ask the resolver."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        return {"addresses": [], "problem": getattr(error, "strerror", None) or str(error)}
-    return {"addresses": sorted({str(one[4][0]) for one in found}), "problem": None}
+        return Name(name, [], getattr(error, "strerror", None) or str(error))
+    return Name(name, sorted({str(one[4][0]) for one in found}), None)
 
 
-def server(host: str, port: int) -> dict[str, Any]:
-    """Try a server: {"host", "port", "state", "certificate"}; certificate is None where it is good, or not TLS."""
-    record: dict[str, Any] = {"host": host, "port": port, "state": OPEN, "certificate": None}
+def server(host: str, port: int) -> Server:
+    """Try a server."""
     try:
         with socket.create_connection((host, port), SECONDS) as connected:
-            if port in TLS_PORTS:
-                record["certificate"] = certificate(connected, host, port)
+            return Server(host, port, OPEN, certificate(connected, host, port) if port in TLS_PORTS else None)
     except socket.gaierror:
-        record["state"] = UNKNOWN
+        state = UNKNOWN
     except ConnectionRefusedError:
-        record["state"] = REFUSED
+        state = REFUSED
     except (socket.timeout, TimeoutError):
-        record["state"] = SILENT
+        state = SILENT
     except OSError:
-        record["state"] = UNREACHABLE
-    return record
+        state = UNREACHABLE
+    return Server(host, port, state)
 
 
-def certificate(connected: socket.socket, host: str, port: int) -> dict[str, Any] | None:
-    """Return what is wrong with a server's certificate: {"problem", "from", "until"}; None where nothing is."""
+def certificate(connected: socket.socket, host: str, port: int) -> Certificate | None:
+    """Return what is wrong with a server's certificate; None where nothing is."""
     try:
         with ssl.create_default_context().wrap_socket(connected, server_hostname=host):
             return None
     except ssl.SSLCertVerificationError as error:
-        first, last = _validity(host, port)
-        return {"problem": error.verify_message, "from": first, "until": last}
+        return Certificate(error.verify_message, *_validity(host, port))
     except OSError as error:  # no TLS at all
-        return {"problem": for_people(str(error)), "from": None, "until": None}
+        return Certificate(for_people(str(error)), None, None)
 
 
 def _validity(host: str, port: int) -> tuple[str | None, str | None]:

@@ -18,9 +18,11 @@ import posixpath
 import re
 import resource
 import stat
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Dump, Group, NcclLog, Process, Stands
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import timestamp
 
 if TYPE_CHECKING:
@@ -64,18 +66,18 @@ class _Data(pickle.Unpickler):
 
 
 def read(node: Node, places: Iterable[Place], logs: Iterable[tuple[int, str, int | None]], emit: Emit) -> None:
-    """Emit a {"dump"} for each that the places have, and a {"log"} for each log with warnings of NCCL.
+    """Emit {"dumps"}, those that the places have, and {"nccl_logs"}, the logs with warnings of NCCL.
 
     logs has (PID, path, uid). It limits the memory of its own process, a child of the caller.
     """
     limit_memory(MOST_MEMORY)
     for place in places:
         for found in dumps(node, place):
-            emit({"dump": found})
+            emit({"dumps": [asdict(found)]})
     for pid, path, uid in logs:
         warned = warnings(node, path, uid)
         if warned:
-            emit({"log": {"pid": pid, "path": path, "warnings": warned}})
+            emit({"nccl_logs": [asdict(NcclLog(pid, path, warned))]})
 
 
 def limit_memory(beyond: int) -> None:
@@ -87,17 +89,17 @@ def limit_memory(beyond: int) -> None:
 
 
 def places(
-    records: Iterable[tuple[dict[str, Any], int | None]], home: tuple[str, int] | None, named: str | None
+    records: Iterable[tuple[Process, int | None]], home: tuple[str, int] | None, named: str | None
 ) -> list[Place]:
     """Return where dumps may be: those of processes (record, uid), of a user (home, uid), and the one named."""
     found = [Place(named)] if named else []
     for record, uid in records:
-        environment = record["environment"]
+        environment = record.environment
         if "RANK" not in environment:
             continue
-        root = f"/proc/{record['pid']}/root" if record["container"] else ""
         said = next((environment[name] for name in VARIABLES if environment.get(name)), None)
-        found += [Place(prefix, root, uid, record["since"]) for prefix in ([said] if said else _defaults(environment))]
+        prefixes = [said] if said else _defaults(environment)
+        found += [Place(prefix, _root(record), uid, record.since) for prefix in prefixes]
     if home:
         found += [Place(prefix, "", home[1]) for prefix in _defaults({"HOME": home[0]})]
     earliest: dict[Place, Place] = {}
@@ -114,15 +116,19 @@ def _defaults(environment: dict[str, str]) -> list[str]:
     return [f"{cache}/{DEFAULT}", OLD_DEFAULT]
 
 
-def log_file(record: dict[str, Any], hostname: str) -> str | None:
+def _root(record: Process) -> str:
+    """Return the directory in which a process sees its files."""
+    return f"/proc/{record.pid}/root" if record.container else ""
+
+
+def log_file(record: Process, hostname: str) -> str | None:
     """Return the log of a process that NCCL writes, as it lies on the node."""
-    path = str(record["environment"].get(LOG, "")).replace("%h", hostname).replace("%p", str(record["pid"]))
-    root = f"/proc/{record['pid']}/root" if record["container"] else ""
-    return f"{root}{path}" if path.startswith("/") else None
+    path = record.environment.get(LOG, "").replace("%h", hostname).replace("%p", str(record.pid))
+    return f"{_root(record)}{path}" if path.startswith("/") else None
 
 
-def dumps(node: Node, place: Place) -> Iterator[dict[str, Any]]:
-    """Yield the dumps of a place: {"files", "rank", "written", "problem", "groups"}; problem: why one has no groups."""
+def dumps(node: Node, place: Place) -> Iterator[Dump]:
+    """Yield the dumps of a place; problem says why one has no groups."""
     directory, name = posixpath.split(place.prefix)
     ranks = (re.fullmatch(rf"{re.escape(name)}(\d{{1,6}})", entry) for entry in node.names(place.root + directory))
     for rank in sorted(int(match[1]) for match in ranks if match)[:MOST_DUMPS]:
@@ -133,12 +139,12 @@ def dumps(node: Node, place: Place) -> Iterator[dict[str, Any]]:
             continue
         if place.since and written < place.since:
             continue
-        problem, groups = None, []
+        problem, groups = None, list[Group]()
         try:
             groups = collectives(loaded(data))
         except Exception as error:  # noqa: BLE001 - whatever a file holds that is no dump
             problem = _text(f"{type(error).__name__}: {error}")
-        yield {"files": place.prefix, "rank": rank, "written": written, "problem": problem, "groups": groups}
+        yield Dump(place.prefix, rank, written, problem, groups)
 
 
 def content(node: Node, path: str, uid: int | None, most: int) -> tuple[bytes, str]:
@@ -161,47 +167,44 @@ def loaded(data: bytes) -> Any:
     return json.loads(data) if data[:1] == b"{" else _Data(io.BytesIO(data)).load()
 
 
-def collectives(dump: Any) -> list[dict[str, Any]]:
-    """Return of each process group {"name", "ranks", "last", "stands"}: how far a rank has come in it.
+def collectives(dump: Any) -> list[Group]:
+    """Return how far a rank has come in each process group; stands is None where all its operations have ended.
 
-    ranks are its members, last is the number of the last operation that the rank called, stands the first that has not
-    ended: {"number", "operation", "sizes", "types", "place", "created"}; None where all have. Operations between two
-    ranks, which the group does not number, are left out. Raises KeyError, TypeError, ValueError or AttributeError for
-    something else than a dump.
+    Operations between two ranks, which the group does not number, are left out. Raises KeyError, TypeError, ValueError
+    or AttributeError for something else than a dump.
     """
     members = {str(name): _ranks(group["ranks"]) for name, group in dump["pg_config"].items()}
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    found: dict[tuple[str, ...], Group] = {}
     for entry in dump.get("entries", [])[-MOST_ENTRIES:]:
         if entry["is_p2p"]:
             continue
         identity = tuple(map(_text, entry["process_group"]))
-        group = found.setdefault(
-            identity,
-            {
-                "name": identity[-1] or identity[0],
-                "ranks": members.get(identity[0]) or (members.get("") if len(members) == 1 else None) or [],
-                "last": 0,
-                "stands": None,
-            },
-        )
+        ranks = members.get(identity[0]) or (members.get("") if len(members) == 1 else None) or []
+        group = found.get(identity) or Group(identity[-1] or identity[0], ranks, 0, None)
         number = int(entry["collective_seq_id"])
-        group["last"] = max(group["last"], number)
-        backend, _colon, operation = _text(entry["profiling_name"]).rpartition(":")
-        # Gloo never says that an operation is complete; it retires it then. NCCL also retires what timed out.
-        ended = entry["state"] == "completed" or (backend == "gloo" and entry["retired"])
-        if group["stands"] is None and not ended:
-            group["stands"] = {
-                "number": number,
-                "operation": operation.partition(" ")[0],
-                "sizes": [[int(part) for part in size] for size in entry["input_sizes"][:MOST_SIZES]],
-                "types": [_text(one) for one in entry["input_dtypes"][:MOST_SIZES]],
-                "place": _place(entry.get("frames") or []),
-                "created": timestamp(int(entry["time_created_ns"]) / 1e9),
-            }
+        stands = group.stands or (None if _ended(entry) else _stands(entry, number))
+        found[identity] = replace(group, last=max(group.last, number), stands=stands)
         if len(found) > MOST_GROUPS:
             msg = "more process groups than a job has"
             raise ValueError(msg)
     return list(found.values())
+
+
+def _stands(entry: Any, number: int) -> Stands:
+    return Stands(
+        number=number,
+        operation=_text(entry["profiling_name"]).rpartition(":")[2].partition(" ")[0],
+        sizes=[[int(part) for part in size] for size in entry["input_sizes"][:MOST_SIZES]],
+        types=[_text(one) for one in entry["input_dtypes"][:MOST_SIZES]],
+        place=_place(entry.get("frames") or []),
+        created=timestamp(int(entry["time_created_ns"]) / 1e9),
+    )
+
+
+def _ended(entry: Any) -> bool:
+    """Tell whether an operation has: Gloo never says so, it retires it then. NCCL also retires what timed out."""
+    is_gloo = _text(entry["profiling_name"]).rpartition(":")[0] == "gloo"
+    return bool(entry["state"] == "completed" or (is_gloo and entry["retired"]))
 
 
 def _ranks(text: str) -> list[int]:

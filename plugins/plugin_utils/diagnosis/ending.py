@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Process
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 _UNIT = re.compile(r"\S+\.(?:service|scope)\Z")
@@ -20,9 +21,9 @@ _SHOWS = (
 )
 
 
-def is_left(record: dict[str, Any]) -> bool:
+def is_left(record: Process) -> bool:
     """Tell whether it is proven that nobody has a process: see keepers.py, which looks on the node."""
-    return record["pid"] > 1 and record["keeper"] is None and not record["connected"]
+    return record.pid > 1 and record.keeper is None and not record.connected
 
 
 def show(pid: int, keeper: str | None) -> str:
@@ -43,6 +44,6 @@ def ask(case: Case, pids: Iterable[int]) -> str:
         elif record is None:
             said.append(f"Find out whose process {pid} is: {show(pid, None)}")
         else:
-            of = record["keeper"] or ("somebody who is connected to it" if record["connected"] else "nobody any more")
-            said.append(f"Ask {record['user']} about PID {pid}, which belongs to {of}: {show(pid, record['keeper'])}")
+            of = record.keeper or ("somebody who is connected to it" if record.connected else "nobody any more")
+            said.append(f"Ask {record.user} about PID {pid}, which belongs to {of}: {show(pid, record.keeper)}")
     return "; ".join(said)

@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import SharedMemory
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 COMPILE = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
@@ -53,29 +54,29 @@ HEADERS = {
 @rule("import-compiler", IMPORT, COMPILE)
 def compiler(case: Case) -> Iterator[Finding]:
     """Find an environment whose torch.compile or extensions need a compiler that is not there."""
-    compilers = (case.evidence["machine"] or {"compilers": {"cc": "unknown"}})["compilers"]
-    using = [env for env in case.evidence["environments"] if set(env["packages"]) & set(COMPILED_BY)]
-    if using and not any(compilers.values()):
+    compilers = case.evidence.machine.compilers
+    using = [env for env in case.evidence.environments if set(env.packages) & set(COMPILED_BY)]
+    if using and compilers and not any(compilers.values()):
         yield Finding(
             "no C compiler is installed: torch.compile, Triton and extensions fail",
             INSTALL.get(case.facts.get("system.family"), INSTALL[None]),
             HALF,
-            (f"neither {' nor '.join(compilers)} is in /bin or /usr/bin", f"needed by {using[0]['prefix']}"),
+            (f"neither {' nor '.join(compilers)} is in /bin or /usr/bin", f"needed by {using[0].prefix}"),
         )
 
 
 @rule("import-headers", IMPORT, COMPILE)
 def headers(case: Case) -> Iterator[Finding]:
     """Find an environment with Triton whose Python has no headers."""
-    for environment in case.evidence["environments"]:
-        if not environment["headers"] and "triton" in environment["packages"]:
+    for environment in case.evidence.environments:
+        if not environment.headers and "triton" in environment.packages:
             package = HEADERS.get(case.facts.get("system.family"), HEADERS[None])
             yield Finding(
-                f"{environment['prefix']} uses {environment['python']} without its headers: torch.compile ends with "
+                f"{environment.prefix} uses {environment.python} without its headers: torch.compile ends with "
                 "Python.h: No such file or directory",
-                package.format(environment["python"]),
+                package.format(environment.python),
                 HALF,
-                (f"triton {environment['packages']['triton']}, no Python.h",),
+                (f"triton {environment.packages['triton']}, no Python.h",),
             )
 
 
@@ -84,26 +85,26 @@ def shared_memory(case: Case) -> Iterator[Finding]:
     """Find programs whose /dev/shm is as small as a container's, or full."""
     told = set()
     for record in case.processes:
-        shared = record["shared_memory"]
-        place = record["container"] or "node"
-        if not shared or place in told or not (record["sites"] or record["pid"] == case.asked["pid"]):
+        shared = record.shared_memory
+        place = record.container or "node"
+        if not shared or place in told or not (record.sites or record.pid == case.asked.pid):
             continue
-        if shared["size_mib"] <= CONTAINERS_OWN_MIB or (record["container"] and shared["size_mib"] < LEAST_SHARED_MIB):
+        if shared.size_mib <= CONTAINERS_OWN_MIB or (record.container and shared.size_mib < LEAST_SHARED_MIB):
             told.add(place)
             yield Finding(
-                f"{named(record)} has {shared['size_mib']} MiB of shared memory: DataLoader workers and NCCL need more",
+                f"{named(record)} has {shared.size_mib} MiB of shared memory: DataLoader workers and NCCL need more",
                 "Start the container with --ipc=host or --shm-size=16g (Kubernetes: an emptyDir with medium: Memory at"
                 " /dev/shm)"
-                if record["container"]
+                if record.container
                 else "mount -o remount,size=50% /dev/shm",
                 STOPS,
-                (f"{SHARED_MEMORY}: {shared['size_mib']} MiB, {shared['free_mib']} MiB free",),
+                (f"{SHARED_MEMORY}: {shared.size_mib} MiB, {shared.free_mib} MiB free",),
             )
-        elif shared["free_mib"] < FULL * shared["size_mib"]:
+        elif shared.free_mib < FULL * shared.size_mib:
             told.add(place)
             yield _full(shared, named(record))
-    own = (case.evidence["machine"] or {}).get("shared_memory")
-    if own and own["size_mib"] and own["free_mib"] < FULL * own["size_mib"] and "node" not in told:
+    own = case.evidence.machine.shared_memory
+    if own and own.size_mib and own.free_mib < FULL * own.size_mib and "node" not in told:
         yield _full(own, "the node")
 
 
@@ -111,12 +112,12 @@ def shared_memory(case: Case) -> Iterator[Finding]:
 REMOVE_UNUSED = 'for file in /dev/shm/nccl-* /dev/shm/torch_*; do fuser -s "$file" || rm -f "$file"; done'
 
 
-def _full(shared: dict[str, int], who: str) -> Finding:
+def _full(shared: SharedMemory, who: str) -> Finding:
     return Finding(
-        f"{SHARED_MEMORY} of {who} is full: {shared['free_mib']} of {shared['size_mib']} MiB free",
+        f"{SHARED_MEMORY} of {who} is full: {shared.free_mib} of {shared.size_mib} MiB free",
         f"ls -lS /dev/shm; as root on the host, remove what no program has open: {REMOVE_UNUSED}",
         STOPS,
-        (f"{shared['free_mib']} MiB free",),
+        (f"{shared.free_mib} MiB free",),
     )
 
 
@@ -128,11 +129,11 @@ def memlock(case: Case) -> Iterator[Finding]:
     except Unread:
         return
     for record in case.processes:
-        granted = record["limits"]["memlock"]
+        granted = record.limits.memlock
         if fabric and isinstance(granted, int) and granted < LEAST_MEMLOCK_MIB * MIB:
             yield Finding(
                 f"{named(record)} may lock {granted // MIB} MiB of memory: InfiniBand transfers fail",
-                f"prlimit --memlock=unlimited --pid {record['pid']}; containers: --ulimit memlock=-1",
+                f"prlimit --memlock=unlimited --pid {record.pid}; containers: --ulimit memlock=-1",
                 MOST,
                 (f"Max locked memory {granted}", UNLIMITED),
             )
@@ -143,11 +144,11 @@ def memlock(case: Case) -> Iterator[Finding]:
 def open_files(case: Case) -> Iterator[Finding]:
     """Find a program that has used up its open files."""
     for record in case.processes:
-        granted = record["limits"]["nofile"]
-        if isinstance(granted, int) and granted and record["files"] > (1 - FILES_LEFT) * granted:
+        granted = record.limits.nofile
+        if isinstance(granted, int) and granted and record.files > (1 - FILES_LEFT) * granted:
             yield Finding(
-                f"{named(record)} has {record['files']} of {granted} files open",
-                f"prlimit --nofile=65536:65536 --pid {record['pid']}; in the program: "
+                f"{named(record)} has {record.files} of {granted} files open",
+                f"prlimit --nofile=65536:65536 --pid {record.pid}; in the program: "
                 "torch.multiprocessing.set_sharing_strategy('file_system')",
                 MOST,
                 (f"Max open files {granted}",),
@@ -157,7 +158,7 @@ def open_files(case: Case) -> Iterator[Finding]:
 @rule("import-temporary", IMPORT, COMPILE)
 def temporary(case: Case) -> Iterator[Finding]:
     """Find a /tmp from which compiled code cannot be loaded."""
-    if (case.evidence["machine"] or {}).get("tmp_noexec") and case.evidence["environments"]:
+    if case.evidence.machine.tmp_noexec and case.evidence.environments:
         yield Finding(
             f"{TMP} is mounted noexec: code that torch.compile and Triton compile there cannot be loaded",
             "export TMPDIR=$HOME/tmp && mkdir -p $TMPDIR",
@@ -169,7 +170,7 @@ def temporary(case: Case) -> Iterator[Finding]:
 @rule("import-devices", IMPORT, DEVICES)
 def devices(case: Case) -> Iterator[Finding]:
     """Find device files of the driver that are missing, or closed to users, while the driver works."""
-    found = (case.evidence["machine"] or {}).get("devices")
+    found = case.evidence.machine.devices
     if not found or case.facts.get("nvml.state") != "ok":
         return
     if "/dev/nvidia-uvm" not in found:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.ending import ask, is_left
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import estimate
@@ -18,6 +18,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
     SOME,
     STOPS,
     Finding,
+    GpuMemory,
+    Holder,
     named,
     rule,
 )
@@ -25,7 +27,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case, GpuMemory, Holder
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Holding, Process
+    from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 ALLOCATOR = "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management"
 PROC = "https://man7.org/linux/man-pages/man5/proc.5.html"
@@ -49,29 +52,24 @@ _FREE_MEMORY = re.compile(rf"of which {_SIZE} is free|; {_SIZE} free")
 def table(case: Case) -> list[GpuMemory]:
     """Return who holds the memory of each GPU."""
     return [
-        {
-            "index": gpu["index"],
-            "total_mib": gpu["total_mib"],
-            "used_mib": gpu["used_mib"],
-            "holders": [_holder(case, entry) for entry in gpu["holders"]],
-        }
-        for gpu in case.evidence["gpus"]
+        GpuMemory(gpu.index, gpu.total_mib, gpu.used_mib, [_holder(case, entry) for entry in gpu.holders])
+        for gpu in case.evidence.gpus
     ]
 
 
-def _holder(case: Case, entry: dict[str, Any]) -> Holder:
-    record = case.process(entry["pid"]) or {"environment": {}}
-    before, later = entry["memory_mib"], entry["later_mib"]
-    return {
-        "pid": entry["pid"],
-        "user": record.get("user"),
-        "command": record.get("command"),
-        "container": record.get("container"),
-        "job": record["environment"].get("SLURM_JOB_ID"),
-        "since": record.get("since"),
-        "memory_mib": before,
-        "grows_mib_s": round((later - before) / case.evidence["seconds"], 1) if before and later else 0.0,
-    }
+def _holder(case: Case, entry: Holding) -> Holder:
+    record = case.process(entry.pid)
+    before, later = entry.memory_mib, entry.later_mib
+    return Holder(
+        pid=entry.pid,
+        user=record.user if record else None,
+        command=record.command if record else None,
+        container=record.container if record else None,
+        job=record.environment.get("SLURM_JOB_ID") if record else None,
+        since=record.since if record else None,
+        memory_mib=before,
+        grows_mib_s=round((later - before) / case.evidence.seconds, 1) if before and later else 0.0,
+    )
 
 
 def _gib(mib: float) -> str:
@@ -81,132 +79,121 @@ def _gib(mib: float) -> str:
 @rule("memory-held", MEMORY, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html")
 def held(case: Case) -> Iterator[Finding]:
     """Name who holds a GPU's memory, where it is not the program that the diagnosis is for."""
-    named_one = bool(case.asked["pid"] or case.asked["user"])
-    error = case.asked["error"] or ""
-    about_memory = case.asked["symptom"] == MEMORY or re.search(r"out of memory|OOM", error, re.IGNORECASE)
+    named_one = bool(case.asked.pid or case.asked.user)
+    error = case.asked.error or ""
+    about_memory = case.asked.symptom == MEMORY or re.search(r"out of memory|OOM", error, re.IGNORECASE)
     if not (named_one or about_memory):
         return  # that somebody works on a GPU is no trouble by itself
-    for gpu in case.evidence["gpus"]:
-        total = gpu["total_mib"]
+    for gpu in case.evidence.gpus:
         others = [
             (entry, record)
-            for entry in gpu["holders"]
-            if (record := case.process(entry["pid"])) and not (named_one and case.is_asked(record))
-            if not _left_over(record)
+            for holding, entry, record in case.holders()
+            if holding == gpu and not (named_one and case.is_asked(record)) and not _left_over(record)
         ]
-        share = sum(entry["memory_mib"] or 0 for entry, _record in others) / total if total else 0
-        if share < MANY:
-            continue
-        yield Finding(
-            f"{_gib(share * total)} of the {_gib(total)} of GPU {gpu['index']} are held by "
-            + ", ".join(named(record) for _entry, record in others),
-            _elsewhere(case, gpu["index"]) or ask(case, [record["pid"] for _entry, record in others]),
-            min(share, MOST),
-            tuple(
-                f"GPU {gpu['index']}: PID {record['pid']} holds {entry['memory_mib']} MiB, since {record['since']}"
-                for entry, record in others
-            ),
-        )
+        total, taken = gpu.total_mib or 0, sum(entry.memory_mib or 0 for entry, _record in others)
+        if total and taken >= MANY * total:
+            yield Finding(
+                f"{_gib(taken)} of the {_gib(total)} of GPU {gpu.index} are held by "
+                + ", ".join(named(record) for _entry, record in others),
+                _elsewhere(case, gpu.index) or ask(case, [record.pid for _entry, record in others]),
+                min(taken / total, MOST),
+                tuple(
+                    f"GPU {gpu.index}: PID {record.pid} holds {entry.memory_mib} MiB, since {record.since}"
+                    for entry, record in others
+                ),
+            )
 
 
 def _elsewhere(case: Case, index: int) -> str | None:
     """Return the command that takes free GPUs of the node; None where there is none."""
     free = [
-        str(gpu["index"])
-        for gpu in case.evidence["gpus"]
-        if gpu["index"] != index and gpu["total_mib"] and gpu["used_mib"] < (1 - FREE) * gpu["total_mib"]
+        str(gpu.index)
+        for gpu in case.evidence.gpus
+        if gpu.index != index and gpu.total_mib and (gpu.used_mib or 0) < (1 - FREE) * gpu.total_mib
     ]
     return f"export CUDA_VISIBLE_DEVICES={','.join(free)}" if free else None
 
 
-def _left_over(record: dict[str, Any]) -> bool:
+def _left_over(record: Process) -> bool:
     """Tell whether a process is what a dead program left: nobody has it any more, and it does nothing."""
-    worker = "multiprocessing" in record["arguments"] or "LOCAL_RANK" in record["environment"]
-    return is_left(record) and worker and not record["cores"] and record["state"] in ("S", "T")
+    worker = "multiprocessing" in record.arguments or "LOCAL_RANK" in record.environment
+    return is_left(record) and worker and not record.cores and record.state in ("S", "T")
 
 
 @rule("memory-left-over", MEMORY, PROC)
 def left_over(case: Case) -> Iterator[Finding]:
     """Find workers whose program has died: they hold memory and do nothing."""
-    for gpu in case.evidence["gpus"]:
-        for entry in gpu["holders"]:
-            record = case.process(entry["pid"])
-            if record and _left_over(record):
-                yield Finding(
-                    f"{named(record)} is left over from a program that has died, and still holds "
-                    f"{entry['memory_mib']} MiB of GPU {gpu['index']}",
-                    f"kill {record['pid']}",
-                    MOST,
-                    (
-                        "its parent is gone; no unit, session, container or job has it; nothing is connected to it",
-                        f"it used no processor in {case.evidence['seconds']} s",
-                    ),
-                )
+    for gpu, entry, record in case.holders():
+        if _left_over(record):
+            yield Finding(
+                f"{named(record)} is left over from a program that has died, and still holds "
+                f"{entry.memory_mib} MiB of GPU {gpu.index}",
+                f"kill {record.pid}",
+                MOST,
+                (
+                    "its parent is gone; no unit, session, container or job has it; nothing is connected to it",
+                    f"it used no processor in {case.evidence.seconds} s",
+                ),
+            )
 
 
 @rule("memory-zombie", MEMORY, PROC)
 def zombie(case: Case) -> Iterator[Finding]:
     """Find processes that have ended, or wait in the kernel for ever, and still hold a GPU."""
-    for gpu in case.evidence["gpus"]:
-        for entry in gpu["holders"]:
-            record = case.process(entry["pid"])
-            if record and record["state"] == "Z":
-                yield Finding(
-                    f"{named(record)} has ended, but its parent, PID {record['parent']}, does not take note of it; "
-                    f"{entry['memory_mib']} MiB of GPU {gpu['index']} may stay held",
-                    ask(case, [record["parent"]]),
-                    MOST,
-                    ("state Z (zombie)",),
-                )
+    for gpu, entry, record in case.holders():
+        if record.state == "Z":
+            yield Finding(
+                f"{named(record)} has ended, but its parent, PID {record.parent}, does not take note of it; "
+                f"{entry.memory_mib} MiB of GPU {gpu.index} may stay held",
+                ask(case, [record.parent]),
+                MOST,
+                ("state Z (zombie)",),
+            )
 
 
 @rule("memory-unexplained", MEMORY, "https://docs.nvidia.com/deploy/nvidia-smi/")
 def unexplained(case: Case) -> Iterator[Finding]:
     """Find memory that no process accounts for, where nobody works on the GPU."""
-    for gpu in case.evidence["gpus"]:
-        if gpu["used_mib"] is None or gpu["utilization"] or any(one["memory_mib"] is None for one in gpu["holders"]):
-            continue
-        missing = gpu["used_mib"] - sum(entry["memory_mib"] for entry in gpu["holders"])
-        if missing > max(UNEXPLAINED_MIB, 0.02 * gpu["total_mib"]) and not gpu["holders"]:
+    for gpu in case.evidence.gpus:
+        used, total = gpu.used_mib, gpu.total_mib
+        if used and total and not gpu.utilization and not gpu.holders and used > max(UNEXPLAINED_MIB, 0.02 * total):
             yield Finding(
-                f"{_gib(missing)} of GPU {gpu['index']} are held, but no process accounts for them: "
+                f"{_gib(used)} of GPU {gpu.index} are held, but no process accounts for them: "
                 "a program died without giving them back, or one in another PID namespace holds them",
-                f"fuser -v /dev/nvidia*; if it names nobody: nvidia-smi --gpu-reset -i {gpu['bus_id'] or gpu['index']}",
-                missing / gpu["total_mib"],
-                (f"GPU {gpu['index']}: {gpu['used_mib']} MiB used, no process listed",),
+                f"fuser -v /dev/nvidia*; if it names nobody: nvidia-smi --gpu-reset -i {gpu.bus_id or gpu.index}",
+                used / total,
+                (f"GPU {gpu.index}: {used} MiB used, no process listed",),
             )
 
 
 @rule("memory-grows", MEMORY, "https://docs.pytorch.org/docs/stable/notes/faq.html")
 def grows(case: Case) -> Iterator[Finding]:
     """Find processes whose memory grows between the two readings, on a GPU or on the host."""
-    seconds = case.evidence["seconds"]
-    for gpu in case.evidence["gpus"]:
-        for entry in gpu["holders"]:
-            record = case.process(entry["pid"])
-            if not record or not case.is_asked(record) or entry["memory_mib"] is None or entry["later_mib"] is None:
-                continue
-            rate = (entry["later_mib"] - entry["memory_mib"]) / seconds
-            if rate > GROWS_MIB_S:
-                left = max(0, (gpu["total_mib"] or 0) - (gpu["later_mib"] or 0)) / rate / 60
-                yield Finding(
-                    f"the memory of {named(record)} on GPU {gpu['index']} grows by {rate:.0f} MiB/s; "
-                    f"the GPU is full in {left:.0f} min",
-                    "Add numbers up, not tensors: total += loss.item(); keep results with .detach().cpu()."
-                    f" See what grows: py-spy dump --pid {record['pid']}",
-                    HALF,
-                    (f"{entry['memory_mib']} MiB, {seconds} s later {entry['later_mib']} MiB",),
-                )
+    seconds = case.evidence.seconds
+    for gpu, entry, record in case.holders():
+        if not case.is_asked(record) or entry.memory_mib is None or entry.later_mib is None:
+            continue
+        rate = (entry.later_mib - entry.memory_mib) / seconds
+        if rate > GROWS_MIB_S:
+            left = max(0, (gpu.total_mib or 0) - (gpu.later_mib or 0)) / rate / 60
+            yield Finding(
+                f"the memory of {named(record)} on GPU {gpu.index} grows by {rate:.0f} MiB/s; "
+                f"the GPU is full in {left:.0f} min",
+                "Add numbers up, not tensors: total += loss.item(); keep results with .detach().cpu()."
+                f" See what grows: py-spy dump --pid {record.pid}",
+                HALF,
+                (f"{entry.memory_mib} MiB, {seconds} s later {entry.later_mib} MiB",),
+            )
     for record in case.processes:
-        rate = (record["later_mib"] - record["rss_mib"]) / seconds
-        if rate > GROWS_MIB_S and (case.asked["pid"] or case.asked["user"]):
+        rate = (record.later_mib - record.rss_mib) / seconds
+        if rate > GROWS_MIB_S and (case.asked.pid or case.asked.user):
             free = case.facts.get("system.memory_mib", 0)
             yield Finding(
                 f"the host memory of {named(record)} grows by {rate:.0f} MiB/s",
                 "Keep no graph or batch in a list (.detach(), .item()); in a Dataset, keep arrays in place of lists of "
-                f"Python objects. See what grows: py-spy dump --pid {record['pid']}",
+                f"Python objects. See what grows: py-spy dump --pid {record.pid}",
                 HALF,
-                (f"{record['rss_mib']} MiB, {seconds} s later {record['later_mib']} MiB; the node has {free} MiB",),
+                (f"{record.rss_mib} MiB, {seconds} s later {record.later_mib} MiB; the node has {free} MiB",),
             )
 
 
@@ -226,7 +213,7 @@ def fragmented(case: Case) -> Iterator[Finding]:
 @rule("memory-other-process", MEMORY, ALLOCATOR)
 def other_process(case: Case) -> Iterator[Finding]:
     """Take from the error who else holds memory of the GPU."""
-    error = case.asked["error"] or ""
+    error = case.asked.error or ""
     total = _size(_TOTAL, case) or 0
     for pid, amount, unit in _OTHERS.findall(error):
         mib = float(amount) * _SIZES[unit]
@@ -258,7 +245,7 @@ def too_large(case: Case) -> Iterator[Finding]:
 
 def _size(pattern: re.Pattern[str], case: Case) -> float | None:
     """Return a size that PyTorch's error tells, in MiB."""
-    match = pattern.search(case.asked["error"] or "")
+    match = pattern.search(case.asked.error or "")
     if not match:
         return None
     amount, unit = [part for part in match.groups() if part]
@@ -272,35 +259,34 @@ def preallocated(case: Case) -> Iterator[Finding]:
         ("tensorflow", "TF_FORCE_GPU_ALLOW_GROWTH", "true", TF_GPU),
         ("xla_", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", JAX_MEMORY),
     )
-    for gpu in case.evidence["gpus"]:
-        for entry in gpu["holders"]:
-            record = case.process(entry["pid"])
-            if not record or not gpu["total_mib"] or (entry["memory_mib"] or 0) < NEARLY_ALL * gpu["total_mib"]:
-                continue
-            for library, variable, value, source in ways:
-                loaded = any(library in path for path in record["libraries"])
-                if loaded and record["environment"].get(variable, "").lower() != value:
-                    yield Finding(
-                        f"{named(record)} took {_gib(entry['memory_mib'])} of GPU {gpu['index']} in advance",
-                        f"export {variable}={value}",
-                        SOME,
-                        (f"{variable} is {record['environment'].get(variable) or 'not set'}",),
-                        source=source,
-                    )
+    for gpu, entry, record in case.holders():
+        held_mib = entry.memory_mib or 0
+        if not gpu.total_mib or held_mib < NEARLY_ALL * gpu.total_mib:
+            continue
+        for library, variable, value, source in ways:
+            loaded = any(library in path for path in record.libraries)
+            if loaded and record.environment.get(variable, "").lower() != value:
+                yield Finding(
+                    f"{named(record)} took {_gib(held_mib)} of GPU {gpu.index} in advance",
+                    f"export {variable}={value}",
+                    SOME,
+                    (f"{variable} is {record.environment.get(variable) or 'not set'}",),
+                    source=source,
+                )
 
 
 @rule("memory-host-killed", MEMORY, CGROUPS)
 def host_killed(case: Case) -> Iterator[Finding]:
     """Find programs that the kernel ended because the node, or their container, had no memory left."""
-    killed = (case.evidence["machine"] or {}).get("killed", [])
+    killed = case.evidence.machine.killed
     if killed:
         last = killed[-1]
         yield Finding(
-            f"the kernel killed {last['command']} (PID {last['pid']}): host memory was exhausted, not the GPU's",
+            f"the kernel killed {last.command} (PID {last.pid}): host memory was exhausted, not the GPU's",
             "Give the DataLoader fewer workers, or its container more memory (docker update --memory); see "
             "dmesg -T | grep -i 'killed process'",
             MOST,
-            tuple(f"killed: {one['command']} (PID {one['pid']})" for one in killed[-3:]),
+            tuple(f"killed: {one.command} (PID {one.pid})" for one in killed[-3:]),
         )
 
 
@@ -308,19 +294,19 @@ def host_killed(case: Case) -> Iterator[Finding]:
 def caching_off(case: Case) -> Iterator[Finding]:
     """Find a debugging aid that makes each allocation go to the driver."""
     for record in case.processes:
-        if record["environment"].get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+        if record.environment.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
             yield Finding(
                 f"{named(record)} runs without PyTorch's caching allocator",
                 "unset PYTORCH_NO_CUDA_MEMORY_CACHING",
                 HALF,
-                (f"PYTORCH_NO_CUDA_MEMORY_CACHING={record['environment']['PYTORCH_NO_CUDA_MEMORY_CACHING']}",),
+                (f"PYTORCH_NO_CUDA_MEMORY_CACHING={record.environment['PYTORCH_NO_CUDA_MEMORY_CACHING']}",),
             )
 
 
 @rule("memory-model", MEMORY, "https://arxiv.org/abs/1910.02054")
 def model(case: Case) -> Iterator[Finding]:
     """Say which uses of the model asked for no GPU of the node has the memory for."""
-    totals = [gpu["total_mib"] / 1024 for gpu in case.evidence["gpus"] if gpu["total_mib"]]
+    totals = [gpu.total_mib / 1024 for gpu in case.evidence.gpus if gpu.total_mib]
     if not case.parameters or not totals:
         return
     uses = estimate(case.parameters, case.dtype, case.optimizer)

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Callable, TypedDict
+from typing import TYPE_CHECKING, Callable
+
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+    Dump,  # noqa: TC002 - records looks for it
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence, Gpu, Holding, Process
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
     Rule = Callable[["Case"], Iterator["Finding"]]
@@ -34,7 +39,8 @@ STOPS, HARMLESS = 1.0, 0.0
 MOST, HALF, SOME, LITTLE = Weight(0.8), Weight(0.5), Weight(0.3), Weight(0.1)
 
 
-class Asked(TypedDict):
+@dataclass(frozen=True)
+class Asked:
     """What was asked."""
 
     symptom: str
@@ -43,7 +49,8 @@ class Asked(TypedDict):
     error: str | None
 
 
-class FindingRecord(TypedDict):
+@dataclass(frozen=True)
+class FindingRecord:
     """One cause, with what was seen of it, a command that cures it, where the rule comes from, and what it costs.
 
     cost is the measured share of the job that does not come about: 1 where nothing runs, 0 where the finding is
@@ -59,7 +66,8 @@ class FindingRecord(TypedDict):
     cost: float | None
 
 
-class Holder(TypedDict):
+@dataclass(frozen=True)
+class Holder:
     """A process that holds memory of a GPU, in MiB; grows in MiB a second."""
 
     pid: int
@@ -72,7 +80,8 @@ class Holder(TypedDict):
     grows_mib_s: float
 
 
-class GpuMemory(TypedDict):
+@dataclass(frozen=True)
+class GpuMemory:
     """Who holds the memory of a GPU, in MiB."""
 
     index: int
@@ -81,7 +90,8 @@ class GpuMemory(TypedDict):
     holders: list[Holder]
 
 
-class Estimate(TypedDict):
+@dataclass(frozen=True)
+class Estimate:
     """The memory that a use of a model takes, in GiB; fits are the GPUs of the node that have it alone."""
 
     use: str
@@ -90,7 +100,8 @@ class Estimate(TypedDict):
     fits: list[int]
 
 
-class Rank(TypedDict):
+@dataclass(frozen=True)
+class Rank:
     """A rank of a job on the node; job is the address and port at which the ranks meet, stands what it awaits."""
 
     job: str
@@ -102,37 +113,8 @@ class Rank(TypedDict):
     stands: str
 
 
-class Stands(TypedDict):
-    """The operation that a rank awaits: the sizes and types of what it gives, and the line that called it."""
-
-    number: int
-    operation: str
-    sizes: list[list[int]]
-    types: list[str]
-    place: str | None
-    created: str | None
-
-
-class Group(TypedDict):
-    """How far a rank has come in a process group: its last operation, and the first that has not ended."""
-
-    name: str
-    ranks: list[int]
-    last: int
-    stands: Stands | None
-
-
-class Dump(TypedDict):
-    """What a rank wrote by PyTorch's flight recorder; files is the beginning of the name, which all ranks share."""
-
-    files: str
-    rank: int
-    written: str
-    problem: str | None
-    groups: list[Group]
-
-
-class Diagnosis(TypedDict):
+@dataclass(frozen=True)
+class Diagnosis:
     """The diagnosis of one node. late are the parts of the evidence that could not be read in time."""
 
     schema: int
@@ -162,9 +144,10 @@ class Finding:
 
 
 def as_record(finding: Finding) -> FindingRecord:
-    """Return a finding as plain data; a cost that nobody measured is left out."""
-    record: FindingRecord = asdict(finding)  # type: ignore[assignment]
-    return {**record, "cost": None if isinstance(finding.cost, Weight) else finding.cost}
+    """Return a finding as people get it; a cost that nobody measured is left out."""
+    record = {one.name: getattr(finding, one.name) for one in fields(FindingRecord)}
+    cost = None if isinstance(finding.cost, Weight) else finding.cost
+    return FindingRecord(**{**record, "cost": cost, "evidence": list(finding.evidence)})
 
 
 def _costs(cost: float | None) -> str:
@@ -173,13 +156,13 @@ def _costs(cost: float | None) -> str:
     return f", costs {cost:.0%}" if cost else ", harmless"
 
 
-def listed(findings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return findings, as FindingRecord has them, in the lines that people read."""
+def listed(findings: Iterable[Finding | FindingRecord]) -> list[str]:
+    """Return findings in the lines that people read."""
     told: list[str] = []
     for number, one in enumerate(findings, 1):
-        told.append(f"{number}. {one['symptom']}{_costs(one['cost'])}: {one['cause']}  [{one['id']}]")
-        told += [f"     seen: {seen}" for seen in one["evidence"]]
-        told += [f"     do:   {one['remedy']}", f"     see:  {one['source']}"]
+        told.append(f"{number}. {one.symptom}{_costs(one.cost)}: {one.cause}  [{one.id}]")
+        told += [f"     seen: {seen}" for seen in one.evidence]
+        told += [f"     do:   {one.remedy}", f"     see:  {one.source}"]
     return told
 
 
@@ -188,7 +171,7 @@ class Case:
     """All that a rule may look at: the facts of the node, the evidence, what was asked, and the catalog."""
 
     facts: Facts
-    evidence: dict[str, Any]
+    evidence: Evidence
     asked: Asked
     catalog: Catalog
     parameters: float | None = None
@@ -196,37 +179,45 @@ class Case:
     optimizer: str = "adamw"
 
     @cached_property
-    def by_pid(self) -> dict[int, dict[str, Any]]:
+    def by_pid(self) -> dict[int, Process]:
         """The processes that were looked into."""
-        return {record["pid"]: record for record in self.evidence["processes"]}
+        return {record.pid: record for record in self.evidence.processes}
 
-    def process(self, pid: int) -> dict[str, Any] | None:
+    def process(self, pid: int) -> Process | None:
         """Return what is known of a process."""
         return self.by_pid.get(pid)
 
-    def is_asked(self, record: dict[str, Any]) -> bool:
+    def is_asked(self, record: Process) -> bool:
         """Tell whether a process is one of those that the diagnosis is for; every one where none was named."""
-        if self.asked["pid"]:
-            return record["pid"] in self.job
-        return not self.asked["user"] or record["user"] == self.asked["user"]
+        if self.asked.pid:
+            return record.pid in self.job
+        return not self.asked.user or record.user == self.asked.user
 
     @property
     def job(self) -> set[int]:
         """The process asked for, and those of its job."""
-        pid = self.asked["pid"]
+        pid = self.asked.pid
         if pid not in self.by_pid:
             return set()
         first = self.by_pid[pid]
-        top = first["parent"] if "LOCAL_RANK" in first["environment"] and first["parent"] > 1 else pid
+        top = first.parent if "LOCAL_RANK" in first.environment and first.parent > 1 else pid
         found = [top]
         for one in found:
-            found += [child for child, record in self.by_pid.items() if record["parent"] == one]
+            found += [child for child, record in self.by_pid.items() if record.parent == one]
         return set(found) & set(self.by_pid) | {pid}
 
     @property
-    def processes(self) -> list[dict[str, Any]]:
+    def processes(self) -> list[Process]:
         """The processes that the diagnosis is for."""
         return [record for record in self.by_pid.values() if self.is_asked(record)]
+
+    def holders(self) -> Iterator[tuple[Gpu, Holding, Process]]:
+        """Yield each process that holds memory of a GPU and was looked into."""
+        for gpu in self.evidence.gpus:
+            for entry in gpu.holders:
+                record = self.process(entry.pid)
+                if record:
+                    yield gpu, entry, record
 
 
 @dataclass(frozen=True)
@@ -255,8 +246,8 @@ def rule(id_: str, symptom: str, source: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def named(record: dict[str, Any]) -> str:
+def named(record: Process) -> str:
     """Say in a few words which process this is."""
-    container = f", container {record['container']}" if record.get("container") else ""
-    job = record["environment"].get("SLURM_JOB_ID")
-    return f"{record['command']} (PID {record['pid']}, user {record['user']}{container}{f', job {job}' if job else ''})"
+    container = f", container {record.container}" if record.container else ""
+    job = record.environment.get("SLURM_JOB_ID")
+    return f"{record.command} (PID {record.pid}, user {record.user}{container}{f', job {job}' if job else ''})"

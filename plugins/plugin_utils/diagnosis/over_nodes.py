@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
@@ -29,21 +28,21 @@ def jobs(documents: Mapping[str, Diagnosis]) -> dict[str, Job]:
     """Return the jobs that run over several nodes, by the address and port at which they meet."""
     found: dict[str, Job] = {}
     for host, document in documents.items():
-        for rank in document["ranks"]:
-            if rank["world_size"] > rank["local_world_size"]:
-                found.setdefault(rank["job"], {})[rank["rank"]] = (host, rank)
+        for rank in document.ranks:
+            if rank.world_size > rank.local_world_size:
+                found.setdefault(rank.job, {})[rank.rank] = (host, rank)
     return found
 
 
 def findings(documents: Mapping[str, Diagnosis]) -> Iterator[Finding]:
     """Yield what the documents of the nodes tell together and none of them alone."""
-    dumps = [(dump, host) for host, document in documents.items() for dump in document["dumps"]]
+    dumps = [(dump, host) for host, document in documents.items() for dump in document.dumps]
     if len({host for _dump, host in dumps}) > 1:
-        by_time = sorted(dumps, key=lambda one: one[0]["written"])
-        places = {(dump["files"], dump["rank"]): host for dump, host in by_time}
+        by_time = sorted(dumps, key=lambda one: one[0].written)
+        places = {(dump.files, dump.rank): host for dump, host in by_time}
         yield from recorded((dump for dump, _host in dumps), places)
     for name, job in jobs(documents).items():
-        size = max(rank["world_size"] for _host, rank in job.values())
+        size = max(rank.world_size for _host, rank in job.values())
         missing = [number for number in range(size) if number not in job]
         if missing:
             hosts = ", ".join(sorted({host for host, _rank in job.values()}))
@@ -58,14 +57,14 @@ def findings(documents: Mapping[str, Diagnosis]) -> Iterator[Finding]:
                 HANG,
                 TORCHRUN,
             )
-        usual, held = Counter(rank["stands"] for rank in _of(job)).most_common(1)[0]
-        odd = {number: one for number, one in job.items() if one[1]["stands"] != usual}
+        usual, held = Counter(rank.stands for rank in _of(job)).most_common(1)[0]
+        odd = {number: one for number, one in job.items() if one[1].stands != usual}
         if 2 * held > len(job) and odd:
             number, (host, rank) = min(odd.items())
             yield Finding(
                 f"rank {spans(list(odd))} of the job at {name} stands elsewhere than the others: rank {number} on"
-                f" {host} {rank['stands']}, {held} others: {usual}",
-                f"On {host}: py-spy dump --pid {rank['pid']}; the log of rank {number} says what came before",
+                f" {host} {rank.stands}, {held} others: {usual}",
+                f"On {host}: py-spy dump --pid {rank.pid}; the log of rank {number} says what came before",
                 MOST,
                 _told(job),
                 "hang-odd-rank",
@@ -80,7 +79,7 @@ def _of(job: Job) -> list[Rank]:
 
 def _told(job: Job) -> tuple[str, ...]:
     return tuple(
-        f"rank {number}, {host}, {rank['command']} (PID {rank['pid']}): {rank['stands']}"
+        f"rank {number}, {host}, {rank.command} (PID {rank.pid}): {rank.stands}"
         for number, (host, rank) in sorted(job.items())[:SHOWN]
     )
 
@@ -89,7 +88,7 @@ def lines(documents: Mapping[str, Diagnosis]) -> list[str]:
     """Return what the nodes tell together as people read it; nothing where there is no job over several nodes."""
     found = list(findings(documents))
     if found:
-        return [f"over nodes: {counted(len(found), 'finding')}", *listed(map(asdict, found))]
+        return [f"over nodes: {counted(len(found), 'finding')}", *listed(found)]
     return [
         f"over nodes: all {len(job)} ranks of the job at {name} stand alike" for name, job in jobs(documents).items()
     ]

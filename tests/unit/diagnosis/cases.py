@@ -6,9 +6,11 @@ import copy
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence, Process
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, Case
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, Asked, Case
 
 from unit.checks import nodes
 
@@ -83,6 +85,11 @@ def process(pid: int, **changes: Any) -> dict[str, Any]:
         "ended": False,
         **changes,
     }
+
+
+def record(pid: int, **changes: Any) -> Process:
+    """Return such a record as the code on the node has it."""
+    return typed(process(pid, **changes), Process)
 
 
 def evidence(facts: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -161,8 +168,8 @@ def at_work(facts: dict[str, Any]) -> dict[str, Any]:
 def case(facts: dict[str, Any], found: dict[str, Any], symptom: str = ALL, **asked: Any) -> Case:
     """Return what the rules look at, with the project's own catalogue."""
     model = {key: asked.pop(key) for key in ("parameters", "dtype", "optimizer") if key in asked}
-    told = {"symptom": symptom, "pid": None, "user": None, "error": None, **asked}
-    return Case(Facts(facts), found, told, catalog.load(), **model)
+    question = Asked(**{"symptom": symptom, "pid": None, "user": None, "error": None, **asked})
+    return Case(Facts(facts), typed(found, Evidence), question, catalog.load(), **model)
 
 
 def findings(found: dict[str, Any], model: str = "h100x8", symptom: str = ALL, **asked: Any) -> list[Any]:

@@ -2,6 +2,9 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked, evidence, machine, processes, reach
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Killed, Question
+
+from . import cases
 
 POOL = "HTTPSConnectionPool(host='hub.example.org', port=8443): Max retries exceeded with url: /api"
 SOCKET = "The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, EADDRINUSE"
@@ -53,13 +56,13 @@ def test_names(error, names):
 
 
 def test_a_port_that_is_not_told_is_pytorchs_own():
-    names, servers, ports = evidence.network_of({"error": "Address already in use"}, [])
+    names, servers, ports = evidence.network_of(Question(error="Address already in use"), [])
     assert (names, servers, ports) == ([], [], [29500])
 
 
 def test_a_job_names_its_meeting_place():
-    record = {"environment": {"MASTER_ADDR": "node08", "MASTER_PORT": "29501"}}
-    assert evidence.network_of({}, [record]) == (["node08"], [("node08", 29501)], [29501])
+    record = cases.record(7, environment={"MASTER_ADDR": "node08", "MASTER_PORT": "29501"})
+    assert evidence.network_of(Question(), [record]) == (["node08"], [("node08", 29501)], [29501])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_how_often_a_group_had_used_up_its_processors(text, share):
 
 def test_whom_the_kernel_killed():
     text = "[1] Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB\n[2] usb 1-1: new device\n"
-    assert machine.killed(text) == [{"pid": 4711, "command": "python3"}]
+    assert machine.killed(text) == [Killed(4711, "python3")]
 
 
 @pytest.mark.parametrize(("options", "says"), [("rw,nosuid,noexec", True), ("rw,nosuid", False)])
@@ -125,5 +128,5 @@ def test_governors_and_devices_are_counted(tree):
     tree.file("/dev/nvidia0").file("/dev/null")
     (tree.root / "dev/nvidia0").chmod(0o660)
     found = machine.read(tree.node())
-    assert found["governors"] == {"powersave": 4}
-    assert found["devices"] == {"/dev/nvidia0": False}
+    assert found.governors == {"powersave": 4}
+    assert found.devices == {"/dev/nvidia0": False}

@@ -1,10 +1,12 @@
 """A healthy node has no finding, idle or at work, and no set of missing evidence makes a rule fall over."""
 
 import copy
+from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Machine
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, known
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, RULES, SYMPTOMS
 from hypothesis import HealthCheck, given, settings
@@ -51,9 +53,11 @@ def test_what_could_not_be_read_ends_no_diagnosis(symptom):
     nothing = {
         key: type(value)() if isinstance(value, (list, dict)) else None for key, value in cases.evidence(facts).items()
     }
-    nothing.update(seconds=3.0, late=["processes", "libraries", "network", "machine"], machine=None, hostname=None)
+    nothing.update(
+        seconds=3.0, late=["processes", "libraries", "network", "machine"], machine=asdict(Machine()), hostname=None
+    )
     document = diagnose.diagnosis(cases.case(facts, nothing, symptom), "node1", "2026-11-26T08:00:00Z")
-    assert document["findings"] == []
+    assert document.findings == []
     assert "not read in time: processes, libraries, network, machine" in diagnose.lines(document)
 
 

@@ -98,28 +98,28 @@ def environment(tree):
 
 def test_an_environment_is_read_from_its_files(tree, read):
     environment(tree)
-    found = read()["environment"]
+    found = read()["environments"][0]
     assert found["packages"] == {"torch": "2.9.1+cu128", "nvidia-cudnn-cu12": "9.10.2.21"}
     assert found["torch_cuda"] == "12.8"
     assert [(one["library"], one["version"]) for one in found["libraries"]] == [("cudnn", "9.10.2.21")]
     assert found["user_packages"] == {}  # an isolated environment does not see them
     assert found["headers"] is False
     tree.file("/usr/include/python3.12/Python.h")
-    assert read()["environment"]["headers"] is True
+    assert read()["environments"][0]["headers"] is True
 
 
 def test_an_environment_that_is_open_sees_the_users_own_packages(tree, read):
     environment(tree)
     tree.file(f"{VENV}/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\n")
-    assert read()["environment"]["user_packages"] == {"torch": "1.13.1"}
+    assert read()["environments"][0]["user_packages"] == {"torch": "1.13.1"}
 
 
 def test_a_pytorch_without_cuda_says_so(tree, read):
     environment(tree)
     tree.file(f"{SITE}/torch/version.py", "cuda: Optional[str] = None\n")
-    assert read()["environment"]["torch_cuda"] == "None"
+    assert read()["environments"][0]["torch_cuda"] == "None"
 
 
 def test_an_environment_that_is_not_there_has_nothing(read):
-    found = read()["environment"]
+    found = read()["environments"][0]
     assert (found["python"], found["packages"], found["headers"]) == (None, {}, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict, replace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.filter.over_nodes import over_nodes as by_filter
@@ -72,16 +73,15 @@ def test_the_rank_that_stands_elsewhere_is_named_with_its_node(change, says):
 
 
 def test_without_a_majority_nobody_is_blamed():
-    halves = {"node07": document(0), "node08": document(4)}
-    for rank in halves["node08"]["ranks"]:
-        rank["stands"] = "is stopped"
-    assert found(**halves) == {}
+    other = document(4)
+    stopped = [replace(rank, stands="is stopped") for rank in other.ranks]
+    assert found(node07=document(0), node08=replace(other, ranks=stopped)) == {}
 
 
 def test_a_rank_without_a_stack_is_not_guessed_at():
     facts = nodes.healthy("h100x8")
-    record = cases.at_work(facts)["processes"][1]
-    assert hang.stands({**record, "stack": [], "state": "R"}) == "runs, or waits for its GPU"
+    record = cases.case(facts, cases.at_work(facts)).processes[1]
+    assert hang.stands(replace(record, stack=[], state="R")) == "runs, or waits for its GPU"
 
 
 @pytest.mark.parametrize(("numbers", "text"), [([3], "3"), ([0, 1, 2, 7], "0-2, 7"), ([1, 3], "1, 3")])
@@ -91,6 +91,6 @@ def test_spans(numbers, text):
 
 def test_the_filter_takes_results_of_a_play():
     both = {"node07": document(0), "node08": document(4, size=2)}
-    hostvars = {name: {"result": {"diagnosis": one}} for name, one in both.items()} | {"node09": {}}
+    hostvars = {name: {"result": {"diagnosis": asdict(one)}} for name, one in both.items()} | {"node09": {}}
     assert by_filter(list(hostvars), hostvars, "result") == over_nodes.lines(both)
     assert by_filter(list(hostvars), hostvars, "result")[0] == "over nodes: 1 finding"

@@ -80,7 +80,7 @@ def test_what_is_only_mentioned_was_not_needed(text):
 def test_only_what_was_measured_has_a_cost():
     """The place of a text is no measurement, and a page must not show it as one."""
     text = diagnose.findings(cases.case(nodes.healthy("h100x8"), cases.evidence(nodes.healthy("h100x8")), error=OOM))
-    assert [model.as_record(one)["cost"] for one in text] == [None]
+    assert [model.as_record(one).cost for one in text] == [None]
 
 
 INIT = "NVRM: GPU 0000:07:00.0: RmInitAdapter failed! (0x62:0x65:1792)"

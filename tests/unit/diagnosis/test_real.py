@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
     processes,
     reach,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Mount, Question
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -53,8 +55,7 @@ def start(start):
 
 
 def gathered(seconds=0.2, own=-1, library=NO_LIBRARY, **asked):
-    given = {**dict.fromkeys(("pid", "user", "error", "environment", "address")), "seconds": seconds, **asked}
-    return evidence.gather(Node(), given, own, 5, library)
+    return asdict(evidence.gather(Node(), Question(seconds=seconds, **asked), own, 5, library))
 
 
 def found(symptom, seconds=0.2, library=NO_LIBRARY, **asked):
@@ -110,16 +111,16 @@ def test_a_server_that_refuses_is_told_from_one_that_is_silent(state, monkeypatc
                 filler.connect_ex(server.getsockname())
                 fillers.append(filler)
         try:
-            assert reach.server("127.0.0.1", server.getsockname()[1])["state"] == state
+            assert reach.server("127.0.0.1", server.getsockname()[1]).state == state
         finally:
             for filler in fillers:
                 filler.close()
 
 
 def test_a_name_that_nobody_knows():
-    assert reach.resolved("no-such-name.invalid")["addresses"] == []
-    assert reach.server("no-such-name.invalid", 443)["state"] == reach.UNKNOWN
-    assert reach.resolved("x" * 300)["problem"]
+    assert reach.resolved("no-such-name.invalid").addresses == []
+    assert reach.server("no-such-name.invalid", 443).state == reach.UNKNOWN
+    assert reach.resolved("x" * 300).problem
 
 
 @contextmanager
@@ -173,9 +174,9 @@ def test_a_certificate_that_ran_out_tells_when(tmp_path, monkeypatch):
 def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path, monkeypatch):
     with tls(tmp_path, 2049) as (port, certificate):
         monkeypatch.setattr(reach, "TLS_PORTS", (port,))
-        assert reach.server("localhost", port)["certificate"]["problem"]
+        assert reach.server("localhost", port).certificate.problem
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert reach.server("localhost", port)["certificate"] is None
+        assert reach.server("localhost", port).certificate is None
 
 
 LEAK = """
@@ -439,7 +440,7 @@ def test_a_mount_that_does_not_answer_is_not_waited_for(monkeypatch):
     begun = time.monotonic()
     found = machine.MountsQuery(Node(), 0.3).evidence()
     assert time.monotonic() - begun < 3
-    assert found == [{"mount": "/srv/data", "type": "nfs4", "source": "nas:/data", "milliseconds": None}]
+    assert found == [Mount("/srv/data", "nfs4", "nas:/data", None)]
 
 
 def test_a_driver_that_hangs_is_not_waited_for(tmp_path, start):
@@ -451,8 +452,7 @@ def test_a_driver_that_hangs_is_not_waited_for(tmp_path, start):
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     pid = start(READY).pid
     begun = time.monotonic()
-    given = {"pid": pid, "user": None, "error": None, "environment": None, "address": None, "seconds": 0.1}
-    read = evidence.gather(Node(), given, -1, 1, str(library))
+    read = asdict(evidence.gather(Node(), Question(pid=pid, seconds=0.1), -1, 1, str(library)))
     assert time.monotonic() - begun < 10
     assert read["gpus"] == []
     assert one(read)["pid"] == pid

@@ -14,6 +14,7 @@ import pickle
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import recorder
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Dump, Group, Stands
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, over_nodes, recorded
 
 from unit.checks import nodes
@@ -52,7 +54,7 @@ def nccl(dumped):
 
 
 def of(groups, rank, files=recorder.OLD_DEFAULT, when="2026-11-27T04:00:00Z"):
-    return {"files": files, "rank": rank, "written": when, "problem": None, "groups": groups}
+    return Dump(files, rank, when, None, groups)
 
 
 def as_nccl(kind, change=lambda _rank, _dump: None):
@@ -144,10 +146,9 @@ def test_ranks_without_a_dump_are_named_and_not_blamed():
 def test_a_rank_that_waits_in_another_group_is_not_the_first_cause():
     """Rank 2 does not come to the default group, since it waits in tp_1, to which rank 3 does not come."""
     dumps = as_nccl("missing")
-    waits = {"number": 7, "operation": "all_gather", "sizes": [[4]], "types": ["Float"], "place": None}
-    early = {**waits, "created": "2026-11-27T03:00:00Z"}
-    dumps[2]["groups"].append({"name": "tp_1", "ranks": [2, 3], "last": 7, "stands": early})
-    dumps.append(of([{"name": "tp_1", "ranks": [2, 3], "last": 6, "stands": None}], 3))
+    early = Stands(7, "all_gather", [[4]], ["Float"], None, "2026-11-27T03:00:00Z")
+    dumps[2].groups.append(Group("tp_1", [2, 3], 7, early))
+    dumps.append(of([Group("tp_1", [2, 3], 6, None)], 3))
     first, second = sorted(recorded.findings(dumps), key=lambda one: -one.cost)
     assert first.cause.startswith("rank 3 did not come to all_gather, operation 7 of tp_1, in which rank 2 waits")
     assert second.cause.endswith("ranks 0-1 wait; rank 2 waits in all_gather, operation 7 of tp_1")
@@ -156,28 +157,28 @@ def test_a_rank_that_waits_in_another_group_is_not_the_first_cause():
 
 def test_a_dump_of_an_earlier_hang_is_left_out():
     dumps = as_nccl("missing")
-    dumps[2]["written"] = "2026-11-20T04:00:00Z"
+    dumps[2] = replace(dumps[2], written="2026-11-20T04:00:00Z")
     assert "rank 2 left no dump" in only(dumps).cause
 
 
 def test_the_newest_dump_of_a_rank_holds():
     """Two nodes see the same directory of the network; one of them saw it earlier."""
     dumps = as_nccl("missing")
-    old = {**copy.deepcopy(dumps[2]), "written": "2026-11-27T03:59:00Z", "groups": []}
+    old = replace(dumps[2], written="2026-11-27T03:59:00Z", groups=[])
     assert only([*dumps, old]).remedy == only([old, *dumps]).remedy == only(dumps).remedy
 
 
 def test_operations_between_two_ranks_are_left_out():
     dumped = nccl(dump("missing", 0))
     dumped["entries"].append({**dumped["entries"][-1], "is_p2p": True, "collective_seq_id": 99})
-    assert recorder.collectives(dumped)[0]["last"] == 4
+    assert recorder.collectives(dumped)[0].last == 4
 
 
 def test_json_is_read_as_the_pickle_is(tmp_path):
     found = dump("missing", 0)
     (tmp_path / "trace_0").write_text(json.dumps(found))
     (read,) = recorder.dumps(Node(), recorder.Place(f"{tmp_path}/trace_"))
-    assert read["groups"] == recorder.collectives(found)
+    assert read.groups == recorder.collectives(found)
 
 
 HOSTILE = {
@@ -196,8 +197,8 @@ def test_a_file_that_is_no_dump_runs_nothing_and_is_named(data, tmp_path):
     mark = tmp_path / "ran"
     (tmp_path / "trace_0").write_bytes(data.replace(b"%s", bytes(mark)))
     (read,) = recorder.dumps(Node(), recorder.Place(f"{tmp_path}/trace_"))
-    assert read["problem"]
-    assert read["groups"] == []
+    assert read.problem
+    assert read.groups == []
     assert not mark.exists()
 
 
@@ -207,7 +208,7 @@ def test_what_would_take_all_memory_takes_little(tmp_path):
     place = recorder.Place(f"{tmp_path}/trace_")
     child = Child(lambda emit: recorder.read(Node(), [place], [], emit), 30)
     assert child.wait() == DONE, child.reason
-    first, second = (message["dump"] for message in child.messages)
+    first, second = (one for message in child.messages for one in message["dumps"])
     assert "MemoryError" in first["problem"]
     assert second["groups"]
 
@@ -216,7 +217,7 @@ def test_a_large_file_is_not_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "MOST_BYTES", 100)
     (tmp_path / "trace_0").write_bytes((HERE / "missing_rank_0").read_bytes())
     (read,) = recorder.dumps(Node(), recorder.Place(f"{tmp_path}/trace_"))
-    assert read["problem"]
+    assert read.problem
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory", "another user's", "older than the job"])
@@ -241,7 +242,7 @@ def test_a_file_of_the_job_is_opened(tmp_path):
 
 
 def process(**environment):
-    return cases.process(7, environment={"RANK": "0", **environment})
+    return cases.record(7, environment={"RANK": "0", **environment})
 
 
 PLACES = {
@@ -264,19 +265,19 @@ def test_where_a_job_writes(environment, prefixes):
 
 
 def test_a_job_in_a_container_writes_there():
-    record = {**process(TORCH_FR_DUMP_TEMP_FILE="/r"), "container": "0123456789ab"}
+    record = replace(process(TORCH_FR_DUMP_TEMP_FILE="/r"), container="0123456789ab")
     (place,) = recorder.places([(record, 1000)], None, None)
     assert place.root == "/proc/7/root"
 
 
 def test_the_first_rank_that_began_says_since_when():
-    late = {**process(TORCH_FR_DUMP_TEMP_FILE="/r"), "since": "2026-11-26T09:00:00Z"}
+    late = replace(process(TORCH_FR_DUMP_TEMP_FILE="/r"), since="2026-11-26T09:00:00Z")
     found = recorder.places([(late, 1000), (process(TORCH_FR_DUMP_TEMP_FILE="/r"), 1000)], None, "/named/r")
     assert [(place.prefix, place.since) for place in found] == [("/named/r", None), ("/r", "2026-11-26T08:00:00Z")]
 
 
 def test_a_program_that_is_no_rank_has_no_dumps():
-    assert recorder.places([(cases.process(7), 1000)], None, None) == []
+    assert recorder.places([(cases.record(7), 1000)], None, None) == []
     assert [place.uid for place in recorder.places([], ("/home/anna", 1000), None)] == [1000, 1000]
 
 
@@ -287,14 +288,14 @@ node07:812:840 [0] NCCL INFO transport.cc:165 -> 2
 
 
 def test_warnings_of_nccl_are_read(tmp_path):
-    record = cases.process(7, environment={recorder.LOG: f"{tmp_path}/nccl.%h.%p"})
+    record = cases.record(7, environment={recorder.LOG: f"{tmp_path}/nccl.%h.%p"})
     path = recorder.log_file(record, "node07")
     assert path == f"{tmp_path}/nccl.node07.7"
     Path(path).write_text(LOG)
     (line,) = recorder.warnings(Node(), path, os.getuid())
     assert line.endswith("failed with error Cannot allocate memory")
     assert recorder.warnings(Node(), path, 12345) == []
-    assert recorder.log_file(cases.process(7), "node07") is None
+    assert recorder.log_file(cases.record(7), "node07") is None
 
 
 @pytest.mark.parametrize(
@@ -320,15 +321,15 @@ def test_what_nccl_warned_of_is_explained(warning, cause):
 
 def test_ranks_over_two_nodes_are_compared_by_their_dumps():
     facts = nodes.healthy("h100x8")
-    dumps = as_nccl("missing")
+    dumps = [asdict(one) for one in as_nccl("missing")]
     documents = {
         name: diagnose.diagnosis(
             cases.case(facts, cases.evidence(facts, dumps=part), "hang"), name, "2026-11-27T04:10:00Z"
         )
         for name, part in {"node07": dumps[:2], "node08": dumps[2:]}.items()
     }
-    (alone,) = documents["node07"]["findings"]
-    assert "rank 2 left no dump" in alone["cause"]
+    (alone,) = documents["node07"].findings
+    assert "rank 2 left no dump" in alone.cause
     lines = "\n".join(over_nodes.lines(documents))
     assert "over nodes: 1 finding" in lines
     assert "rank 2 did not come to all_reduce, operation 4 of default_pg, in which ranks 0-1 wait" in lines

@@ -185,7 +185,7 @@ OOM = (
     "which {free} is free. {others}Of the allocated memory 60.00 GiB is allocated by PyTorch, and {unused} is reserved "
     "by PyTorch but unallocated."
 )
-EXPIRED = {"problem": "certificate has expired", "from": "2024-01-01T00:00:00Z", "until": "2025-01-01T00:00:00Z"}
+EXPIRED = {"problem": "certificate has expired", "starts": "2024-01-01T00:00:00Z", "ends": "2025-01-01T00:00:00Z"}
 TAKEN = "RuntimeError: The server socket has failed to bind to 0.0.0.0:29500 (errno: 98 - Address already in use)."
 BOB_LISTENS = also({"listeners": [{"port": 29500, "pid": 2001, "user": "bob", "command": "python"}]})
 NOTHING = also({})
