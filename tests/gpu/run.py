@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests")]
 
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import BURN_IN, STANDARD, Wishes, measure
-from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import LANE_GBS
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements.gpus import LANE_GBS
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect

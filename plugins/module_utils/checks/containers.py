@@ -167,34 +167,8 @@ def cdi_specification(node: Node) -> Iterator[Result]:
     """Find specifications of an earlier driver: containers that use them do not start."""
     specifications = _specifications(node)
     driver = node.facts.optional("driver.library")
-    stale = [found for found in specifications if found.get("missing") or _is_of_another_driver(found, driver)]
-    for found in stale:
-        missing = found.get("missing", [])
-        yield warn(
-            f"{found['path']} was made for another driver"
-            if _is_of_another_driver(found, driver) or not missing
-            else f"{found['path']} names missing {'device nodes' if missing[0].startswith('/dev/') else 'files'}",
-            "configure",
-            observed=found.get("library") or f"{len(missing)} files are missing",
-            expected=driver,
-            reason=f"missing: {', '.join(missing[:3])}" if missing else "run nvidia-ctk cdi generate to renew it",
-        )
-    rivals = cdi.rivals(specifications)
-    for device, one, other in rivals:
-        yield warn(
-            f"{one} and {other} both describe the device {device}, so containers cannot use it",
-            "configure",
-            reason="remove the outdated one",
-        )
-    others = [found for found in specifications if found not in stale and not _same_mig_devices(node, found)]
-    for found in others:
-        yield warn(
-            f"{found['path']} was made for other MIG devices",
-            "configure",
-            observed=found.get("mig_devices"),
-            expected=sorted(_mig_devices(node)),
-            reason="run nvidia-ctk cdi generate to renew it",
-        )
+    wrong = list(_wrong_specifications(node, specifications, driver))
+    yield from wrong
     users = _users_of_cdi(node)
     unread = _unread_directories(node, specifications)
     if unread:
@@ -214,8 +188,42 @@ def cdi_specification(node: Node) -> Iterator[Result]:
         )
     elif not specifications:
         yield inapplicable("nothing on the node uses CDI for NVIDIA GPUs")
-    elif not stale and not others and not rivals:
+    elif not wrong:
         yield ok(f"{len(specifications)} CDI specifications describe driver {driver}")
+
+
+def _wrong_specifications(node: Node, specifications: list[Facts], driver: str | None) -> Iterator[Result]:
+    """Yield those of another driver, those that describe one device twice, and those of other MIG devices."""
+    stale = [found for found in specifications if found.get("missing") or _is_of_another_driver(found, driver)]
+    yield from (_stale(found, driver) for found in stale)
+    for device, one, other in cdi.rivals(specifications):
+        yield warn(
+            f"{one} and {other} both describe the device {device}, so containers cannot use it",
+            "configure",
+            reason="remove the outdated one",
+        )
+    for found in specifications:
+        if found not in stale and not _same_mig_devices(node, found):
+            yield warn(
+                f"{found['path']} was made for other MIG devices",
+                "configure",
+                observed=found.get("mig_devices"),
+                expected=sorted(_mig_devices(node)),
+                reason="run nvidia-ctk cdi generate to renew it",
+            )
+
+
+def _stale(found: Facts, driver: str | None) -> Result:
+    missing = found.get("missing", [])
+    return warn(
+        f"{found['path']} was made for another driver"
+        if _is_of_another_driver(found, driver) or not missing
+        else f"{found['path']} names missing {'device nodes' if missing[0].startswith('/dev/') else 'files'}",
+        "configure",
+        observed=found.get("library") or f"{len(missing)} files are missing",
+        expected=driver,
+        reason=f"missing: {', '.join(missing[:3])}" if missing else "run nvidia-ctk cdi generate to renew it",
+    )
 
 
 def _specifications(node: Node) -> list[Facts]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import rates_mean_something
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements.judging import rates_mean_something
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, ok, warn
 
 if TYPE_CHECKING:

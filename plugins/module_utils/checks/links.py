@@ -194,18 +194,14 @@ def peer_access(node: Node) -> Iterator[Result]:
 
     An NVSwitch fabric joins all of them; boards that are wired to each other, each to some (eight V100 in a cube mesh).
     """
-    boards = {gpu.get("index"): node.profile(gpu) for gpu in node.gpus}
     cut = {gpu.get("index") for gpu in node.gpus if _cut(gpu)}
     pairs = [pair for pair in node.facts["nvml.peers"] if not cut.intersection(pair["gpus"])]
     if not pairs:
         yield _no_pairs(node, bool(cut))
         return
-    linked = {n for p in pairs if p.get("nvlink") == "ok" for n in p["gpus"]}
-    apart = [p for p in pairs if all("nvlink" in boards.get(n, {}).get("capabilities", ()) for n in p["gpus"])]
-    apart = [p for p in apart if p.get("nvlink") != "ok"]
-    wrong = [p for p in apart if _switched(node, boards, p) or not linked.issuperset(p["gpus"])]
-    disabled = [p for p in pairs if p.get("read") == "disabled_by_regkey"]
-    without = [p for p in pairs if p.get("read") != "ok" or p.get("write") != "ok"]
+    apart, wrong = _without_nvlink(node, pairs)
+    disabled = [pair for pair in pairs if pair.get("read") == "disabled_by_regkey"]
+    without = [pair for pair in pairs if (pair.get("read"), pair.get("write")) != ("ok", "ok")]
     if wrong:
         yield fail(
             f"{len(wrong)} of {len(pairs)} pairs of GPUs have no NVLink between them: {_names(wrong)}",
@@ -222,6 +218,16 @@ def peer_access(node: Node) -> Iterator[Result]:
         yield info(f"{len(apart)} of {len(pairs)} pairs of GPUs have no NVLink between them; copies go over PCIe")
     else:
         yield ok(f"all {len(pairs)} pairs of GPUs have peer access")
+
+
+def _without_nvlink(node: Node, pairs: list[Facts]) -> tuple[list[Facts], list[Facts]]:
+    """Return the pairs of boards made with NVLink that it does not join, and those of them that it has to join."""
+    boards = {gpu.get("index"): node.profile(gpu) for gpu in node.gpus}
+    made = {number for number, board in boards.items() if "nvlink" in board.get("capabilities", ())}
+    joined = [pair for pair in pairs if pair.get("nvlink") == "ok"]
+    linked = {number for pair in joined for number in pair["gpus"]}
+    apart = [pair for pair in pairs if pair not in joined and made.issuperset(pair["gpus"])]
+    return apart, [pair for pair in apart if _switched(node, boards, pair) or not linked.issuperset(pair["gpus"])]
 
 
 def _no_pairs(node: Node, cut: bool) -> Result:  # noqa: FBT001 - whether MIG is on

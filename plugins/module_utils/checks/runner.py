@@ -12,7 +12,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     board,
     containers,
     cuda,
-    driver,
     environments,
     gpu_settings,
     group,
@@ -22,7 +21,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     libraries,
     limits,
     links,
-    measurements,
     memory,
     monitoring,
     nccl,
@@ -34,6 +32,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     thermal,
     tuning,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import gpus as driver_gpus
+from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import running as driver_running
+from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import versions as driver_versions
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import collectives, load, peers
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import gpus as measured_gpus
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import node as measured_node
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     REGISTRY,
     Check,
@@ -52,8 +56,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 # What must hold before anything else comes first; a report shows its checks in this order.
-SUBJECTS = (
-    driver,
+FILES = (
+    driver_gpus,
+    driver_versions,
+    driver_running,
     software,
     cuda,
     libraries,
@@ -76,21 +82,32 @@ SUBJECTS = (
     tuning,
     monitoring,
     slurm,
-    measurements,
+    measured_gpus,
+    peers,
+    collectives,
+    measured_node,
+    load,
 )
 # NVML does not report these for a GPU with MIG instances (documented at nvmlDeviceGetRemappedRows); nor errors.
 HIDDEN_BY_MIG = ("remapped_rows",)
-SUBJECT_NAMES = [module.__name__.rpartition(".")[2] for module in SUBJECTS]
+
+
+def _subject(file: str) -> str:
+    """Return what the checks of a file are about: its name, or that of the package of checks that it is in."""
+    return file.partition(".checks.")[2].partition(".")[0]
+
+
+SUBJECT_NAMES = list(dict.fromkeys(_subject(file.__name__) for file in FILES))
 
 
 def checks() -> list[Check]:
     """Return every check that verify runs, in that order."""
-    return [check for subject in SUBJECTS for check in REGISTRY.values() if check.find.__module__ == subject.__name__]
+    return [check for file in FILES for check in REGISTRY.values() if check.find.__module__ == file.__name__]
 
 
 def subject(check: Check) -> str:
     """Return what a check is about: one of SUBJECT_NAMES."""
-    return check.find.__module__.rpartition(".")[2]
+    return _subject(check.find.__module__)
 
 
 def verify(node: Node, subjects: Collection[str] = ()) -> list[Result]:

@@ -95,21 +95,7 @@ class Fence:
         if not login.services(self._node):
             raise refuse("F010", host=self._host, services=", ".join(login.SERVICES))
         here = self._member(before["engine"] if before else wish.engine)
-        engine = SLURM if here else KUBERNETES if KUBERNETES in (wish.engine, before and before["engine"]) else NONE
-        ours = bool(here and control.is_ours(here, wish.run))
-        found: facts.Before = {}
-        if here:
-            found = {"name": here.name, "drained": here.drained and not ours, "reason": here.reason}
-        record: facts.Record = {
-            "run": wish.run,
-            "since": before["since"] if before else time.strftime(facts.TIME, time.gmtime()),
-            "by": wish.by,
-            "reason": wish.reason,
-            "until": wish.until,
-            "engine": engine,
-            "held": wish.held,
-            "before": before["before"] if before else wish.before or found,
-        }
+        record = _record(wish, before, here)
         changed = [facts.RECORD] if record != before else []
         if changed and not self._module.check_mode:
             records.write(self._node.path(facts.RECORD), record)
@@ -117,7 +103,7 @@ class Fence:
         if here and not record["before"]["drained"] and not (here.drained and here.reason == why):
             changed.append(f"Slurm: drain {here.name}")
             self._do(control.drain(here.name, why))
-        if engine != SLURM or self._node.exists(login.MESSAGE):
+        if record["engine"] != SLURM or self._node.exists(login.MESSAGE):
             changed += self.close(record, wish.passing)
         if before is None and not self._module.check_mode:
             self._call(["wall", message(record)])
@@ -173,6 +159,25 @@ class Fence:
     def _do(self, argv: list[str]) -> None:
         if not self._module.check_mode:
             self._ask(argv)
+
+
+def _record(wish: Wish, before: facts.Record | None, here: control.SlurmNode | None) -> facts.Record:
+    """Return what the fence is to say; since when it stands, and what was before it, stay as they were noted first."""
+    others = KUBERNETES if KUBERNETES in (wish.engine, before and before["engine"]) else NONE
+    seen: facts.Before = {}
+    if here:
+        ours = control.is_ours(here, wish.run)
+        seen = {"name": here.name, "drained": here.drained and not ours, "reason": here.reason}
+    return {
+        "run": wish.run,
+        "since": before["since"] if before else time.strftime(facts.TIME, time.gmtime()),
+        "by": wish.by,
+        "reason": wish.reason,
+        "until": wish.until,
+        "engine": SLURM if here else others,
+        "held": wish.held,
+        "before": before["before"] if before else wish.before or seen,
+    }
 
 
 def message(record: facts.Record) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import fleet, runner
-from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import rates_mean_something
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements.judging import rates_mean_something
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     REMEDIES,
     SEVERITIES,

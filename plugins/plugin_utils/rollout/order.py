@@ -69,27 +69,30 @@ def order(
     unknown = [name for name in requested if name not in {one.name for one in found}]
     if unknown:
         raise refuse("F004", option="rollout_canary", value=", ".join(unknown), detail="this run has no such node")
-    most, size = (count(f"rollout_{name}", value, len(found)) for name, value in
-                  (("out_at_once", out_at_once), ("batch", batch)))  # fmt: skip
-    waiting = [one for one in found if one.waits]
-    first = [one for one in waiting if one.fenced]
-    rest = [one for one in waiting if not one.fenced]
-    canaries: list[Candidate] = []
-    for one in [*(one for name in requested for one in rest if one.name == name), *rest]:
-        tried = {canary.kind for canary in canaries} | set(proven)
-        if one.name in requested or one.kind not in tried:
-            canaries += [one] if one not in canaries else []
-    out = [one.name for one in found if one.refusal is not None]
+    most = count("rollout_out_at_once", out_at_once, len(found))
+    size = count("rollout_batch", batch, len(found))
+    fenced = [node.name for node in found if node.waits and node.fenced]
+    rest = [node for node in found if node.waits and not node.fenced]
+    canaries = _canaries(rest, requested, proven)
+    out = [node.name for node in found if node.refusal is not None]
     if rest and len(out) >= most:
         raise refuse("F003", out=len(out), all=len(found), most=most, who=", ".join(out))
-    last = [one for one in rest if one not in canaries]
-    size = min(size, most - len(out)) if rest else 1
-    alone = len(first) + len(canaries)
-    return Order(
-        tuple(one.name for one in (*first, *canaries, *last)),
-        (*([1] * alone), *([size] if last else [])),
-        tuple(one.name for one in canaries),
-    )
+    last = [node.name for node in rest if node.name not in canaries]
+    alone = [1] * (len(fenced) + len(canaries))
+    sizes = [*alone, min(size, most - len(out))] if last else alone
+    return Order((*fenced, *canaries, *last), tuple(sizes), tuple(canaries))
+
+
+def _canaries(waiting: Sequence[Candidate], requested: Sequence[str], proven: Collection[str]) -> list[str]:
+    """Return the nodes that are requested, in that order, and the first of each kind that neither has nor is proven."""
+    kinds = {node.name: node.kind for node in waiting}
+    canaries = [name for name in dict.fromkeys(requested) if name in kinds]
+    tried = {kinds[name] for name in canaries} | set(proven)
+    for name, kind in kinds.items():
+        if kind not in tried:
+            tried.add(kind)
+            canaries.append(name)
+    return canaries
 
 
 def frozen(freezes: Iterable[Mapping[str, Any]], now: datetime) -> str:
