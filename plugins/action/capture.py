@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import is_secret
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import FILE
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
@@ -59,7 +60,7 @@ class ActionModule(Asking):
         try:
             cipher = cipher_for(host, args["age_recipients"])
             if self._task.check_mode:
-                return summary.result(self._manifest(host, args), None)
+                return summary.result(manifests.typed(self._manifest(host, args)), None)
             self.refuse_half_rebuilt(host, Path(args["directory"]))
             with open_store(Path(args["directory"]), host, args["keep"]) as store:
                 manifest = self._manifest(host, args)
@@ -69,7 +70,7 @@ class ActionModule(Asking):
             return failure([refusal])
         except FailedError as failed:
             return failed.result
-        return summary.result(manifest, written.path, store.damage, _told(Path(args["directory"])))
+        return summary.result(written.manifest, written.path, store.damage, _told(Path(args["directory"])))
 
     def refuse_half_rebuilt(self, host: str, directory: Path) -> None:
         """Raise Refusal R078 for a system that came from a capture of this directory, and has not all of it back.
@@ -127,7 +128,7 @@ class ActionModule(Asking):
         for entry in manifest["files"]:
             if manifests.has_content(entry) and entry["sha256"] in store.known:
                 store.link(entry["path"], entry["sha256"])
-            elif entry["kind"] == manifests.FILE:
+            elif entry["kind"] == FILE:
                 wanted.append(entry)
         missing = set()
         for entry, answers in self._read(wanted):

@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
         try:
             former, later = pair = _captures(host, arguments)
             secrets = changed_secrets(host, former, later, arguments["age_identity"])
-            document = compare.compare(former.manifest, later.manifest, secrets)
+            document = compare.compare(former.document, later.document, secrets)
             if arguments["documents"]:
                 _write(Path(arguments["documents"]) / f"{file_name(host)}.json", document)
         except Refusal as refusal:

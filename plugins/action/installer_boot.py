@@ -30,16 +30,21 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import firs
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, reinstall, summary
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import archive, image
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, obstacles, planned
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Captured, Found, Wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Export
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
 
 MODULE = "gpulab.node.boot_once"
 HOST_PART = "host.cpio.gz"
@@ -124,26 +129,36 @@ class ActionModule(capturing.ActionModule):
         """Say what would happen, and what stands against it: outside of check mode, a missing confirmation, too."""
         captured, told = self._captured()
         planned_so, look = self._planned(captured)
-        lines = [*told, *planned_so.lines, *(f"LOST {one}" for one in planned_so.lost), *_exported(captured.manifest)]
+        lines = [
+            *told,
+            *planned_so.lines,
+            *(f"LOST {one}" for one in planned_so.lost),
+            *_exported(captured.manifest.sections.disks.exports),
+        ]
         blockers = list(planned_so.blockers)
-        if not blockers and not captured.manifest["sections"]["disks"]["container"] and _is_here(look["boot_id"]):
+        if not blockers and not captured.manifest.sections.disks.container and _is_here(look["boot_id"]):
             blockers.append(refuse("R075", host=self._host))
         blockers += self._judged(planned_so.plan) if planned_so.plan and not blockers else []
         blockers += self._in_use()
         if not self._task.check_mode and not blockers:
-            blockers += installation.unconfirmed(self._host, self._args["confirmed"], self._args["hosts"])
+            blockers += obstacles.unconfirmed(self._host, self._args["confirmed"], self._args["hosts"])
         refusals = [asdict(one) for one in blockers]
-        return {**_named(planned_so.plan), "image": planned_so.image, "lines": lines, "refusals": refusals}
+        return {
+            **_named(planned_so.plan),
+            "image": asdict(planned_so.image) if planned_so.image else None,
+            "lines": lines,
+            "refusals": refusals,
+        }
 
-    def _captured(self) -> tuple[installation.Captured, list[str]]:
+    def _captured(self) -> tuple[Captured, list[str]]:
         """Return the newest capture, and what to say of it; in check mode, what one would hold now."""
         place = captures.place(Path(self._args["directory"]), self._host)
         if self._task.check_mode:
             defaults = {name: one.get("default") for name, one in OF_CAPTURE.items()}
             settings = {**defaults, **self._args["capture"], "directory": self._args["directory"]}
-            manifest = self._manifest(self._host, settings)
+            manifest = manifests.typed(self._manifest(self._host, settings))
             lines: list[str] = summary.result(manifest, None)["lines"]
-            return installation.Captured(manifest, lambda _path: None), lines
+            return Captured(manifest, lambda _path: None), lines
         capture = captures.latest(place)
         if capture is None:
             raise refuse("R001", host=self._host, what="capture", path=place)
@@ -151,12 +166,12 @@ class ActionModule(capturing.ActionModule):
         secrets = capture.secrets(cipher_of(self._host, capture.archive.name, self._args["age_identity"]))
         return planned.captured(capture, secrets), []
 
-    def _planned(self, captured: installation.Captured) -> tuple[installation.Installation, dict[str, Any]]:
+    def _planned(self, captured: Captured) -> tuple[installation.Installation, dict[str, Any]]:
         """Return the plan, with what the boot loader stands against it, and what the node said."""
         user, server, client = self._who()
         look = self._on_node("look")
-        keys = self._keys(installation.authorized_keys(captured.manifest, user))
-        wishes = installation.Wishes(
+        keys = self._keys(captured.authorized_keys(user))
+        wishes = Wishes(
             self._args["system"],
             self._args["mirror"],
             self._args["security_mirror"],
@@ -164,9 +179,9 @@ class ActionModule(capturing.ActionModule):
             self._args["minutes"],
             planned.network_files(self._host, self._args["network_files"]),
         )
-        found = {**look, "user": user, "authorized_keys": keys, "server": server, "client": client}
+        found = Found(look["dmi_uuid"], look["memory"], user, keys, server, client)
         made = installation.plan(captured, found, wishes, planned.installers())
-        if look["obstacle"] and not captured.manifest["sections"]["disks"]["container"]:
+        if look["obstacle"] and not captured.manifest.sections.disks.container:
             more = refuse("R024", host=self._host, detail=look["obstacle"])
             made = replace(made, blockers=(*made.blockers, more))
         return made, look
@@ -176,7 +191,7 @@ class ActionModule(capturing.ActionModule):
         who = in_use(self.variables["ansible_facts"]["gpulab"]["users_of_gpus"])
         return [refuse("R009", host=self._host, who=who)] if who else []
 
-    def _judged(self, plan: dict[str, Any]) -> list[Refusal]:
+    def _judged(self, plan: Plan) -> list[Refusal]:
         """Let the installer's own guards look at the running node."""
         reasons = self._on_node("judge", plan=plan)["reasons"]
         return [refuse("R074", host=self._host, detail=" ".join(reasons))] if reasons else []
@@ -326,7 +341,7 @@ class ActionModule(capturing.ActionModule):
         return found
 
 
-def _named(plan: dict[str, Any] | None) -> dict[str, Any]:
+def _named(plan: Plan | None) -> dict[str, Any]:
     return {"plan_id": plan["id"], "capture": plan["capture"], "made": plan["made"]} if plan else {}
 
 
@@ -338,10 +353,10 @@ def _is_here(boot_id: str) -> bool:
         return False
 
 
-def _exported(manifest: dict[str, Any]) -> Iterator[str]:
+def _exported(exports: list[Export]) -> Iterator[str]:
     """Say what other machines mount from here: they come back after it, and unmount before it."""
-    for path in dict.fromkeys(one["path"] for one in manifest["sections"]["disks"]["exports"]):
-        clients = [one["client"] for one in manifest["sections"]["disks"]["exports"] if one["path"] == path]
+    for path in dict.fromkeys(one.path for one in exports):
+        clients = [one.client for one in exports if one.path == path]
         yield (
             f"ORDER {path} is exported to {first(list(dict.fromkeys(clients)), reinstall.MOST_NAMED)}: reinstall this"
             " node before those that mount it, and unmount it there first"

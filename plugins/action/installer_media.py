@@ -24,11 +24,14 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import
 from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, media, media_parts, mirror
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, obstacles, planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Captured, Installer
 
 IMAGE, DISTRIBUTION = "image", "distribution"
 ARGUMENTS: dict[str, Any] = {
@@ -73,7 +76,7 @@ class ActionModule(ActionBase):
         """Say what the media would do to this host, and what stands against it."""
         host = self._variables["inventory_hostname"]
         confirmed = args["confirmed"]
-        blockers = installation.unconfirmed(host, confirmed, args["hosts"]) if confirmed else []
+        blockers = obstacles.unconfirmed(host, confirmed, args["hosts"]) if confirmed else []
         settings = {name: args[name] for name in _OF_A_HOST}
         settings |= {"host": host, "user": self._user(), "server": self._server(), "unattended": bool(confirmed)}
         made = _planned(settings)
@@ -84,7 +87,7 @@ class ActionModule(ActionBase):
                 _of_distribution(settings, made)
                 _check_mirror(settings, made)
         lines = [*_from(made), *made.lines, *(f"LOST {one}" for one in made.lost), *_secure_boot(settings, made)]
-        image_of = made.image if args["installer"] == IMAGE else None
+        image_of = asdict(made.image) if made.image and args["installer"] == IMAGE else None
         refusals = [asdict(one) for one in blockers]
         return {"lines": lines, "refusals": refusals, "image": image_of, "settings": settings}
 
@@ -117,7 +120,7 @@ class ActionModule(ActionBase):
             return ""
 
 
-def _captured(settings: Mapping[str, Any]) -> installation.Captured:
+def _captured(settings: Mapping[str, Any]) -> Captured:
     host = settings["host"]
     place = captures.place(Path(settings["captures"]), host)
     capture = captures.latest(place, settings["unsigned"])
@@ -137,9 +140,9 @@ def _from(made: installation.Installation) -> list[str]:
 def _secure_boot(settings: Mapping[str, Any], made: installation.Installation) -> list[str]:
     """Say where Secure Boot does not accept the media: their boot loader is that of the controller's distribution."""
     here = distro.id()
-    if made.image is None or _captured(settings).manifest["sections"]["boot"]["secure_boot"] != "enabled":
+    if made.image is None or _captured(settings).manifest.sections.boot.secure_boot != "enabled":
         return []
-    system = made.image["system"]
+    system = made.image.system
     if here == system.partition("-")[0] or not system.startswith(("debian-", "ubuntu-")):
         return []
     return [f"NOTE Secure Boot is on, and the media have the boot loader of {here}: switch it off to install {system}"]
@@ -150,7 +153,7 @@ def _planned(settings: Mapping[str, Any]) -> installation.Installation:
     records = planned.installers()
     if settings["installer"] == DISTRIBUTION:
         records = [*records, *media_parts.WITHOUT_IMAGE]
-    wishes = installation.Wishes(
+    wishes = Wishes(
         settings["system"],
         settings["mirror"],
         settings["security_mirror"],
@@ -168,14 +171,13 @@ def _ready(settings: Mapping[str, Any], made: installation.Installation) -> medi
     ready = media_parts.Ready(file_name(settings["host"]), made.plan, made.files, settings["unattended"])
     if settings["secrets"]:
         return ready
-    keys = _captured(settings).manifest["sections"]["ssh"]["host_keys"]
-    return ready.without_secrets(one["path"] for one in keys)
+    return ready.without_secrets(one.path for one in _captured(settings).manifest.sections.ssh.host_keys)
 
 
 def _of_distribution(settings: Mapping[str, Any], made: installation.Installation) -> media.Part | media.Volume:
-    if made.image is None:
+    if made.image is None or made.image.mirror is None:
         raise AssertionError  # as above
-    ready, system, address = _ready(settings, made), made.image["system"], made.image["mirror"]
+    ready, system, address = _ready(settings, made), made.image.system, made.image.mirror
     if not system.startswith("debian-"):
         return media_parts.of_others(ready, system, address)
     return media_parts.of_debian(ready, _record(system), address, media_parts.netboot(system, settings["netboot"]))
@@ -183,16 +185,16 @@ def _of_distribution(settings: Mapping[str, Any], made: installation.Installatio
 
 def _check_mirror(settings: Mapping[str, Any], made: installation.Installation) -> None:
     """Ask the mirror for what Debian's installer will ask for. Raises Refusal R050 to R052."""
-    if made.image is None:
+    if made.image is None or made.image.mirror is None:
         raise AssertionError  # as above
-    system = made.image["system"]
+    system = made.image.system
     if system.startswith("debian-"):
         kernel, _initrd = media_parts.netboot(system, settings["netboot"])
-        mirror.check(made.image["mirror"], _record(system)["codename"], mirror.kernel_version(kernel))
+        mirror.check(made.image.mirror, _record(system).codename, mirror.kernel_version(kernel))
 
 
-def _record(system: str) -> dict[str, Any]:
-    return next(one for one in planned.installers() if one["system"] == system)
+def _record(system: str) -> Installer:
+    return next(one for one in planned.installers() if one.system == system)
 
 
 def _media(hosts: list[dict[str, Any]]) -> media.Media | None:

@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
             former = captures.named(place, host, args["capture"], args["unsigned"])
             later = captures.named(place, host, None, args["unsigned"])
             secrets = changed_secrets(host, former, later, args["age_identity"])
-            comparison = compare.compare(former.manifest, later.manifest, secrets)
+            comparison = compare.compare(former.document, later.document, secrets)
             state = states.read(place)
             expected = json.loads(json.dumps(Catalog().read("rebuild")["expected"]))
             found = encodable(report.document(comparison, state.missing if state else (), expected))

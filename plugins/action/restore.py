@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import network
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import same_release
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import Present
 from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
@@ -58,7 +60,7 @@ class ActionModule(Asking):
         manifest, written = of_capture.capture.manifest, state.read(of_host)
         name = of_capture.capture.path.name
         plan = written.plan if written and written.capture == name else None
-        found = self._ask_work({})
+        found = typed(self._ask_work("look", None), Present)
         verdict = gates.judge(manifest, name, found, plan, self._args["allow"])
         if verdict.refusals:
             return failure(verdict.refusals)
@@ -66,20 +68,21 @@ class ActionModule(Asking):
             "changes": [],
             "missing": verdict.said,
             "packages": gates.packages(manifest),
-            "same_release": same_release(manifest["machine"], found["machine"]),
+            "same_release": manifest.machine.same_release(found.machine),
         }
 
     def _work(self, of_capture: Source) -> dict[str, Any]:
-        asked = of_capture.asked(self._args["work"])
-        result: dict[str, Any] = self._ask_work(asked)
+        asked = of_capture.asked(self._args["work"], self._user(), self._args["minutes"])
+        question = asdict(asked)
+        result: dict[str, Any] = self._ask_work("restore", question)
         wanted = result.pop("wanted", [])
         while wanted and not self._task.check_mode:
-            for parts in of_capture.parts(wanted, asked["entries"]):
-                self._ask_work({"host": asked["host"], "parts": parts})
-            result = self._ask_work(asked)
+            for parts in of_capture.parts(wanted, asked.entries):
+                self._ask_work("stage", {"host": asked.host, "parts": list(map(asdict, parts))})
+            result = self._ask_work("restore", question)
             before, wanted = wanted, result.pop("wanted")
             if wanted == before:
-                raise refuse("R042", path=asked["entries"][0]["path"], host=asked["host"])
+                raise refuse("R042", path=asked.entries[0]["path"], host=asked.host)
         if result.pop("trying", False):
             self._confirm(result)
         result.pop("paths", None)
@@ -95,7 +98,7 @@ class ActionModule(Asking):
             time.sleep(PAUSE)
             try:
                 self._connection.reset()
-                standing = self._ask_work({"phase": "confirm", "paths": result["paths"]})["standing"]
+                standing = self._ask_work("confirm", result["paths"])
             except (AnsibleConnectionFailure, FailedError):
                 standing = "silent"
         if standing != "confirmed":
@@ -104,9 +107,9 @@ class ActionModule(Asking):
             if standing == "silent":
                 raise refuse("R043", host=self.variables["inventory_hostname"], minutes=self._args["minutes"])
 
-    def _ask_work(self, asked: dict[str, Any]) -> Any:
-        args = {"directory": self._args["directory"], "work": self._args["work"]}
-        return self.ask(MODULE, args, {"user": self._user(), "minutes": self._args["minutes"], **asked})
+    def _ask_work(self, step: str, asked: Any) -> Any:
+        """Return what the module answers to a step of the work. Raises FailedError."""
+        return self.ask(MODULE, {"directory": self._args["directory"], "work": self._args["work"]}, (step, asked))
 
     def _user(self) -> str:
         """Return who Ansible connects as."""

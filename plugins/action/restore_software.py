@@ -25,6 +25,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Finding, Sections
     from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.state import State
 
 LISTS, PACKAGES = "rebuild-lists", "rebuild-packages"
@@ -81,21 +82,21 @@ class ActionModule(LongStepAction):
         unfinished = state if state and not state.reached(states.STATES[-1]) else None
         named, unsigned = self._args["capture"], self._args["unsigned"]
         capture = captures.named(place, host, named or (unfinished.capture if unfinished else None), unsigned)
-        sections = capture.manifest["sections"]
+        sections = capture.manifest.sections
         self._captured = {}
         found = self._ask_node("look")
         if not named and not unfinished and found["done"] in captures.names(place):
             capture = captures.named(place, host, found["done"], unsigned)
-        marked = found["marker"] and all(one["path"] != MARKER for one in capture.manifest["files"])
+        marked = found["marker"] and all(one["path"] != MARKER for one in capture.manifest.files)
         if not (named or unfinished or found["done"] or marked or _is_another(found, sections)):
             raise refuse("R062", host=host, capture=capture.path.name)
-        results = sections["baseline"].get("results", [])
+        results = sections.baseline.results
         return {
             "changed": False,
             "capture": capture.path.name,
             "plan": state.plan if state and state.capture == capture.path.name else None,
-            "packages": sorted({one["name"] for one in sections["packages"] or []}),
-            "known": {one["id"]: one["severity"] for one in sorted(results, key=_gravity) if _gravity(one)},
+            "packages": sorted({one.name for one in sections.packages or []}),
+            "known": {one.id: one.severity for one in sorted(results, key=_gravity) if _gravity(one)},
         }
 
     def _locks(self) -> dict[str, Any]:
@@ -197,22 +198,22 @@ class ActionModule(LongStepAction):
             return unpacked(self.call_module("restore_software", args)["answer"])
 
 
-def _is_another(found: dict[str, Any], sections: dict[str, Any]) -> bool:
+def _is_another(found: dict[str, Any], sections: Sections) -> bool:
     """Tell whether an installation is another one than the captured.
 
     Its id may be the machine's, by systemd; then what runs of gpulab left on it tells, or else people's accounts: of
     those, a node at work loses one now and then.
     """
-    if found["machine_id"] != sections["identity"]["machine_id"]:
+    if found["machine_id"] != sections.identity.machine_id:
         return True
-    if sections["gpulab"]["receipts"]:
+    if sections.gpulab.receipts:
         return not found["receipts"]
-    people = {one["name"] for one in sections["users"] if one["uid"] in PEOPLE}
+    people = {one.name for one in sections.users if one.uid in PEOPLE}
     return len(people - set(found["users"])) * 2 > len(people)
 
 
-def _gravity(result: dict[str, Any]) -> int:
-    return ("warn", "fail").index(result["severity"]) + 1 if result["severity"] in ("warn", "fail") else 0
+def _gravity(result: Finding) -> int:
+    return ("warn", "fail").index(result.severity) + 1 if result.severity in ("warn", "fail") else 0
 
 
 def _last(outcome: Outcome) -> str:

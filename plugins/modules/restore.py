@@ -105,13 +105,15 @@ stale:
 """
 
 import os
+from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
     accounts_host,
@@ -122,6 +124,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
     storage_host,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import (
+    Asked,
+    Part,
+    WithAccounts,
+    WithDisks,
+    WithNetwork,
+)
 
 SECONDS = 300.0  # what one command may take: an initramfs on a slow machine
 
@@ -130,25 +139,43 @@ def restore(module: AnsibleModule) -> dict[str, Any]:
     """Do one work, and answer the action plugin. Raises Refusal H011 where this is not root."""
     if os.geteuid() != 0:
         raise refuse("H011", user=os.geteuid())
-    node, asked = Node(start=partial(Job, seconds=SECONDS)), unpacked(module.params["asked"])
-    work = module.params["work"]
-    if "parts" in asked:
-        files_host.stage(asked)
-        return {"answer": packed(None)}
-    answer = present.read(node, _call) if work == "gates" else WORKS[work](node, asked, check=module.check_mode)
-    return {"answer": packed(answer)}
+    step, asked = unpacked(module.params["asked"])
+    return {"answer": packed(STEPS[step](Node(start=partial(Job, seconds=SECONDS)), asked, module))}
+
+
+def _look(node: Node, _asked: None, _module: AnsibleModule) -> dict[str, Any]:
+    return asdict(present.read(node, _call))
+
+
+def _stage(_node: Node, asked: dict[str, Any], _module: AnsibleModule) -> None:
+    files_host.stage(asked["host"], typed(asked["parts"], list[Part]))
+
+
+def _confirm(node: Node, paths: list[str], _module: AnsibleModule) -> str:
+    return network_host.confirm(node, paths)
+
+
+def _restore(node: Node, asked: dict[str, Any], module: AnsibleModule) -> dict[str, Any]:
+    kind, work = WORKS[module.params["work"]]
+    return work(node, typed(asked, kind), check=module.check_mode)
 
 
 def _call(argv: list[str]) -> tuple[int, str, str]:
     return Job(argv, SECONDS).result() or (127, "", "it is not there, or does not answer")
 
 
-WORKS = {
-    "accounts": accounts_host.restore,
-    "files": files_host.restore,
-    "identity": identity_host.restore,
-    "storage": storage_host.restore,
-    "network": network_host.restore,
+STEPS: dict[str, Callable[[Node, Any, AnsibleModule], Any]] = {
+    "look": _look,
+    "stage": _stage,
+    "confirm": _confirm,
+    "restore": _restore,
+}
+WORKS: dict[str, tuple[type[Asked], Callable[..., dict[str, Any]]]] = {
+    "accounts": (WithAccounts, accounts_host.restore),
+    "files": (Asked, files_host.restore),
+    "identity": (WithAccounts, identity_host.restore),
+    "storage": (WithDisks, storage_host.restore),
+    "network": (WithNetwork, network_host.restore),
 }
 
 

@@ -13,8 +13,20 @@ import json
 import os
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import (
+    BootDevice,
+    CrypttabLine,
+    Device,
+    DiskGroup,
+    Disks,
+    Export,
+    Filesystem,
+    FstabLine,
+    RootMount,
+    Unseen,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import parse
@@ -55,43 +67,27 @@ _PATH_OF_SUBVOLUME = re.compile(r"^ID \d+ .*?\bpath (.*)$", re.MULTILINE)
 _FIELDS = 4
 
 
-def read(node: Node, call: Call | None = None) -> dict[str, Any]:
-    """Return the section ``disks`` of a manifest; call runs a command: (exit status, output, errors).
-
-    container      name of the engine where the node is one, else None
-    disks          [{path, kind, size (bytes), serial, wwn, model, transport, rotational, names (below by-id), root
-                   (whether / lies on it), type, label, uuid, part_uuid, partitions (kind of table), esp, places (mount
-                   points, "(swap)"), trouble, below: [the same, of what is made of it]}]
-    root           {source, type, disks: [paths]}
-    groups         [{name, disks: [paths]}] that span disks: volume groups, arrays, pools, file systems
-    filesystems    [{mount, source, type, subvolume, uuid, label, disks, on_root_disk, read_only, size, used}], bytes,
-                   None where it does not answer
-    walked         mount points to walk, so that each file of the root disk is met once
-    unseen         [{path, type, label, size, why}] on the root disk that no mount shows
-    boot_devices   [{place, disks}] of /boot and the ESP, mounted or named in fstab
-    uefi           whether the node was started by UEFI
-    fstab, crypttab, arrays    [{source, mount, type, options}], [{name, device, key, options}], lines of mdadm.conf
-    exports        [{path, client, options, on_root_disk, users: [addresses that have it mounted]}] over NFS
-    """
+def read(node: Node, call: Call | None = None) -> Disks:
+    """Return the section ``disks`` of a manifest; call runs a command: (exit status, output, errors)."""
     call = call or _call
     reader = Reader(node, call)
     known = reader.devices()
     layout = _Layout(known, node, reader)
-    return {
-        "container": node.container(),
-        "disks": [layout.tree(path) for path in layout.disks],
-        "root": {"source": layout.root.source, "type": layout.root.type, "disks": sorted(layout.root_disks)},
-        "groups": layout.groups(),
-        "filesystems": layout.filesystems(),
-        "walked": layout.walked(),
-        "unseen": [*layout.unseen(), *layout.unseen_subvolumes()],
-        "boot_devices": layout.boot_devices(),
-        "uefi": node.is_dir("/sys/firmware/efi"),
-        "fstab": fstab(node.text(FSTAB)),
-        "crypttab": crypttab(node.text(CRYPTTAB)),
-        "arrays": [line for path in ARRAYS for line in node.text(path).splitlines() if line.startswith("ARRAY")],
-        "exports": layout.exported(),
-    }
+    return Disks(
+        container=node.container(),
+        disks=[layout.tree(path) for path in layout.disks],
+        root=RootMount(layout.root.source, layout.root.type, sorted(layout.root_disks)),
+        groups=layout.groups(),
+        filesystems=layout.filesystems(),
+        walked=layout.walked(),
+        unseen=[*layout.unseen(), *layout.unseen_subvolumes()],
+        boot_devices=layout.boot_devices(),
+        uefi=node.is_dir("/sys/firmware/efi"),
+        fstab=fstab(node.text(FSTAB)),
+        crypttab=crypttab(node.text(CRYPTTAB)),
+        arrays=[line for path in ARRAYS for line in node.text(path).splitlines() if line.startswith("ARRAY")],
+        exports=layout.exported(),
+    )
 
 
 def _call(argv: list[str]) -> tuple[int, str, str]:
@@ -143,33 +139,33 @@ class _Layout:
             return []
         return [other for other, its in self._known.contents.items() if (its.type, its.uuid) == (one.type, one.uuid)]
 
-    def tree(self, path: str) -> dict[str, Any]:
+    def tree(self, path: str) -> Device:
         """Return a device and what is made of it."""
         device, one = self._known.devices[path], self._known.content(path)
         own = [mount.place for mount in self._known.mounts if self._known.is_mounted(path, mount)]
-        return {
-            "path": path,
-            "kind": device.kind,
-            "size": device.size,
-            "serial": device.serial,
-            "wwn": device.wwn,
-            "model": device.model,
-            "transport": device.transport,
-            "rotational": device.rotational,
-            "names": [name[len(devices.BY_ID) :] for name in self._known.names(path)],
-            "root": path in self.root_disks,
-            "type": one.type,
-            "label": one.label,
-            "uuid": one.uuid,
-            "part_uuid": one.part_uuid,
-            "partitions": one.partitions,
-            "esp": one.part_type in ESP,
-            "places": [*dict.fromkeys(own), *([devices.SWAP] if path in self._known.swaps else [])],
-            "trouble": one.trouble,
-            "below": [self.tree(each) for each in device.below],
-        }
+        return Device(
+            path=path,
+            kind=device.kind,
+            size=device.size,
+            serial=device.serial,
+            wwn=device.wwn,
+            model=device.model,
+            transport=device.transport,
+            rotational=device.rotational,
+            names=[name[len(devices.BY_ID) :] for name in self._known.names(path)],
+            root=path in self.root_disks,
+            type=one.type,
+            label=one.label,
+            uuid=one.uuid,
+            part_uuid=one.part_uuid,
+            partitions=one.partitions,
+            esp=one.part_type in ESP,
+            places=[*dict.fromkeys(own), *([devices.SWAP] if path in self._known.swaps else [])],
+            trouble=one.trouble,
+            below=[self.tree(each) for each in device.below],
+        )
 
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self) -> list[DiskGroup]:
         """Return what spans several disks."""
         found: dict[str, set[str]] = {}
         for name, path in self._members():
@@ -178,7 +174,7 @@ class _Layout:
             on = self._disks_with([path])
             if len(on) > 1 and not any(on <= disks for disks in found.values()):
                 found[f"{device.kind} {path}"] = on
-        return [{"name": name, "disks": sorted(disks)} for name, disks in sorted(found.items()) if len(disks) > 1]
+        return [DiskGroup(name, sorted(disks)) for name, disks in sorted(found.items()) if len(disks) > 1]
 
     def _members(self) -> Iterator[tuple[str, str]]:
         """Yield members of what can span disks, whether it is active or not: (name, path)."""
@@ -197,7 +193,7 @@ class _Layout:
     def _path(self, name: str) -> str:
         return self._known.aliases.get(name) or self._node.resolve(name)
 
-    def filesystems(self) -> list[dict[str, Any]]:
+    def filesystems(self) -> list[Filesystem]:
         """Return a record of each mounted file system with data."""
         sizes = {place: Child(partial(_measure, self._node.path(place)), SECONDS) for place in self._mounts}
         found = []
@@ -207,18 +203,18 @@ class _Layout:
             path = next((path for path in self._known.devices if self._known.is_mounted(path, mount)), "")
             one, on = self._known.contents.get(path, devices.Content()), self._disks_of(mount)
             found.append(
-                {
-                    "mount": place,
-                    "source": for_people(mount.source),
-                    "type": mount.type,
-                    "subvolume": mount.root,
-                    "uuid": one.uuid,
-                    "label": one.label,
-                    "disks": sorted(on),
-                    "on_root_disk": self._on_root_disk(mount),
-                    "read_only": "ro" in mount.options,
+                Filesystem(
+                    mount=place,
+                    source=for_people(mount.source),
+                    type=mount.type,
+                    subvolume=mount.root,
+                    uuid=one.uuid,
+                    label=one.label,
+                    disks=sorted(on),
+                    on_root_disk=self._on_root_disk(mount),
+                    read_only="ro" in mount.options,
                     **measured,
-                }
+                )
             )
         return found
 
@@ -234,7 +230,7 @@ class _Layout:
                 chosen.append(mount)
         return [mount.place for mount in chosen]
 
-    def unseen(self) -> Iterator[dict[str, Any]]:
+    def unseen(self) -> Iterator[Unseen]:
         """Yield what is on the root disk, holds data or may hold some, and is not mounted."""
         for path in dict.fromkeys(each for disk in sorted(self.root_disks) for each in self._in_order(disk)):
             device, one = self._known.devices[path], self._known.content(path)
@@ -243,11 +239,11 @@ class _Layout:
             why = one.trouble or self._why_unseen(path)
             if why:
                 label = one.label or one.part_label
-                yield {"path": path, "type": one.type, "label": label, "size": device.size, "why": why}
+                yield Unseen(path, one.type, label, device.size, why)
         for name, active in self._known.volumes.items():
             group = name.split("/")[2]
             if not active and any(self._known_group(group)):
-                yield {"path": name, "type": "", "label": "", "size": None, "why": "the volume is not active"}
+                yield Unseen(name, "", "", None, "the volume is not active")
 
     def _known_group(self, group: str) -> Iterator[str]:
         """Yield the members of a volume group that are on the root disk."""
@@ -275,7 +271,7 @@ class _Layout:
             return one.label in pools
         return any(self._known.places(other) for other in self._same_btrfs(path))
 
-    def unseen_subvolumes(self) -> Iterator[dict[str, Any]]:
+    def unseen_subvolumes(self) -> Iterator[Unseen]:
         """Yield subvolumes of Btrfs on the root disk that lie below none of those that are mounted."""
         mounts = [mount for mount in self._mounts.values() if mount.type == "btrfs" and self._on_root_disk(mount)]
         for source in dict.fromkeys(mount.source for mount in mounts):
@@ -286,22 +282,22 @@ class _Layout:
             for name in names:
                 if not any(is_below(name, root) for root in roots):
                     why = f"it is a subvolume of {source} that is not mounted"
-                    yield {"path": name, "type": "btrfs", "label": "", "size": None, "why": why}
+                    yield Unseen(name, "btrfs", "", None, why)
 
-    def boot_devices(self) -> list[dict[str, Any]]:
+    def boot_devices(self) -> list[BootDevice]:
         """Return the disks of /boot and of the ESP that the node uses."""
-        named = {line["mount"]: line["source"] for line in fstab(self._node.text(FSTAB))}
+        named = {line.mount: line.source for line in fstab(self._node.text(FSTAB))}
         found = []
         for place in ("/boot", "/boot/efi", "/efi"):
             mount = self._mounts.get(place)
             if mount:
-                found.append({"place": place, "disks": sorted(self._disks_of(mount))})
+                found.append(BootDevice(place, sorted(self._disks_of(mount))))
             elif place in named:
                 paths = devices.meant_by(named[place], self._known)
-                found.append({"place": place, "disks": sorted(self._disks_with(paths))})
+                found.append(BootDevice(place, sorted(self._disks_with(paths))))
         return found
 
-    def exported(self) -> list[dict[str, Any]]:
+    def exported(self) -> list[Export]:
         """Return what other machines may mount from here."""
         server = server_of(self._node)
         listed = [one for text in server.files.values() for one in exports.parse(text)]
@@ -310,13 +306,13 @@ class _Layout:
         for one in dict.fromkeys([*listed, *live]):
             mount = self._holding(one.path)
             found.append(
-                {
-                    "path": one.path,
-                    "client": one.client,
-                    "options": list(one.options),
-                    "on_root_disk": self._on_root_disk(mount) if mount else False,
-                    "users": self._users_of(one, server.holders.get(mount.device, []) if mount else []),
-                }
+                Export(
+                    path=one.path,
+                    client=one.client,
+                    options=list(one.options),
+                    on_root_disk=self._on_root_disk(mount) if mount else False,
+                    users=self._users_of(one, server.holders.get(mount.device, []) if mount else []),
+                )
             )
         return found
 
@@ -353,29 +349,29 @@ def volume_groups(pvs: str) -> dict[str, str]:
         return {}
 
 
-def fstab(text: str) -> list[dict[str, Any]]:
-    """Return the lines of /etc/fstab: {source, mount, type, options}, without passwords."""
+def fstab(text: str) -> list[FstabLine]:
+    """Return the lines of /etc/fstab, without passwords."""
     found = []
     for line in parse(text):
         options = ",".join(line.options)
         found.append(
-            {
-                "source": for_people(line.source),
-                "mount": line.mount,
-                "type": line.type,
-                "options": commands.shown_options(options).split(",") if options else [],
-            }
+            FstabLine(
+                source=for_people(line.source),
+                mount=line.mount,
+                type=line.type,
+                options=commands.shown_options(options).split(",") if options else [],
+            )
         )
     return found
 
 
-def crypttab(text: str) -> list[dict[str, Any]]:
-    """Return the lines of /etc/crypttab: {name, device, key (the file's path, "" where people type it), options}."""
+def crypttab(text: str) -> list[CrypttabLine]:
+    """Return the lines of /etc/crypttab."""
     found = []
     for fields in _lines(text):
         name, device, key, options = [*fields, "", "", ""][:_FIELDS]
         key = "" if key in ("none", "-") else key
-        found.append({"name": name, "device": device, "key": key, "options": options.split(",") if options else []})
+        found.append(CrypttabLine(name, device, key, options.split(",") if options else []))
     return found
 
 

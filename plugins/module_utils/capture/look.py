@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,22 +83,22 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
     )
     places = {mount.place for mount in mounts(node.text("/proc/self/mountinfo"))}
     walk = Walk(node, packages, rules, partial(environments.at, node=node))
-    found = walk.run(storage["walked"], places)
+    found = walk.run(storage.walked, places)
     return {
         "machine": machine(node),
         "sections": {
-            **system.read(node),
-            **people.read(node, found.owners, found.groups),
+            **asdict(system.read(node)),
+            **asdict(people.read(node, found.owners, found.groups)),
             **jobs.read(node, packages.__contains__),
             **software.read(node),
-            "disks": storage,
+            "disks": asdict(storage),
             "environments": found.environments,
             "containers": engines.record,
             "gpulab": {"receipts": items, "locks": list(_locks(node, items)), "brought": _brought(node)},
         },
         "files": found.files,
         "bins": {name: {"files": found.counts[name], "bytes": found.sizes[name]} for name in bins.BINS},
-        "kept": [one for one in storage["filesystems"] if not one["on_root_disk"]],
+        "kept": [asdict(one) for one in storage.filesystems if not one.on_root_disk],
         "receipts": backed_up.records,
         "remainder": found.remainder,
         "open_deleted": list(_open_deleted(node)),

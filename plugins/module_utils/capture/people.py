@@ -11,16 +11,25 @@ from __future__ import annotations
 
 import re
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.accounts import (
+    Accounts,
+    Directory,
+    ForeignName,
+    Group,
+    IdRange,
+    Unnamed,
+    User,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import GROUP, SHADOW, SUBGID, SUBUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import Group, Range, User
+    from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import Range
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 
 LOGIN_DEFS = "/etc/login.defs"
@@ -35,22 +44,10 @@ _DOMAIN = re.compile(r"^\s*\[domain/([^\]]+)\]", re.MULTILINE)
 _REALM = re.compile(r"^\s*default_realm\s*=\s*(\S+)", re.MULTILINE)
 
 
-def read(node: Node, owners: set[int], groups: set[int]) -> dict[str, Any]:
-    """Return {"users", "groups", "unnamed", "directory"}; owners and groups are the numbers that own files.
+def read(node: Node, owners: set[int], groups: set[int]) -> Accounts:
+    """Return the accounts from UID_MIN on, the groups from GID_MIN on, and what belongs to the rest of a node's files.
 
-    users are the accounts from UID_MIN on, and those below it that own files: {"name", "uid", "gid", "gecos", "home",
-    "home_mount", "home_on_root_disk", "shell", "groups" (names, without the primary one), "password" (set, locked,
-    empty or unknown), "expires" (ISO date or None), "linger", "subuid", "subgid" (each [{"first", "count"}])}.
-    home_mount is where the file system of the home is mounted.
-
-    groups are those from GID_MIN on, those that own files, and those of the users: {"name", "gid", "members"}.
-
-    unnamed are the numbers that own files and have no name: {"kind" ("user" or "group"), "id", "of"}; of is who has the
-    number for containers of their own, by subuid or subgid, or None.
-
-    directory tells where else people come from: {"services" (of nsswitch.conf, beside the local files), "domains" (of
-    SSSD), "realm" (of Kerberos), "names" (who of there owns files: {"kind", "id", "name"}), "answered" (None where
-    nobody was asked)}.
+    owners and groups are the numbers that own files.
     """
     known = homes.accounts(node)
     lines = account_files.groups(node.text(GROUP))
@@ -63,36 +60,31 @@ def read(node: Node, owners: set[int], groups: set[int]) -> dict[str, Any]:
     chosen = [one for one in known if _is_person(one.uid, int(limits.get("UID_MIN", _UID_MIN))) or one.uid in owners]
     ranges = {kind: account_files.ranges(node.text(path)) for kind, path in (("user", SUBUID), ("group", SUBGID))}
     users = _users(node, chosen, lines, ranges)
-    names = {user["name"] for user in users}
-    primary = {user["gid"] for user in users}
+    names, primary = {user.name for user in users}, {user.gid for user in users}
     least = int(limits.get("GID_MIN", _UID_MIN))
     answers = {kind: question.output() for kind, question in questions.items()}
     elsewhere = {kind: _names(kind, answer or "") for kind, answer in answers.items()}
-    return {
-        "users": users,
-        "groups": [
-            {"name": group.name, "gid": group.gid, "members": list(group.members)}
-            for group in lines
-            if _is_person(group.gid, least) or group.gid in groups | primary or not names.isdisjoint(group.members)
-        ],
-        "unnamed": [
-            {"kind": kind, "id": number, "of": _of(number, ranges[kind])}
-            for kind, ids in foreign.items()
-            for number in ids
-            if number not in elsewhere.get(kind, {})
-        ],
-        "directory": {
-            "services": services,
-            "domains": _DOMAIN.findall(node.text(SSSD)),
-            "realm": next(iter(_REALM.findall(node.text(KERBEROS))), None),
-            "names": [
-                {"kind": kind, "id": number, "name": name}
-                for kind, found in elsewhere.items()
-                for number, name in sorted(found.items())
-            ],
-            "answered": None not in answers.values() if answers else None,
-        },
-    }
+    kept = [
+        Group(group.name, group.gid, list(group.members))
+        for group in lines
+        if _is_person(group.gid, least) or group.gid in groups | primary or not names.isdisjoint(group.members)
+    ]
+    unnamed = [
+        Unnamed(kind, number, _of(number, ranges[kind]))
+        for kind, ids in foreign.items()
+        for number in ids
+        if number not in elsewhere.get(kind, {})
+    ]
+    return Accounts(users, kept, unnamed, _directory(node, elsewhere, list(answers.values())))
+
+
+def _directory(node: Node, elsewhere: dict[str, dict[int, str]], answers: list[str | None]) -> Directory:
+    realm = next(iter(_REALM.findall(node.text(KERBEROS))), None)
+    names = [
+        ForeignName(kind, number, name) for kind, found in elsewhere.items() for number, name in sorted(found.items())
+    ]
+    answered = None not in answers if answers else None
+    return Directory(_services(node.text(NSSWITCH)), _DOMAIN.findall(node.text(SSSD)), realm, names, answered)
 
 
 def _is_person(number: int, least: int) -> bool:
@@ -100,8 +92,8 @@ def _is_person(number: int, least: int) -> bool:
 
 
 def _users(
-    node: Node, chosen: Iterable[User], groups: list[Group], ranges: dict[str, list[Range]]
-) -> list[dict[str, Any]]:
+    node: Node, chosen: Iterable[account_files.User], groups: list[account_files.Group], ranges: dict[str, list[Range]]
+) -> list[User]:
     places = homes.Places(node)
     secrets = account_files.secrets(node.text(SHADOW))
     lingering = set(node.names(homes.LINGER))
@@ -111,24 +103,22 @@ def _users(
         secret = secrets.get(one.name)
         password = secret.hash if secret else UNKNOWN if one.password == "x" else one.password  # noqa: S105
         found.append(
-            {
-                "name": one.name,
-                "uid": one.uid,
-                "gid": one.gid,
-                "gecos": one.gecos,
-                "home": one.home,
-                "home_mount": places.mount_of(home).place,
-                "home_on_root_disk": places.on_root_disk(home),
-                "shell": one.shell,
-                "groups": [group.name for group in groups if one.name in group.members and group.gid != one.gid],
-                "password": _password(password),
-                "expires": _day(secret.expires) if secret and secret.expires is not None else None,
-                "linger": one.name in lingering,
-                **{
-                    name: [{"first": each.first, "count": each.count} for each in ranges[kind] if _is(one, each.who)]
-                    for name, kind in (("subuid", "user"), ("subgid", "group"))
-                },
-            }
+            User(
+                name=one.name,
+                uid=one.uid,
+                gid=one.gid,
+                gecos=one.gecos,
+                home=one.home,
+                home_mount=places.mount_of(home).place,
+                home_on_root_disk=places.on_root_disk(home),
+                shell=one.shell,
+                groups=[group.name for group in groups if one.name in group.members and group.gid != one.gid],
+                password=_password(password),
+                expires=_day(secret.expires) if secret and secret.expires is not None else None,
+                linger=one.name in lingering,
+                subuid=[IdRange(each.first, each.count) for each in ranges["user"] if _is(one, each.who)],
+                subgid=[IdRange(each.first, each.count) for each in ranges["group"] if _is(one, each.who)],
+            )
         )
     return found
 
@@ -150,7 +140,7 @@ def _day(days: int) -> str | None:
         return None
 
 
-def _is(one: User, who: str) -> bool:
+def _is(one: account_files.User, who: str) -> bool:
     return who in (one.name, str(one.uid))
 
 

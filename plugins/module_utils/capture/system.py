@@ -12,6 +12,24 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import Places
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.system import (
+    Address,
+    Boot,
+    BootEntry,
+    Dns,
+    Esp,
+    Firewall,
+    HostKey,
+    Identity,
+    Interface,
+    Kernel,
+    MachineOwnerKey,
+    Network,
+    NetworkTool,
+    Route,
+    Ssh,
+    System,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands, unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN, for_people
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
@@ -61,26 +79,8 @@ _BOOT = re.compile(r"^Boot([0-9A-F]{4})(\*?) ([^\t\n]*)(?:\t([^\n]*))?$", re.MUL
 _PUBLIC_KEY_WORDS = 2
 
 
-def read(node: Node) -> dict[str, Any]:
-    """Return {"identity", "ssh", "network", "boot"}.
-
-    identity is {"hostname", "static_hostname", "fqdn", "machine_id", "timezone", "locale", "keyboard"}; locale and
-    keyboard are the variables of their files.
-
-    ssh is {"host_keys", "files", "options"}: host_keys are {"path", "type", "fingerprint", "private"}, fingerprint as
-    ssh-keygen shows it, private whether the private key is there; files are sshd's; options are the values of
-    SSHD_OPTIONS in them, in their order, with those of Match blocks.
-
-    network is {"interfaces", "routes", "dns", "tools", "firewall"}. interfaces are those of the facts ``network``, each
-    with "mac", "permanent_mac", "mtu", "master" and "addresses" ([{"address", "dynamic"}]); routes are {"to", "via",
-    "interface", "metric", "by"}; dns is {"servers", "search", "options", "managed_by"}; tools are those that have files
-    or run: {"name", "files", "active"}; firewall is {"there", "on", "files"}, on the one that is switched on or None.
-
-    boot is {"command_line", "next_kernel", "next_arguments", "kernels", "files", "secure_boot", "mok", "firmware",
-    "entries", "order", "current", "esp"}. kernels are {"version", "running"}; files are those of KEPT_NAMES; mok is
-    {"certificate", "fingerprint", "standing"}, see driver/mok.py; firmware is uefi or bios; entries are the firmware's
-    {"id", "label", "active", "path"}; esp is {"mount", "source", "loaders"} or None. Secrets in arguments are hidden.
-    """
+def read(node: Node) -> System:
+    """Return what makes the node this one. Secrets in arguments of kernels and of sshd are hidden."""
     addresses = node.start(["ip", "-json", "address"])
     routes = [node.start(["ip", "-json", family, "route"]) for family in ("-4", "-6")]
     firmware = node.start(["efibootmgr", "-v"]) if node.exists(mok.EFIVARS) else None
@@ -89,34 +89,32 @@ def read(node: Node) -> dict[str, Any]:
     asked = node.start(unit_states.show(("active_state",), *units))
     places = Places(node)
     active = {unit.id: unit.active_state for unit in unit_states.parse(asked.output() or "")}
-    return {
-        "identity": _identity(node),
-        "ssh": _ssh(places),
-        "network": {
-            "interfaces": _interfaces(node, _table(addresses)),
-            "routes": [route for job in routes for route in _routes(_table(job))],
-            "dns": _dns(node, places),
-            "tools": list(_tools(places, active)),
-            "firewall": _firewall(node, active),
-        },
-        "boot": _boot(node, places, firmware.output() if firmware else None),
-    }
+    network = Network(
+        interfaces=_interfaces(node, _table(addresses)),
+        routes=[route for job in routes for route in _routes(_table(job))],
+        dns=_dns(node, places),
+        tools=list(_tools(places, active)),
+        firewall=_firewall(node, active),
+    )
+    return System(
+        _identity(node), _ssh(places), network, _boot(node, places, (firmware.output() if firmware else None) or "")
+    )
 
 
-def _identity(node: Node) -> dict[str, Any]:
+def _identity(node: Node) -> Identity:
     hostname = node.text("/proc/sys/kernel/hostname")
     lines = (line.split("#", 1)[0].split()[1:] for line in node.text("/etc/hosts").splitlines())
     names = next((words for words in lines if hostname and hostname in words), [])
     zone = node.link("/etc/localtime") or ""
-    return {
-        "hostname": hostname,
-        "static_hostname": node.text("/etc/hostname"),
-        "fqdn": next((name for name in names if "." in name), None),
-        "machine_id": node.text("/etc/machine-id"),
-        "timezone": zone.partition("/zoneinfo/")[2] or node.text("/etc/timezone") or None,
-        "locale": _variables(node, LOCALES),
-        "keyboard": _variables(node, KEYBOARDS),
-    }
+    return Identity(
+        hostname=hostname,
+        static_hostname=node.text("/etc/hostname"),
+        fqdn=next((name for name in names if "." in name), None),
+        machine_id=node.text("/etc/machine-id"),
+        timezone=zone.partition("/zoneinfo/")[2] or node.text("/etc/timezone") or None,
+        locale=_variables(node, LOCALES),
+        keyboard=_variables(node, KEYBOARDS),
+    )
 
 
 def _variables(node: Node, files: tuple[str, ...]) -> dict[str, str]:
@@ -124,22 +122,19 @@ def _variables(node: Node, files: tuple[str, ...]) -> dict[str, str]:
     return {name: value for file in files for name, value in facts_system.os_release(node.text(file)).items()}
 
 
-def _ssh(places: Places) -> dict[str, Any]:
+def _ssh(places: Places) -> Ssh:
     parts = [f"{SSHD_PARTS}/{name}" for name in places.names(SSHD_PARTS) if name.endswith(".conf")]
     files = [file for file in (SSHD, *parts) if places.data(file) is not None]
     options = [option for file in (*parts, SSHD) for option in _options(places.text(file))]
     named = [words[0] for name, words in options if name == "HostKey"]
     found = [f"{SSH}/{name}" for name in places.names(SSH) if re.fullmatch(r"ssh_host_\w+_key(\.pub)?", name)]
     keys = sorted({path.removesuffix(".pub") for path in (*named, *found)})
-    return {
-        "host_keys": [_host_key(places, path) for path in keys],
-        "files": files,
-        "options": {
-            wanted: [commands.shown(" ".join(words)) for name, words in options if name == wanted]
-            for wanted in SSHD_OPTIONS
-            if any(name == wanted for name, _words in options)
-        },
+    shown = {
+        wanted: [commands.shown(" ".join(words)) for name, words in options if name == wanted]
+        for wanted in SSHD_OPTIONS
+        if any(name == wanted for name, _words in options)
     }
+    return Ssh([_host_key(places, path) for path in keys], files, shown)
 
 
 def _options(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -151,19 +146,19 @@ def _options(text: str) -> Iterator[tuple[str, list[str]]]:
             yield names[words[0].lower()], [word.strip('"') for word in words[1:]]
 
 
-def _host_key(places: Places, path: str) -> dict[str, Any]:
+def _host_key(places: Places, path: str) -> HostKey:
     words = places.text(f"{path}.pub").split()
     try:
         key = base64.b64decode(words[1], validate=True) if len(words) >= _PUBLIC_KEY_WORDS else b""
     except ValueError:  # of binascii, or because it is not even ASCII
         key = b""
     digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
-    return {
-        "path": path,
-        "type": words[0] if key else None,
-        "fingerprint": f"SHA256:{digest}" if key else None,
-        "private": places.data(path) is not None,
-    }
+    return HostKey(
+        path=path,
+        type=words[0] if key else None,
+        fingerprint=f"SHA256:{digest}" if key else None,
+        private=places.data(path) is not None,
+    )
 
 
 def _table(job: Job) -> list[dict[str, Any]]:
@@ -175,7 +170,7 @@ def _table(job: Job) -> list[dict[str, Any]]:
     return [record for record in found if isinstance(record, dict)] if isinstance(found, list) else []
 
 
-def _interfaces(node: Node, table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _interfaces(node: Node, table: list[dict[str, Any]]) -> list[Interface]:
     """Return the interfaces; those that programs make for containers, without an address of their own, are left out."""
     told = {record.get("ifname"): record for record in table}
     found = []
@@ -183,41 +178,48 @@ def _interfaces(node: Node, table: list[dict[str, Any]]) -> list[dict[str, Any]]
         name = interface["name"]
         record = told.get(name, {})
         addresses = [
-            {"address": f"{one.get('local')}/{one.get('prefixlen')}", "dynamic": bool(one.get("dynamic"))}
+            Address(f"{one.get('local')}/{one.get('prefixlen')}", bool(one.get("dynamic")))
             for one in record.get("addr_info") or []
             if one.get("scope") == "global" and not one.get("temporary")
         ]
         home = f"{facts_network.INTERFACES}/{name}"
         if addresses or interface["kind"] not in ("virtual", "tunnel"):
             found.append(
-                {
-                    **interface,
-                    "mac": node.text(f"{home}/address") or record.get("address"),
-                    "permanent_mac": record.get("permaddr") or node.text(f"{home}/bonding_slave/perm_hwaddr") or None,
-                    "mtu": node.number(f"{home}/mtu") or record.get("mtu"),
-                    "master": record.get("master"),
-                    "addresses": addresses,
-                }
+                Interface(
+                    name=name,
+                    kind=interface["kind"],
+                    link_layer=interface["link_layer"],
+                    driver=interface["driver"],
+                    speed_gbps=interface["speed_gbps"],
+                    up=interface["up"],
+                    default_route=interface["default_route"],
+                    ipv4=interface["ipv4"],
+                    mac=node.text(f"{home}/address") or record.get("address"),
+                    permanent_mac=record.get("permaddr") or node.text(f"{home}/bonding_slave/perm_hwaddr") or None,
+                    mtu=node.number(f"{home}/mtu") or record.get("mtu"),
+                    master=record.get("master"),
+                    addresses=addresses,
+                )
             )
     return found
 
 
-def _routes(table: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _routes(table: list[dict[str, Any]]) -> Iterator[Route]:
     """Yield the routes, but for those that the kernel makes of addresses."""
     for route in table:
         if route.get("protocol") != "kernel":
             hops = [hop for hop in route.get("nexthops") or [route] if isinstance(hop, dict)]
             for hop in hops:
-                yield {
-                    "to": route.get("dst"),
-                    "via": hop.get("gateway"),
-                    "interface": hop.get("dev"),
-                    "metric": route.get("metric"),
-                    "by": route.get("protocol"),
-                }
+                yield Route(
+                    to=route.get("dst"),
+                    via=hop.get("gateway"),
+                    interface=hop.get("dev"),
+                    metric=route.get("metric"),
+                    by=route.get("protocol"),
+                )
 
 
-def _dns(node: Node, places: Places) -> dict[str, Any]:
+def _dns(node: Node, places: Places) -> Dns:
     target = node.link(RESOLV) or ""
     managed = next((name for name in ("systemd", "NetworkManager", "resolvconf") if name in target), None)
     lines = [
@@ -227,15 +229,15 @@ def _dns(node: Node, places: Places) -> dict[str, Any]:
     def words(*names: str) -> list[str]:
         return [word for line in lines if line and line[0] in names for word in line[1:]]
 
-    return {
-        "servers": words("nameserver"),
-        "search": words("search", "domain"),
-        "options": words("options"),
-        "managed_by": managed,
-    }
+    return Dns(
+        servers=words("nameserver"),
+        search=words("search", "domain"),
+        options=words("options"),
+        managed_by=managed,
+    )
 
 
-def _tools(places: Places, active: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _tools(places: Places, active: dict[str, str]) -> Iterator[NetworkTool]:
     for tool, (directories, endings, unit) in TOOLS.items():
         files = [
             f"{directory}/{name}"
@@ -247,49 +249,49 @@ def _tools(places: Places, active: dict[str, str]) -> Iterator[dict[str, Any]]:
         ]
         running = active.get(unit) == "active" if unit and active else None
         if files or running:
-            yield {"name": tool, "files": files, "active": running}
+            yield NetworkTool(tool, files, running)
 
 
-def _firewall(node: Node, active: dict[str, str]) -> dict[str, Any]:
+def _firewall(node: Node, active: dict[str, str]) -> Firewall:
     filters = [name for name, (units, _files) in FILTERS.items() if "active" in map(active.get, units)]
     files = [file for _units, paths in FILTERS.values() for file in paths if node.exists(file)]
-    return {
-        "there": group.firewalls(node),
-        "on": group.firewall(node, active.get(FIREWALLD, "")) or next(iter(filters), None),
-        "files": files,
-    }
+    return Firewall(
+        there=group.firewalls(node),
+        on=group.firewall(node, active.get(FIREWALLD, "")) or next(iter(filters), None),
+        files=files,
+    )
 
 
-def _boot(node: Node, places: Places, entries: str | None) -> dict[str, Any]:
+def _boot(node: Node, places: Places, entries: str) -> Boot:
     running = node.text("/proc/sys/kernel/osrelease")
     found = kernels.versions(node, running)
     chosen, arguments = kernels.following(node, found)
     named = facts_system.distribution(facts_system.os_release(node.text("/etc/os-release")))
     pair = mok.key_pair(node, named["id"])
     certificate = node.data(pair.certificate)
-    order = re.search(r"^BootOrder: (\S+)", entries or "", re.MULTILINE)
-    current = re.search(r"^BootCurrent: (\S+)", entries or "", re.MULTILINE)
-    return {
-        "command_line": _arguments(node.text("/proc/cmdline")),
-        "next_kernel": chosen,
-        "next_arguments": None if arguments is None else _arguments(" ".join(arguments)),
-        "kernels": [{"version": one, "running": one == running} for one, there in found.items() if there],
-        "files": [f"{directory}/{name}" for directory in KEPT_NAMES for name in places.names(directory)],
-        "secure_boot": facts_system.secure_boot(node),
-        "mok": {
-            "certificate": pair.certificate if certificate else None,
-            "fingerprint": mok.fingerprint(certificate) if certificate else None,
-            "standing": mok.standing(node, pair),
-        },
-        "firmware": "uefi" if node.exists("/sys/firmware/efi") else "bios",
-        "entries": [
-            {"id": number, "label": label.strip(), "active": bool(star), "path": for_people(path)}
-            for number, star, label, path in _BOOT.findall(entries or "")
+    order = re.search(r"^BootOrder: (\S+)", entries, re.MULTILINE)
+    current = re.search(r"^BootCurrent: (\S+)", entries, re.MULTILINE)
+    return Boot(
+        command_line=_arguments(node.text("/proc/cmdline")),
+        next_kernel=chosen,
+        next_arguments=None if arguments is None else _arguments(" ".join(arguments)),
+        kernels=[Kernel(one, one == running) for one, there in found.items() if there],
+        files=[f"{directory}/{name}" for directory in KEPT_NAMES for name in places.names(directory)],
+        secure_boot=facts_system.secure_boot(node),
+        mok=MachineOwnerKey(
+            certificate=pair.certificate if certificate else None,
+            fingerprint=mok.fingerprint(certificate) if certificate else None,
+            standing=mok.standing(node, pair),
+        ),
+        firmware="uefi" if node.exists("/sys/firmware/efi") else "bios",
+        entries=[
+            BootEntry(number, label.strip(), bool(star), for_people(path))
+            for number, star, label, path in _BOOT.findall(entries)
         ],
-        "order": order[1].split(",") if order else [],
-        "current": current[1] if current else None,
-        "esp": _esp(places),
-    }
+        order=order[1].split(",") if order else [],
+        current=current[1] if current else None,
+        esp=_esp(places),
+    )
 
 
 def _arguments(line: str) -> str:
@@ -305,10 +307,10 @@ def _arguments(line: str) -> str:
     return " ".join(found)
 
 
-def _esp(places: Places) -> dict[str, Any] | None:
+def _esp(places: Places) -> Esp | None:
     """Find the EFI system partition where it is mounted."""
     for path in ESPS:
         mount = places.mount_of(path)
         if mount.place == path and mount.type == "vfat":
-            return {"mount": path, "source": mount.source, "loaders": places.names(f"{path}/EFI")}
+            return Esp(path, mount.source, places.names(f"{path}/EFI"))
     return None

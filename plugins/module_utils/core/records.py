@@ -123,6 +123,9 @@ class _Object(dict[str, Any]):
     kind: Any
 
 
+_BEGUN: dict[Any, _Object] = {}
+
+
 @cache
 def _shape(kind: Any) -> Any:
     """Return a type as what its values are compared with.
@@ -151,9 +154,15 @@ def _shape(kind: Any) -> Any:
 
 def _object(kind: Any) -> _Object:
     """Return the shape of a dataclass, whose fields may be those of one of another module."""
+    if kind in _BEGUN:  # it has parts of its own type
+        return _BEGUN[kind]
     modules = {name: base.__module__ for base in kind.__mro__[::-1] for name in vars(base).get("__annotations__", ())}
-    found = _Object((one.name, _written(str(one.type), vars(sys.modules[modules[one.name]]))) for one in fields(kind))
+    found = _BEGUN[kind] = _Object()
     found.kind = kind
+    try:
+        found.update((one.name, _written(str(one.type), vars(sys.modules[modules[one.name]]))) for one in fields(kind))
+    finally:
+        del _BEGUN[kind]
     return found
 
 

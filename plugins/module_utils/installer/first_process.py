@@ -15,7 +15,10 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.installer import apart, install, machine, texts
@@ -93,7 +96,7 @@ def _begin() -> None:
 
 def _install(started: texts.Start, passed: list[bool]) -> None:
     """Carry out the plan; passed gets a member at the point of no return."""
-    plan: dict[str, Any] = json.loads(PLAN.read_bytes())
+    plan: Plan = json.loads(PLAN.read_bytes())
     minutes = plan["minutes"]
     watchdog = Watchdog(minutes * 60.0, lambda: _late(minutes, started, passed))
     say(f"the installer of {plan['host']}, plan {plan['id']}: {minutes} minutes to judge, {watchdog.count} watchdogs")
@@ -113,7 +116,7 @@ def _install(started: texts.Start, passed: list[bool]) -> None:
     watchdog.close()
 
 
-def _judged(plan: dict[str, Any]) -> str:
+def _judged(plan: Plan) -> str:
     """Return the path of the disk to install on. Raises RefusedError; disks may need some time to appear."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -128,7 +131,7 @@ def _judged(plan: dict[str, Any]) -> str:
         time.sleep(2)
 
 
-def _judged_alone(plan: dict[str, Any]) -> str:
+def _judged_alone(plan: Plan) -> str:
     """Return the path of the planned disk among those that are left, which is one. Raises RefusedError."""
     found = machine.disks()
     if len(found) != 1:

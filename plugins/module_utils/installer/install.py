@@ -13,13 +13,15 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.installer import cpio, texts
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
 
 MOUNT = Path("/run/gpulab/new")
 PACKED = Path("/run/gpulab/initrd")
@@ -60,7 +62,7 @@ def run(argv: Sequence[str | Path], given: str = "") -> str:
     return done.stdout
 
 
-def hindrances(plan: dict[str, Any], root: Path = Path("/")) -> Iterator[str]:
+def hindrances(plan: Plan, root: Path = Path("/")) -> Iterator[str]:
     """Yield why this tree cannot be installed by the plan: what would fail when the disk is wiped already."""
     modules = root / "usr/lib/grub" / _TARGETS[plan["firmware"]]
     programs = ["wipefs", "sfdisk", "mkfs.ext4", "grub-install", "update-grub", "zstd"]
@@ -102,7 +104,7 @@ def pack(root: Path = Path("/"), target: Path = PACKED) -> None:
 class Installation:
     """An installation by a plan on a disk (its path); say is told each step."""
 
-    def __init__(self, plan: dict[str, Any], disk: str, started: texts.Start, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, disk: str, started: texts.Start, say: Callable[[str], None]) -> None:
         """Nothing is written yet."""
         self._plan, self._disk, self._started, self._say = plan, disk, started, say
         self._uefi = plan["firmware"] == plans.UEFI
@@ -232,7 +234,7 @@ class Installation:
         os.sync()
 
 
-def add_grub_defaults(plan: dict[str, Any], path: Path) -> None:
+def add_grub_defaults(plan: Plan, path: Path) -> None:
     """Add the plan's settings to GRUB's own file, which the captured one replaces in the rebuild.
 
     A file in grub.d would override that one, and what gpulab's roles write, for ever.

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Kept, Plan, Target
 
 _WORDS = {plans.SERIAL: "serial number", plans.WWN: "WWN"}
 _MIB = 1 << 20
@@ -42,7 +44,7 @@ class Disk:
     table: str = ""
 
 
-def judge(plan: dict[str, Any], machine: Machine, disks: list[Disk]) -> list[str]:
+def judge(plan: Plan, machine: Machine, disks: list[Disk]) -> list[str]:
     """Return why the plan must not be carried out here, in plain English; nothing where it may.
 
     The disk to install on must hold what it held at the capture. After the point of no return it holds the mark of
@@ -54,18 +56,18 @@ def judge(plan: dict[str, Any], machine: Machine, disks: list[Disk]) -> list[str
     return [*_about(plan, machine), *_about_disk(plan, disks), *_about_kept(plan, disks)]
 
 
-def chosen(plan: dict[str, Any], disks: list[Disk]) -> Disk:
+def chosen(plan: Plan, disks: list[Disk]) -> Disk:
     """Return the disk to install on, where judge found no reason against it."""
     (found,) = _named(plan["disk"], disks)
     return found
 
 
-def is_marked(plan: dict[str, Any], disk: Disk) -> bool:
+def is_marked(plan: Plan, disk: Disk) -> bool:
     """Tell whether an installer has begun to carry out this plan on the disk."""
     return disk.table == plans.guid(plan)
 
 
-def _about(plan: dict[str, Any], machine: Machine) -> Iterator[str]:
+def _about(plan: Plan, machine: Machine) -> Iterator[str]:
     if machine.dmi_uuid.lower() != plan["machine"]["dmi_uuid"].lower():
         yield (
             f"This is another machine: its UUID is {machine.dmi_uuid or 'unknown'}, and the plan of {plan['host']} is"
@@ -78,7 +80,7 @@ def _about(plan: dict[str, Any], machine: Machine) -> Iterator[str]:
         yield f"The machine has {machine.memory // _MIB} MiB of memory, and this needs {least} MiB."
 
 
-def _about_disk(plan: dict[str, Any], disks: list[Disk]) -> Iterator[str]:
+def _about_disk(plan: Plan, disks: list[Disk]) -> Iterator[str]:
     wanted = plan["disk"]
     found, name = _named(wanted, disks), _name(wanted)
     if len(found) != 1:
@@ -98,7 +100,7 @@ def _about_disk(plan: dict[str, Any], disks: list[Disk]) -> Iterator[str]:
         yield f"The disk with the {name} holds what a disk that is kept held at the capture."
 
 
-def _about_kept(plan: dict[str, Any], disks: list[Disk]) -> Iterator[str]:
+def _about_kept(plan: Plan, disks: list[Disk]) -> Iterator[str]:
     others = [disk for disk in disks if disk not in _named(plan["disk"], disks)]
     for one in plan["kept"]:
         if one["kind"] is None:
@@ -113,18 +115,18 @@ def _about_kept(plan: dict[str, Any], disks: list[Disk]) -> Iterator[str]:
             yield f"The kept disk with the {_name(one)} holds nothing of what it held at the capture."
 
 
-def _named(one: dict[str, Any], disks: list[Disk]) -> list[Disk]:
+def _named(one: Target | Kept, disks: list[Disk]) -> list[Disk]:
     """Return the disks with the name of a disk of the plan."""
-    value = one["value"].strip().lower()
+    value = (one["value"] or "").strip().lower()
     return [disk for disk in disks if (disk.serial if one["kind"] == plans.SERIAL else disk.wwn).lower() == value]
 
 
-def _same(one: dict[str, Any], disk: Disk) -> bool:
+def _same(one: Target | Kept, disk: Disk) -> bool:
     return not disk.holds.isdisjoint(held.lower() for held in one["holds"])
 
 
-def _name(one: dict[str, Any]) -> str:
-    return f"{_WORDS[one['kind']]} {one['value']}"
+def _name(one: Target | Kept) -> str:
+    return f"{_WORDS[one['kind'] or '']} {one['value']}"
 
 
 def _count(found: list[Disk]) -> str:
@@ -133,5 +135,5 @@ def _count(found: list[Disk]) -> str:
     return f"{len(found)} disks ({', '.join(disk.path for disk in found)}) have"
 
 
-def _holding(one: dict[str, Any]) -> str:
+def _holding(one: Target | Kept) -> str:
     return f"with {', '.join(one['holds'])}" if one["holds"] else "without partitions or file systems"

@@ -15,7 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import is_host_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 SCHEMA = 1
 SERIAL, WWN = "serial", "wwn"
@@ -101,14 +101,14 @@ class Plan(TypedDict):
     least: Least
 
 
-def identified(plan: dict[str, Any]) -> dict[str, Any]:
+def identified(plan: Mapping[str, Any]) -> Plan:
     """Return the plan with the id that follows from all the rest of it."""
     rest = {name: value for name, value in plan.items() if name != "id"}
     digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-    return {**rest, "id": digest[:16]}
+    return records.typed({**rest, "id": digest[:16]}, Plan)
 
 
-def guid(plan: dict[str, Any], what: str = DISK) -> str:
+def guid(plan: Plan, what: str = DISK) -> str:
     """Return the UUID that something on the disk gets by this plan; those of the disk itself are the plan's marks."""
     return str(uuid.uuid5(_DISKS, f"{plan['id']} {what}"))
 
@@ -138,7 +138,7 @@ def faults(plan: Any) -> Iterator[str]:
     yield from _faults_of_user(plan["user"])
 
 
-def _faults_of_disks(plan: dict[str, Any]) -> Iterator[str]:
+def _faults_of_disks(plan: Plan) -> Iterator[str]:
     if plan["disk"]["kind"] not in (SERIAL, WWN) or not plan["disk"]["value"].strip():
         yield "the plan does not name its disk by serial number or WWN"
     if not plan["disk"]["holds"]:

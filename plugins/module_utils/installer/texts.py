@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
 
 # https://uapi-group.org/specifications/specs/discoverable_partitions_specification/
 _TYPES = {
@@ -43,13 +45,13 @@ def start(command_line: str) -> Start:
     return Start(refused if refused in ENDS else "poweroff", given.get("gpulab.from", "media"))
 
 
-def arguments(plan: dict[str, Any], started: Start) -> str:
+def arguments(plan: Plan, started: Start) -> str:
     """Return the kernel's arguments with which this installer starts again."""
     own = ["rdinit=/gpulab/init", "panic=60", f"gpulab.refused={started.refused}", f"gpulab.from={started.origin}"]
     return " ".join([*own, *plan["kernel_arguments"]])
 
 
-def partitions(plan: dict[str, Any]) -> str:
+def partitions(plan: Plan) -> str:
     """Return the script for sfdisk: what the firmware boots from, then the root file system in all the rest."""
     first, size = (plans.ESP_PARTITION, ESP_MIB) if plan["firmware"] == plans.UEFI else (plans.BIOS_PARTITION, BIOS_MIB)
     lines = ["label: gpt", f"label-id: {plans.guid(plan)}"]
@@ -57,16 +59,16 @@ def partitions(plan: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _partition(plan: dict[str, Any], name: str) -> str:
+def _partition(plan: Plan, name: str) -> str:
     return f"type={_TYPES[name]}, uuid={plans.guid(plan, name)}, name={name}"
 
 
-def esp_serial(plan: dict[str, Any]) -> str:
+def esp_serial(plan: Plan) -> str:
     """Return the serial number of the ESP's FAT, 8 hex digits, as mkfs.vfat takes it."""
     return plans.guid(plan, "esp-fs")[:8]
 
 
-def fstab(plan: dict[str, Any]) -> str:
+def fstab(plan: Plan) -> str:
     """Return /etc/fstab of the installed system."""
     lines = [
         "# Written by the installer of gpulab.",
@@ -78,7 +80,7 @@ def fstab(plan: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def second_menu(plan: dict[str, Any], started: Start) -> str:
+def second_menu(plan: Plan, started: Start) -> str:
     """Return GRUB's configuration that starts the installer from the disk, until the system is whole."""
     return "\n".join(
         [
@@ -94,14 +96,14 @@ def second_menu(plan: dict[str, Any], started: Start) -> str:
     )
 
 
-def _terminal(plan: dict[str, Any]) -> list[str]:
+def _terminal(plan: Plan) -> list[str]:
     serial = _serial(plan)
     if not serial:
         return []
     return [f"serial {serial}", "terminal_input console serial", "terminal_output console serial"]
 
 
-def _serial(plan: dict[str, Any]) -> str:
+def _serial(plan: Plan) -> str:
     """Return GRUB's options for the serial port that is a console of the kernel; empty where none is."""
     for argument in plan["kernel_arguments"]:
         match = _SERIAL.fullmatch(argument)
@@ -110,7 +112,7 @@ def _serial(plan: dict[str, Any]) -> str:
     return ""
 
 
-def grub_defaults(plan: dict[str, Any]) -> str:
+def grub_defaults(plan: Plan) -> str:
     """Return lines for /etc/default/grub: the kernel's arguments, and a serial console where they name one.
 
     A machine without a screen shows nothing where GRUB draws.
@@ -123,13 +125,13 @@ def grub_defaults(plan: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def marker(plan: dict[str, Any], installed: str) -> str:
+def marker(plan: Plan, installed: str) -> str:
     """Return /etc/gpulab-installed-by; installed is the time."""
     fields = {"plan": plan["id"], "capture": plan["capture"], "host": plan["host"], "installed": installed}
     return json.dumps(fields, indent=1, sort_keys=True) + "\n"
 
 
-def accounts(plan: dict[str, Any], files: dict[str, str], shell: str) -> dict[str, str]:
+def accounts(plan: Plan, files: dict[str, str], shell: str) -> dict[str, str]:
     """Return passwd, group, shadow and gshadow, by their names, with the plan's user; those of the tree are given.
 
     shell is one that the tree has. Without a password, keys alone let the user in.
@@ -147,7 +149,7 @@ def accounts(plan: dict[str, Any], files: dict[str, str], shell: str) -> dict[st
     return {name: text + (f"{lines[name]}\n" if name in lines else "") for name, text in files.items()}
 
 
-def hindrances(plan: dict[str, Any], files: dict[str, str]) -> Iterator[str]:
+def hindrances(plan: Plan, files: dict[str, str]) -> Iterator[str]:
     """Yield why the plan's user cannot be made in a tree with these files, passwd and group."""
     user = plan["user"]
     if user["name"] == plans.ROOT:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
 import os
@@ -19,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
-from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts, present, record
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts, record, release
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.renumber import Renumbering
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import User
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import WithAccounts
 
 LOCK = "/etc/.pwd.lock"  # of lckpwdf(3): useradd and passwd wait for it
 LOGIN_DEFS = "/etc/login.defs"
@@ -37,7 +36,7 @@ IN_MEMORY = {"tmpfs"}
 _DAY = 86400
 
 
-def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
+def restore(node: Node, asked: WithAccounts, *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
     """Give accounts their numbers, passwords and groups. Raises Refusal R041; see accounts.plan for what is decided.
 
     reconnect tells whether who is logged in now has another number; stale are accounts whose processes still run with
@@ -46,9 +45,7 @@ def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = rec
     outcome = Outcome()
     walk = Renumbering(state / "renumbering.json")
     now = {path: text for path in accounts.FILES if (text := _text(node, path)) is not None}
-    captured = {
-        path: base64.b64decode(data).decode("utf-8", "surrogateescape") for path, data in asked["contents"].items()
-    }
+    captured = {path: data.decode("utf-8", "surrogateescape") for path, data in asked.decoded().items()}
     known = record.read(state / record.PLACE.name)
     plan = accounts.plan(now, captured, _context(node, asked, known))
     for path, text in plan.texts.items():
@@ -62,11 +59,9 @@ def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = rec
         outcome.change("change", "the owners of files, which an earlier run began")
     for name, why in plan.lacking:
         outcome.lack(accounts.SECTION, name, why)
-    for one in asked["sections"]["directory"].get("names", ()):
-        outcome.lack(
-            accounts.SECTION, one["name"], f"a directory service knows this {one['kind']}, not the node itself"
-        )
-    user = next((one for one in homes.accounts(node) if one.name == asked["user"]), None)
+    for one in asked.accounts.directory.names:
+        outcome.lack(accounts.SECTION, one.name, f"a directory service knows this {one.kind}, not the node itself")
+    user = next((one for one in homes.accounts(node) if one.name == asked.user), None)
     moved = user is not None and (user.uid in plan.uids or user.gid in plan.gids)
     stale = _running(node, plan.uids)
     if not check:
@@ -81,16 +76,16 @@ def _text(node: Node, path: str) -> str | None:
     return None if data is None else data.decode("utf-8", "surrogateescape")
 
 
-def _context(node: Node, asked: dict[str, Any], known: dict[str, set[str]]) -> accounts.Node:
+def _context(node: Node, asked: WithAccounts, known: dict[str, set[str]]) -> accounts.Node:
     least = re.search(r"^\s*UID_MIN\s+(\d{1,9})\b", node.text(LOGIN_DEFS), re.MULTILINE)
-    sections = asked["sections"]
-    foreign = [*sections["unnamed"], *sections["directory"].get("names", ())]
-    reserved = [frozenset(one["id"] for one in foreign if one["kind"] == kind) for kind in ("user", "group")]
+    foreign = [(one.kind, one.id) for one in asked.accounts.unnamed]
+    foreign += [(one.kind, one.id) for one in asked.accounts.directory.names]
+    reserved = [frozenset(number for kind, number in foreign if kind == wanted) for wanted in ("user", "group")]
     return accounts.Node(
-        host=asked["host"],
-        user=asked["user"],
+        host=asked.host,
+        user=asked.user,
         least=int(least[1]) if least else accounts.LEAST,
-        same_release=present.same_release(asked["machine"], {"system": facts_system.read_release(node)}),
+        same_release=not release.difference(node, asked.machine.system),
         has_shell=lambda shell: node.path(node.resolve(shell)).is_file(),
         restored=known["accounts"],
         restored_groups=known["groups"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.tree import DIRECTORY, FILE, NOTHING
@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild.tree import DI
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Judged
     from ansible_collections.gpulab.node.plugins.module_utils.rebuild.tree import Ids, Now
 
 SECTION = "files"
@@ -67,7 +68,7 @@ class Step:
     """
 
     kind: str
-    entry: dict[str, Any]
+    entry: Judged
     why: str = ""
     beside: bool = False
     found: Now = NOTHING
@@ -86,7 +87,7 @@ class Plan:
 
 
 def plan(
-    entries: Iterable[dict[str, Any]], found: Callable[[dict[str, Any]], Now], origin: Callable[[str], str], node: Node,
+    entries: Iterable[Judged], found: Callable[[Judged], Now], origin: Callable[[str], str], node: Node,
     ids: Ids,
 ) -> Plan:  # fmt: skip
     """Return what happens to captured paths; found returns what is there now, origin where that comes from."""
@@ -108,7 +109,7 @@ def plan(
     return made
 
 
-def _step(entry: dict[str, Any], now: Now, origin: Callable[[str], str], node: Node, ids: Ids) -> Step:
+def _step(entry: Judged, now: Now, origin: Callable[[str], str], node: Node, ids: Ids) -> Step:
     why = _out_of_reach(entry["path"], node)
     if not why and tree.has_content(entry, now):
         return Step(SAME if tree.has_rights(entry, now, ids) else RIGHTS, entry)
@@ -120,7 +121,7 @@ def _step(entry: dict[str, Any], now: Now, origin: Callable[[str], str], node: N
     return _instead(entry, now, origin, node) if now.kind else _absent(entry, node)
 
 
-def _instead(entry: dict[str, Any], now: Now, origin: Callable[[str], str], node: Node) -> Step:
+def _instead(entry: Judged, now: Now, origin: Callable[[str], str], node: Node) -> Step:
     """Return what happens to a captured path where something else is now."""
     path = entry["path"]
     if DIRECTORY in (entry["kind"], now.kind):
@@ -142,7 +143,7 @@ def _out_of_reach(path: str, node: Node) -> str:
     return "" if node.real(posixpath.dirname(path)) else "its directory is a link now, or no directory"
 
 
-def _hindrance(entry: dict[str, Any], node: Node) -> str:
+def _hindrance(entry: Judged, node: Node) -> str:
     """Say why a path does not come back whatever is there; nothing where it can."""
     if entry.get("why"):
         return str(entry["why"])
@@ -152,14 +153,14 @@ def _hindrance(entry: dict[str, Any], node: Node) -> str:
     return ""
 
 
-def _absent(entry: dict[str, Any], node: Node) -> Step:
+def _absent(entry: Judged, node: Node) -> Step:
     package = entry.get("package")
     if package and not _is_configuration(entry["path"]) and node.version(package) is None:
         return Step(LEAVE, entry, f"it was a changed file of the package {package}, which is not installed")
     return Step(PUT, entry)
 
 
-def _of_another_version(entry: dict[str, Any], node: Node) -> str:
+def _of_another_version(entry: Judged, node: Node) -> str:
     """Say why a program or its data, changed by somebody, does not replace that of a package."""
     package = entry.get("package")
     if not package or _is_configuration(entry["path"]):

@@ -17,12 +17,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.facts import system as facts_system
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, present, record, tree
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files, record, release, tree
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Asked, Judged, Part
     from ansible_collections.gpulab.node.plugins.module_utils.rebuild.files import Plan, Step
 
 SKELETON = "/etc/skel"
@@ -37,32 +37,32 @@ CHANGING = (files.PUT, files.MERGE, files.RIGHTS, files.CHOOSE)
 SHOWN = 200  # lines of a diff
 
 
-def stage(asked: dict[str, Any], state: Path = record.DIRECTORY) -> None:
-    """Take parts of contents: {sha256, path, start, data (Base64), last}. Raises Refusal R042 for a damaged one."""
+def stage(host: str, parts: list[Part], state: Path = record.DIRECTORY) -> None:
+    """Take parts of contents. Raises Refusal R042 for a damaged one."""
     place = _staged(state)
     place.mkdir(0o700, parents=True, exist_ok=True)
     state.chmod(0o700)
-    for part in asked["parts"]:
-        draft = place / f"{part['sha256']}.part"
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | (0 if part["start"] else os.O_TRUNC), 0o600)
+    for part in parts:
+        draft = place / f"{part.sha256}.part"
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | (0 if part.start else os.O_TRUNC), 0o600)
         try:
-            os.pwrite(handle, base64.b64decode(part["data"]), part["start"])
+            os.pwrite(handle, base64.b64decode(part.data), part.start)
         except OSError as error:
-            raise refuse("R042", path=part["path"], host=asked["host"]) from error
+            raise refuse("R042", path=part.path, host=host) from error
         finally:
             os.close(handle)
-        if part["last"]:
-            if (digest(draft, "sha256") or b"").hex() != part["sha256"]:
+        if part.last:
+            if (digest(draft, "sha256") or b"").hex() != part.sha256:
                 draft.unlink()
-                raise refuse("R042", path=part["path"], host=asked["host"])
-            draft.replace(place / part["sha256"])
+                raise refuse("R042", path=part.path, host=host)
+            draft.replace(place / part.sha256)
 
 
 def _staged(state: Path) -> Path:
     return state / "content"
 
 
-def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
+def restore(node: Node, asked: Asked, *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
     """Bring back files, as far as their contents have arrived: wanted are the digests of those that have not.
 
     Nothing changes as long as one is wanted.
@@ -78,7 +78,7 @@ def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = rec
 class _Work:
     """One look at a node, and what follows from it."""
 
-    def __init__(self, node: Node, asked: dict[str, Any], state: Path) -> None:
+    def __init__(self, node: Node, asked: Asked, state: Path) -> None:
         self._node = node
         self._asked = asked
         self._state = state
@@ -91,10 +91,9 @@ class _Work:
         }
         self._places = homes.Places(node)
         self._ids = tree.Ids(node)
-        release = {"system": facts_system.read_release(node)}
         there = {name.lower() for directory in BY_UUID for name in node.names(directory)}
         self._context = files.Node(
-            same_release=present.same_release(asked["machine"], release),
+            same_release=not release.difference(node, asked.machine.system),
             restored=self._known["files"],
             covered=lambda path: not self._places.on_root_disk(path),
             real=self._is_real,
@@ -104,10 +103,10 @@ class _Work:
         )
         self._versions: dict[str, str] | None = None
         self._inodes: dict[str, tuple[int, int]] = {}  # of the files that are there as they were
-        self.plan: Plan = files.plan(asked["entries"], self._now, self._origin, self._context, self._ids)
+        self.plan: Plan = files.plan(asked.entries, self._now, self._origin, self._context, self._ids)
         self.plan.steps = [self._checked(step) for step in self.plan.steps]
 
-    def _now(self, entry: dict[str, Any]) -> tree.Now:
+    def _now(self, entry: Judged) -> tree.Now:
         return tree.now(self._node, entry)
 
     def _is_real(self, directory: str) -> bool:
@@ -159,7 +158,7 @@ class _Work:
         offered = "".join(map(self._node.text, offers)).splitlines()
         if target in offered or f"/usr{target}" not in offered:
             return step
-        entry = {**step.entry, "target": f"/usr{target}"}
+        entry: Judged = {**step.entry, "target": f"/usr{target}"}
         return files.Step(files.SAME if self._node.link(path) == entry["target"] else files.CHOOSE, entry)
 
     def _has_module(self, name: str) -> bool:
@@ -249,11 +248,11 @@ class _Work:
             return False
         return True
 
-    def _choose(self, entry: dict[str, Any], outcome: Outcome) -> bool:
+    def _choose(self, entry: Judged, outcome: Outcome) -> bool:
         name = posixpath.basename(entry["path"])
         return self._run(((("update-alternatives", "--set", name, entry["target"])),), outcome)
 
-    def _put_sudoers(self, entry: dict[str, Any], content: Path, outcome: Outcome) -> bool:
+    def _put_sudoers(self, entry: Judged, content: Path, outcome: Outcome) -> bool:
         """Put a file of sudo's; it counts only if it is valid, and who Ansible connects as may do what they could."""
         place = self._node.path(entry["path"])
         checked = self._node.start(["visudo", "--check", "--quiet", f"--file={content}"]).result()
@@ -267,13 +266,14 @@ class _Work:
             if before is None:
                 place.unlink()
             else:
-                tree.put(self._node, {**entry, "mode": "0440"}, before, self._ids)
-            outcome.lack(files.SECTION, entry["path"], f"{self._asked['user']} could not use sudo any more")
+                former: Judged = {**entry, "mode": "0440"}
+                tree.put(self._node, former, before, self._ids)
+            outcome.lack(files.SECTION, entry["path"], f"{self._asked.user} could not use sudo any more")
             return False
         return True
 
     def _is_leftover(self) -> bool:
-        captured = any(entry["path"] == FOR_THE_INSTALLATION for entry in self._asked["entries"])
+        captured = any(entry["path"] == FOR_THE_INSTALLATION for entry in self._asked.entries)
         return self._node.exists(FOR_THE_INSTALLATION) and not captured
 
     def _remove_leftover(self, outcome: Outcome, noted: Path) -> None:
@@ -281,7 +281,7 @@ class _Work:
         place = self._node.path(FOR_THE_INSTALLATION)
         draft = place.with_name(f".{place.name}")  # sudo reads no file with a dot in its name
         place.replace(draft)
-        if self._asked["user"] == "root" or self._may_use_sudo():
+        if self._asked.user == "root" or self._may_use_sudo():
             draft.unlink()
         else:
             draft.replace(place)
@@ -289,7 +289,7 @@ class _Work:
             outcome.lack(files.SECTION, FOR_THE_INSTALLATION, STAYS)
 
     def _may_use_sudo(self) -> bool:
-        user = self._asked["user"]
+        user = self._asked.user
         answer = self._node.start(["sudo", "--list", f"--other-user={user}"]).output() if user != "root" else None
         return answer is not None and "may run the following" in answer
 

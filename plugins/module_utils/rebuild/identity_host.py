@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes, look
@@ -17,7 +16,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file impo
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Judged, WithAccounts
     from ansible_collections.gpulab.node.plugins.module_utils.rebuild.files import Step
 
 SSH = "/etc/ssh/"
@@ -29,23 +30,23 @@ UNITS = ("ssh.service", "sshd.service")
 RUNTIME = "/run/sshd"
 
 
-def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
+def restore(node: Node, asked: WithAccounts, *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
     """Give a node its name, its id and its keys again."""
     return _Work(node, asked, state).run(check=check)
 
 
 class _Work:
-    def __init__(self, node: Node, asked: dict[str, Any], state: Path) -> None:
+    def __init__(self, node: Node, asked: WithAccounts, state: Path) -> None:
         self._node = node
         self._asked = asked
         self._record = state / record.PLACE.name
         self._ids = tree.Ids(node)
         self._outcome = Outcome()
-        self._contents = {path: base64.b64decode(data) for path, data in asked["contents"].items()}
+        self._contents = asked.decoded()
         known = record.read(self._record)["files"]
         if HOSTS in self._contents and HOSTS not in known:
             self._contents[HOSTS] = self._hosts(self._contents[HOSTS])
-        entries = [self._entry(one) for one in asked["entries"] if self._is_ours(one["path"])]
+        entries = [self._entry(one) for one in asked.entries if self._is_ours(one["path"])]
         context = files.Node(same_release=True, restored=known)
         self._plan = files.plan(entries, self._now, lambda _path: "", context, self._ids)
         self._known = known
@@ -58,17 +59,17 @@ class _Work:
         """Tell whether a file belongs to this machine; the id of another one would be the same twice in a network."""
         if path not in MACHINE_IDS:
             return True
-        before, now = self._asked["machine"]["dmi_uuid"], look.machine(self._node)["dmi_uuid"]
+        before, now = self._asked.machine.dmi_uuid, look.machine(self._node)["dmi_uuid"]
         if before.lower() == now.lower() and (now or self._node.container()):
             return True
         self._outcome.lack(identity.SECTION, path, "this is another machine, which has an id of its own")
         return False
 
-    def _entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+    def _entry(self, entry: Judged) -> Judged:
         content = self._contents.get(entry["path"])
         return entry if content is None else {**entry, "sha256": tree.sha256(content), "size": len(content)}
 
-    def _now(self, entry: dict[str, Any]) -> tree.Now:
+    def _now(self, entry: Judged) -> tree.Now:
         return tree.now(self._node, entry)
 
     def run(self, *, check: bool) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class _Work:
         name = self._new_name()
         if name:
             self._outcome.change("set", f"the host name {name}")
-        captured = {one["path"] for one in self._asked["entries"]}
+        captured = {one["path"] for one in self._asked.entries}
         ours = [FOR_THE_INSTALLATION] if self._node.exists(FOR_THE_INSTALLATION) else []
         removed = [path for path in [*self._leftover_keys(), *ours] if path not in captured]
         for path in removed:
@@ -94,7 +95,7 @@ class _Work:
 
     def _leftover_keys(self) -> list[str]:
         """Return keys that the new system made for itself, as long as those of before have not come back."""
-        private = {one["path"] for one in self._asked["entries"] if one["path"].startswith(KEYS)}
+        private = {one["path"] for one in self._asked.entries if one["path"].startswith(KEYS)}
         if not any(path.endswith(PRIVATE) for path in private) or private & set(self._known):
             return []
         there = [f"{SSH}{name}" for name in self._node.names(SSH)]
@@ -145,7 +146,7 @@ class _Work:
             return ""
         if tested[0]:
             return (tested[2].strip().splitlines() or ["sshd -t failed"])[-1]
-        user, way = self._asked["user"], connection.read(self._node)
+        user, way = self._asked.user, connection.read(self._node)
         client = way.client if way else "127.0.0.1"
         shown = self._node.start(["sshd", "-T", "-C", f"user={user},host={client},addr={client}"]).output() or ""
         groups = [*self._groups(user), *self._former_groups(user)]
@@ -153,9 +154,10 @@ class _Work:
 
     def _former_groups(self, user: str) -> list[str]:
         """Return the groups that a user has again as soon as the accounts have come back."""
-        found = next((one for one in self._asked["sections"]["users"] if one["name"] == user), None)
-        primary = [one["name"] for one in self._asked["sections"]["groups"] if found and one["gid"] == found["gid"]]
-        return [*found["groups"], *primary] if found else []
+        accounts = self._asked.accounts
+        account = next((one for one in accounts.users if one.name == user), None)
+        primary = [one.name for one in accounts.groups if account and one.gid == account.gid]
+        return [*account.groups, *primary] if account else []
 
     def _groups(self, user: str) -> list[str]:
         own = {one.gid for one in homes.accounts(self._node) if one.name == user}
@@ -167,19 +169,24 @@ class _Before:
     """A file as it was, and the way back to it."""
 
     def __init__(self, node: Node, path: str) -> None:
-        self._node = node
-        self._place = place = node.path(path)
-        self._content = place.read_bytes() if place.is_file() else None
-        status = place.lstat() if self._content is not None else None
-        names = {"path": path, "owner": "", "group": "", "kind": tree.FILE}
-        self._entry = (
-            {**names, "uid": status.st_uid, "gid": status.st_gid, "mode": f"{status.st_mode & 0o7777:04o}"}
-            if status
-            else {}
-        )
+        self._node, self._place = node, node.path(path)
+        self._entry: Entry | None = None
+        if self._place.is_file():
+            status = self._place.lstat()
+            self._entry = {
+                "path": path,
+                "kind": tree.FILE,
+                "mode": f"{status.st_mode & 0o7777:04o}",
+                "owner": "",
+                "uid": status.st_uid,
+                "group": "",
+                "gid": status.st_gid,
+                "size": status.st_size,
+            }
+            self._content = self._place.read_bytes()
 
     def back(self) -> None:
-        if self._content is None:
+        if self._entry is None:
             self._place.unlink()
         else:
             tree.put(self._node, self._entry, self._content, tree.AsWritten())

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.system import Interface, Network
 
 SECTION = "network"
 # Of each tool: its unit, where its program may be, and how settings take effect.
@@ -50,15 +52,15 @@ class Change:
     netplan: bool = False
 
 
-def renamed(before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def renamed(before: Iterable[Interface], now: Iterable[Interface]) -> dict[str, str]:
     """Return which physical interfaces have another name now: by their MAC addresses, old to new."""
-    names = {_mac(one): str(one["name"]) for one in now if one["kind"] == "physical" and _mac(one)}
-    found = {str(one["name"]): names[_mac(one)] for one in before if one["kind"] == "physical" and _mac(one) in names}
+    names = {_mac(one): one.name for one in now if one.kind == "physical" and _mac(one)}
+    found = {one.name: names[_mac(one)] for one in before if one.kind == "physical" and _mac(one) in names}
     return {old: new for old, new in found.items() if old != new}
 
 
-def _mac(interface: Mapping[str, Any]) -> str:
-    return str(interface["permanent_mac"] or interface["mac"] or "").lower()
+def _mac(interface: Interface) -> str:
+    return (interface.permanent_mac or interface.mac or "").lower()
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
@@ -69,26 +71,26 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
     return re.sub(rf"(?<![\w-])(?:{words})(?![\w-])", lambda match: names[match[0]], text)
 
 
-def answers(before: Iterable[Mapping[str, Any]], address: str) -> bool:
+def answers(before: Iterable[Interface], address: str) -> bool:
     """Tell whether a node with these interfaces has an address."""
-    return address in {str(one["address"]).partition("/")[0] for interface in before for one in interface["addresses"]}
+    return address in {one.address.partition("/")[0] for interface in before for one in interface.addresses}
 
 
-def change(before: Mapping[str, Any], now: Mapping[str, Any], names: Mapping[str, str]) -> Change:
+def change(before: Network, now: Network, names: Mapping[str, str]) -> Change:
     """Return what changes between two sections network, beside files."""
-    was = {one["name"] for one in before["tools"] if one["active"]}
-    active = {one["name"] for one in now["tools"] if one["active"]}
+    was = {one.name for one in before.tools if one.active}
+    active = {one.name for one in now.tools if one.active}
     enable = [unit for tool, unit in UNITS.items() if tool in was - active]
     disable = [unit for tool, unit in UNITS.items() if tool in active - was and was]
-    resolved = [one["dns"]["managed_by"] == "systemd" for one in (before, now)]
+    resolved = [one.dns.managed_by == "systemd" for one in (before, now)]
     enable += [RESOLVED] if resolved[0] and not resolved[1] else []
-    interfaces = [names.get(one["name"], one["name"]) for one in before["interfaces"] if one["kind"] == "physical"]
-    there = {one["name"] for one in now["interfaces"]}
+    interfaces = [names.get(one.name, one.name) for one in before.interfaces if one.kind == "physical"]
+    there = {one.name for one in now.interfaces}
     return Change(
         tuple(enable),
         tuple(disable),
         tuple(one for one in interfaces if one in there and one != LOOPBACK),
-        netplan=any(one["name"] == "netplan" and one["files"] for one in before["tools"]),
+        netplan=any(one.name == "netplan" and one.files for one in before.tools),
     )
 
 
@@ -97,9 +99,9 @@ def lacking(why: str) -> dict[str, str]:
     return {"section": SECTION, "name": "settings", "why": why}
 
 
-def needed(before: Mapping[str, Any]) -> list[str]:
+def needed(before: Network) -> list[str]:
     """Return the tools that were in use."""
-    return [one["name"] for one in before["tools"] if one["active"] or (one["active"] is None and one["files"])]
+    return [one.name for one in before.tools if one.active or (one.active is None and one.files)]
 
 
 @dataclass
@@ -126,16 +128,16 @@ def apply_script(wanted: Change, after_seconds: int = 2) -> str:
     return script.text()
 
 
-def back_script(wanted: Change, now: Mapping[str, Any], added: Iterable[str], archive: str, state: str) -> str:
+def back_script(wanted: Change, now: Network, added: Iterable[str], archive: str, state: str) -> str:
     """Return the script that brings back what was before: files, units, and the network itself."""
     script = Script()
     script.run("rm", "-f", "--", *added)
     script.run("tar", "--extract", "--preserve-permissions", "--file", archive, "--directory", "/")
     script.run("systemctl", "daemon-reload")
-    netplan = any(one["name"] == "netplan" and one["files"] for one in now["tools"])
+    netplan = any(one.name == "netplan" and one.files for one in now.tools)
     former = Change(wanted.disable, wanted.enable, wanted.interfaces, netplan)
     _switch(script, former.enable, former.disable, former)
-    active = [UNITS[one["name"]] for one in now["tools"] if one["active"] and one["name"] in UNITS]
+    active = [UNITS[one.name] for one in now.tools if one.active and one.name in UNITS]
     for unit in active:
         script.run("systemctl", "restart", unit)
     script.run("touch", f"{state}/undone")

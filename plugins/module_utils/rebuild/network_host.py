@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 import tarfile
 from typing import TYPE_CHECKING, Any
@@ -20,24 +19,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Judged, WithNetwork
 
 UNITS = "/etc/systemd/system"
 DIRECTORIES = tuple(directory for directories, _endings, _unit in system.TOOLS.values() for directory in directories)
 DONE = "network"  # in the record: an earlier run was confirmed
 
 
-def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
-    """Bring back settings, or, with phase, answer for those that are being tried.
-
-    phase is confirm: "confirmed", "waiting" or "undone" as standing. Without a phase, trying tells whether settings
-    changed that somebody has to confirm.
-    """
-    if asked.get("phase") == "confirm":
-        return {"standing": _confirm(node, asked, state)}
+def restore(node: Node, asked: WithNetwork, *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
+    """Bring back settings; trying tells whether some changed that somebody has to confirm: those of paths."""
     return _Work(node, asked, state).run(check=check)
 
 
-def _confirm(node: Node, asked: dict[str, Any], state: Path) -> str:
+def confirm(node: Node, paths: list[str], state: Path = record.DIRECTORY) -> str:
+    """Let settings stay that are being tried; return "confirmed", "waiting" or "undone"."""
     place = state / "network"
     if (place / "undone").exists():
         shutil.rmtree(place)
@@ -49,37 +44,38 @@ def _confirm(node: Node, asked: dict[str, Any], state: Path) -> str:
         node.path(f"{UNITS}/{unit}").unlink(missing_ok=True)
     node.start(["systemctl", "daemon-reload"]).result()
     shutil.rmtree(place, ignore_errors=True)
-    record.add(state / record.PLACE.name, files=[DONE, *asked["paths"]])
+    record.add(state / record.PLACE.name, files=[DONE, *paths])
     return "confirmed"
 
 
 class _Work:
-    def __init__(self, node: Node, asked: dict[str, Any], state: Path) -> None:
+    def __init__(self, node: Node, asked: WithNetwork, state: Path) -> None:
         self._node = node
         self._asked = asked
         self._state = state
         self._outcome = Outcome()
         self._ids = tree.Ids(node)
         self._known = record.read(state / record.PLACE.name)["files"]
-        self._before = asked["sections"]["network"]
-        self._now: dict[str, Any] = system.read(node)["network"]
-        self._names = network.renamed(self._before["interfaces"], self._now["interfaces"])
+        self._before = asked.network
+        self._now = system.read(node).network
+        self._names = network.renamed(self._before.interfaces, self._now.interfaces)
         self._contents = {}
+        contents = asked.decoded()
         entries = []
-        for entry in asked["entries"]:
+        for entry in asked.entries:
             path = network.with_names(entry["path"], self._names)
-            new = {**entry, "path": path}
-            if entry["path"] in asked["contents"]:
-                data = base64.b64decode(asked["contents"][entry["path"]]).decode("utf-8", "surrogateescape")
+            new: Judged = {**entry, "path": path}
+            if entry["path"] in contents:
+                data = contents[entry["path"]].decode("utf-8", "surrogateescape")
                 content = network.with_names(data, self._names).encode("utf-8", "surrogateescape")
                 self._contents[path] = content
-                new.update(sha256=tree.sha256(content), size=len(content))
+                new = {**new, "sha256": tree.sha256(content), "size": len(content)}
             entries.append(new)
         context = files.Node(same_release=True, restored=self._known)
         self._plan = files.plan(entries, self._at, lambda _path: "", context, self._ids)
         self._paths = [entry["path"] for entry in entries]
 
-    def _at(self, entry: dict[str, Any]) -> tree.Now:
+    def _at(self, entry: Judged) -> tree.Now:
         return tree.now(self._node, entry)
 
     def run(self, *, check: bool) -> dict[str, Any]:
@@ -142,7 +138,7 @@ class _Work:
         if DONE in self._known or not self._paths:
             return []
         there = [f"{directory}/{name}" for directory in DIRECTORIES for name in self._node.names(directory)]
-        tools = {path for tool in self._now["tools"] for path in tool["files"]}
+        tools = {path for tool in self._now.tools for path in tool.files}
         mine = [path for path in there if path in tools and path not in self._paths]
         packages = Packages(self._node) if mine else ()
         return [path for path in mine if path not in packages]
@@ -153,7 +149,7 @@ class _Work:
             if not any(self._node.exists(program) for program in network.PROGRAMS[tool]):
                 return f"{tool}, which set up the network, is not installed"
         way = connection.read(self._node)
-        if way and not network.answers(self._before["interfaces"], way.address):
+        if way and not network.answers(self._before.interfaces, way.address):
             return f"with them, the node would not have the address {way.address}, by which it is reached"
         return ""
 
@@ -170,7 +166,7 @@ class _Work:
         back = network.back_script(change, self._now, added, str(place / "before.tar"), str(place))
         self._write(str(place / "back"), back, 0o700)
         self._write(str(place / "apply"), network.apply_script(change), 0o700)
-        for name, text in network.back_units(str(place / "back"), self._asked["minutes"]).items():
+        for name, text in network.back_units(str(place / "back"), self._asked.minutes).items():
             self._write(str(self._node.path(f"{UNITS}/{name}")), text, 0o644)
         self._run(["systemctl", "daemon-reload"])
         self._run(["systemctl", "enable", "--now", f"{network.BACK}.timer"])  # before anything else changes

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, look
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Device, Disks
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Machine
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Call
 
@@ -31,44 +33,43 @@ _MEASURE = 'mount -t "$1" -o "$2" -- "$3" "$4" && stat --file-system --format "%
 _NUMBERS = 3
 
 
-def read(node: Node, call: Call) -> dict[str, Any]:
-    """Return {"machine", "disks", "marker", "used", "mounted"}; call runs a command: (exit status, output, errors).
+@dataclass(frozen=True)
+class Present:
+    """A node before its rebuild.
 
-    machine and disks are as in a manifest; marker is the text that the installer left, empty where there is none; used
-    has the used bytes of file systems that are not mounted, by UUID; mounted has the places that a rebuild mounted
-    before, which people have worked with since.
+    marker is the text that the installer left, empty where there is none; used has the used bytes of file systems that
+    are not mounted, by UUID; mounted has the places that a rebuild mounted before, which people have worked with since.
     """
+
+    machine: Machine
+    disks: Disks
+    marker: str
+    used: dict[str, int]
+    mounted: list[str]
+
+
+def read(node: Node, call: Call) -> Present:
+    """Look at the node; call runs a command: (exit status, output, errors)."""
     section = disks.read(node, call)
-    return {
-        "machine": look.machine(node),
-        "disks": section,
-        "marker": node.text(MARKER),
-        "mounted": record.mounted(node.path(str(record.PLACE))),
-        "used": {
-            device["uuid"]: used
-            for device in _unmounted(section["disks"])
-            if (used := measured(device, call)) is not None
-        },
-    }
+    unmounted = [device for disk in section.disks for device in disk.whole() if _is_unmounted(device)]
+    sizes = {device.uuid: measured(device, call) for device in unmounted}
+    return Present(
+        typed(look.machine(node), Machine),
+        section,
+        node.text(MARKER),
+        {uuid: used for uuid, used in sizes.items() if used is not None},
+        record.mounted(node.path(str(record.PLACE))),
+    )
 
 
-def same_release(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Tell whether two machines, as in a manifest, run the same release."""
-    names = [(one["system"].get("id"), one["system"].get("version")) for one in (before, now)]
-    return bool(names[0] == names[1])
+def _is_unmounted(device: Device) -> bool:
+    return device.type in UNTOUCHED and bool(device.uuid) and not device.places and not device.root
 
 
-def _unmounted(tree: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for device in tree:
-        if device["type"] in UNTOUCHED and device["uuid"] and not device["places"] and not device["root"]:
-            yield device
-        yield from _unmounted(device["below"])
-
-
-def measured(device: dict[str, Any], call: Call) -> int | None:
+def measured(device: Device, call: Call) -> int | None:
     """Return the used bytes of a file system that is not mounted; None where it cannot be looked at."""
     with tempfile.TemporaryDirectory() as place:
-        options = [device["type"], UNTOUCHED[device["type"]], device["path"], place]
+        options = [device.type, UNTOUCHED[device.type], device.path, place]
         rc, output, _errors = call(["unshare", "--mount", "sh", "-c", _MEASURE, "sh", *options])
     words = output.split()
     if rc or len(words) != _NUMBERS:

@@ -15,18 +15,20 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, apt_sources
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import STATES
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
+    release,
     software_done,
     software_entries,
     software_packages,
-    software_release,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_packages import missing
 
@@ -59,7 +61,7 @@ class Packages:
         self._root = root
         self._over = bool(software_done.read(root))
         self._lacking = set(asked["lacking"])
-        self._why_other = software_release.difference(Node(root), asked["release"])
+        self._why_other = release.difference(Node(root), typed(asked["release"], Release))
         self._same = not self._why_other
         self._sources = [one for one in asked["entries"] if software_packages.is_source(one["path"])]
         pins = [one for one in asked["entries"] if software_packages.is_pin(one["path"])]

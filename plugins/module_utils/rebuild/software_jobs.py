@@ -14,14 +14,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.core import unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.unit_states import DISABLED, ENABLED, MASKED
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
+    release,
     software_done,
     software_entries,
-    software_release,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Jobs:
         self._call = call
         self._asked = asked
         self._root = root
-        self._same = not software_release.difference(Node(root), asked["release"])
+        self._same = not release.difference(Node(root), typed(asked["release"], Release))
         own = {unit["path"] for unit in asked["units"] if unit["gpulab"]}
         self._entries = [one for one in asked["entries"] if one["path"] not in own]
         self._states = self._now()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import SWAP, Line, parse
@@ -20,15 +20,29 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import OW
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Device, Disks
+
 SECTION = "storage"
 NOFAIL, NOAUTO = "nofail", "noauto"
 ROOTS_OWN = ("/", "/boot", "/boot/efi", "/efi")
 # What each system has of its own: that of the former one would hide it, with its packages and services.
 SYSTEM = ("/etc", "/usr", "/var", "/var/lib", "/var/lib/dpkg", "/var/lib/rpm")
-TAGS = {"UUID": "uuid", "LABEL": "label", "PARTUUID": "part_uuid"}
+# How a tag, and a directory of /dev/disk, name a device.
+TAGS: dict[str, Callable[[Device], str]] = {
+    "UUID": lambda device: device.uuid,
+    "LABEL": lambda device: device.label,
+    "PARTUUID": lambda device: device.part_uuid,
+}
 _BY = re.compile(r"/dev/disk/by-(uuid|label|partuuid|id)/(.+)")
-_BY_TAG = {"uuid": "uuid", "label": "label", "partuuid": "part_uuid"}
 _LEAST = 2  # fields of a line
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What a name in fstab or crypttab stands for; root tells whether that is on the disk of the former system."""
+
+    uuid: str
+    root: bool
 
 
 @dataclass
@@ -40,7 +54,7 @@ class Fstab:
     lacking: list[tuple[str, str]] = field(default_factory=list)
 
 
-def wanted(captured: str, section: dict[str, Any], now: str) -> Fstab:
+def wanted(captured: str, section: Disks, now: str) -> Fstab:
     """Return which captured lines come back, by a manifest's section disks and the text that is there now."""
     made = Fstab(tiers=parse(owned_block.inside(captured, OWNER)))
     taken = {line.place: line for line in parse(owned_block.outside(now, OWNER))}
@@ -50,9 +64,9 @@ def wanted(captured: str, section: dict[str, Any], now: str) -> Fstab:
         new = _lasting(line, device)
         if line.place in ROOTS_OWN:
             continue
-        if line.type == SWAP and (device["root"] if device else not _is_device(line.source)):
+        if line.type == SWAP and (device.root if device else not _is_device(line.source)):
             made.lacking += [] if has_swap else [(line.place, "swap on the system disk is not made again")]
-        elif device is not None and device["root"]:
+        elif device is not None and device.root:
             if line.place not in taken:
                 made.lacking.append((line.place, "it was on the system disk, and is a directory of the new system now"))
         elif line.place in SYSTEM:
@@ -66,13 +80,13 @@ def wanted(captured: str, section: dict[str, Any], now: str) -> Fstab:
     return made
 
 
-def _lasting(line: Line, device: dict[str, Any] | None) -> Line | None:
+def _lasting(line: Line, device: Meant | None) -> Line | None:
     """Return a line with a name that lasts; None where it has a kernel's name for what the capture did not see."""
     if not KERNEL_NAME.fullmatch(line.source):
         return line
-    if device is None or not device["uuid"]:
+    if device is None or not device.uuid:
         return line if line.source.startswith("/dev/md") else None  # mdadm.conf names it
-    return line.with_(source=f"UUID={device['uuid']}")
+    return line.with_(source=f"UUID={device.uuid}")
 
 
 def _is_device(source: str) -> bool:
@@ -80,40 +94,34 @@ def _is_device(source: str) -> bool:
     return source.startswith("/dev/") or re.match(r"[A-Z]+=", source) is not None
 
 
-def device_of(line: Line, section: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a line stands for in the section, with root as that of its disk; None where it is no device there."""
+def device_of(line: Line, section: Disks) -> Meant | None:
+    """Return what a line stands for in the section; None where it is no device there."""
     if not _is_device(line.source):
         return None
-    for disk in section["disks"]:
-        for device in _whole(disk):
-            if _means(line.source, device) or (line.place.startswith("/") and line.place in device["places"]):
-                return {**device, "root": disk["root"]}
-    mounted = (one for one in section["filesystems"] if one["mount"] == line.place and one["disks"])
-    return next(({"root": one["on_root_disk"], "uuid": one["uuid"]} for one in mounted), None)
+    for disk in section.disks:
+        for device in disk.whole():
+            if _means(line.source, device) or (line.place.startswith("/") and line.place in device.places):
+                return Meant(device.uuid, disk.root)
+    mounted = (one for one in section.filesystems if one.mount == line.place and one.disks)
+    return next((Meant(one.uuid, one.on_root_disk) for one in mounted), None)
 
 
-def _whole(device: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield device
-    for each in device["below"]:
-        yield from _whole(each)
-
-
-def _means(source: str, device: dict[str, Any]) -> bool:
+def _means(source: str, device: Device) -> bool:
     """Tell whether a name of fstab or crypttab is a device's."""
-    if source == device["path"]:
+    if source == device.path:
         return True
     tag, _equals, value = source.replace('"', "").partition("=")
     if tag in TAGS:
-        return bool(value) and str(device[TAGS[tag]]).lower() == value.lower()
+        return bool(value) and TAGS[tag](device).lower() == value.lower()
     link = _BY.fullmatch(source)
     if link:
-        return link[2] in device["names"] if link[1] == "id" else device[_BY_TAG[link[1]]] == link[2]
+        return link[2] in device.names if link[1] == "id" else TAGS[link[1].upper()](device) == link[2]
     if source.startswith("/dev/mapper/"):
-        return f"dm-name-{source[len('/dev/mapper/') :]}" in device["names"]
+        return f"dm-name-{source[len('/dev/mapper/') :]}" in device.names
     parts = source.split("/")
     if len(parts) == 4 and parts[1] == "dev":  # noqa: PLR2004 - /dev/GROUP/VOLUME
         mapped = "-".join(part.replace("-", "--") for part in parts[2:])
-        return f"dm-name-{mapped}" in device["names"]
+        return f"dm-name-{mapped}" in device.names
     return False
 
 
@@ -152,7 +160,7 @@ def _without_nofail(line: Line) -> list[str]:
     return [one for one in line.options if one not in (NOFAIL, "defaults")]
 
 
-def crypttab(text: str, section: dict[str, Any]) -> tuple[str, list[list[str]], list[tuple[str, str]]]:
+def crypttab(text: str, section: Disks) -> tuple[str, list[list[str]], list[tuple[str, str]]]:
     """Return the captured file without what was on the system disk: its text, its lines, and what lacks."""
     kept, lines, lacking = [], [], []
     for line in text.splitlines():
@@ -161,28 +169,28 @@ def crypttab(text: str, section: dict[str, Any]) -> tuple[str, list[list[str]], 
             kept.append(line)
             continue
         device = device_of(Line((fields[1], "none", "")), section)
-        if device is not None and device["root"]:
+        if device is not None and device.root:
             lacking.append((fields[0], "it was on the system disk"))
             continue
         if KERNEL_NAME.fullmatch(fields[1]):
-            if device is None or not device["uuid"]:
+            if device is None or not device.uuid:
                 lacking.append((fields[0], f"the capture does not know what {fields[1]} was"))
                 continue
-            fields[1] = f"UUID={device['uuid']}"
+            fields[1] = f"UUID={device.uuid}"
             line = " ".join(fields)  # noqa: PLW2901
         kept.append(line)
         lines.append(fields)
     return "".join(f"{line}\n" for line in kept), lines, lacking
 
 
-def arrays(text: str, section: dict[str, Any]) -> str:
+def arrays(text: str, section: Disks) -> str:
     """Return the captured mdadm.conf(5) without arrays that no kept disk is a member of."""
     kept = {
-        device["uuid"].replace("-", "").replace(":", "").lower()
-        for disk in section["disks"]
-        if not disk["root"]
-        for device in _whole(disk)
-        if device["type"] == "linux_raid_member"
+        device.uuid.replace("-", "").replace(":", "").lower()
+        for disk in section.disks
+        if not disk.root
+        for device in disk.whole()
+        if device.type == "linux_raid_member"
     }
 
     def is_kept(line: str) -> bool:
@@ -192,8 +200,8 @@ def arrays(text: str, section: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in text.splitlines() if is_kept(line))
 
 
-def members(section: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+def members(section: Disks, kind: str) -> Iterator[Device]:
     """Yield what is on disks that are not the root's and has this type."""
-    for disk in section["disks"]:
-        if not disk["root"]:
-            yield from (device for device in _whole(disk) if device["type"] == kind)
+    for disk in section.disks:
+        if not disk.root:
+            yield from (device for device in disk.whole() if device.type == kind)

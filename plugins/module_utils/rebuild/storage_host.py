@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import base64
 import posixpath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, homes
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import FILE
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import SWAP, parse
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts, swaps
@@ -20,30 +20,42 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Re
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Device, Disks
     from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import User
     from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import Line
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Judged, WithDisks
 
 FSTAB, CRYPTTAB = "/etc/fstab", "/etc/crypttab"
 DEVICES_FILE = "/etc/lvm/devices/system.devices"
 SECONDS = "90"  # for one mount
+_ENTRY: Judged = {
+    "path": FSTAB,
+    "kind": FILE,
+    "mode": "0644",
+    "owner": "root",
+    "uid": 0,
+    "group": "root",
+    "gid": 0,
+    "size": 0,
+}
 
 
-def restore(node: Node, asked: dict[str, Any], *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
+def restore(node: Node, asked: WithDisks, *, check: bool, state: Path = record.DIRECTORY) -> dict[str, Any]:
     """Assemble and mount what is there; name what is not."""
     return _Work(node, asked, state).run(check=check)
 
 
 class _Work:
-    def __init__(self, node: Node, asked: dict[str, Any], state: Path) -> None:
+    def __init__(self, node: Node, asked: WithDisks, state: Path) -> None:
         self._node = node
         self._record = state / record.PLACE.name
         self._known = record.read(self._record)["files"]
         self._ids = tree.Ids(node)
         self._outcome = Outcome()
-        self._before = asked["sections"]["disks"]
-        self._user = asked["user"]
-        self._contents = {path: base64.b64decode(data) for path, data in asked["contents"].items()}
+        self._before = asked.disks
+        self._user = asked.user
+        self._contents = asked.decoded()
         self._unlocked: list[list[str]] = []
         if CRYPTTAB in self._contents:
             text, self._unlocked, lacking = storage.crypttab(self._text(CRYPTTAB), self._before)
@@ -55,7 +67,7 @@ class _Work:
         self._now = self._fstab_now()
         self._fstab = storage.wanted(self._text(FSTAB), self._before, self._now)
         self._lack(self._fstab.lacking)
-        entries = [self._entry(one) for one in asked["entries"] if one["path"] != FSTAB]
+        entries = [self._entry(one) for one in asked.entries if one["path"] != FSTAB]
         context = files.Node(same_release=True, restored=self._known)
         self._plan = files.plan(entries, self._at, lambda _path: "", context, self._ids)
 
@@ -69,11 +81,11 @@ class _Work:
     def _fstab_now(self) -> str:
         return (self._node.data(FSTAB) or b"").decode("utf-8", "surrogateescape")
 
-    def _entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+    def _entry(self, entry: Judged) -> Judged:
         content = self._contents.get(entry["path"])
         return entry if content is None else {**entry, "sha256": tree.sha256(content), "size": len(content)}
 
-    def _at(self, entry: dict[str, Any]) -> tree.Now:
+    def _at(self, entry: Judged) -> tree.Now:
         return tree.now(self._node, entry)
 
     def _call(self, argv: list[str]) -> tuple[int, str, str]:
@@ -113,8 +125,7 @@ class _Work:
         return self._outcome.result()
 
     def _write_fstab(self, text: str) -> None:
-        owner = {"owner": "root", "uid": 0, "group": "root", "gid": 0}
-        entry = {"path": FSTAB, "kind": tree.FILE, "mode": "0644", **owner}
+        entry: Judged = {**_ENTRY, "size": len(text)}
         tree.put(self._node, entry, text.encode("utf-8", "surrogateescape"), self._ids)
         self._call(["systemctl", "daemon-reload"])
 
@@ -134,7 +145,7 @@ class _Work:
     def _assemble(self, *, check: bool) -> None:
         """Assemble arrays that are whole; mdadm starts none here of which a disk is missing."""
         now = disks.read(self._node, self._call)
-        known = {one["uuid"] for one in storage.members(self._before, "linux_raid_member")}
+        known = {one.uuid for one in storage.members(self._before, "linux_raid_member")}
         if not _idle(now, known):
             return
         if check:
@@ -173,7 +184,7 @@ class _Work:
             self._do(["systemctl", "start", unit], "load", name, check=check)
 
     def _import_pools(self, *, check: bool) -> None:
-        pools = {one["label"] for one in storage.members(self._before, "zfs_member")}
+        pools = {one.label for one in storage.members(self._before, "zfs_member")}
         there = set(self._call(["zpool", "list", "-H", "-o", "name"])[1].split())
         for pool in sorted(pools - there):
             self._do(["zpool", "import", pool], "arrange", pool, check=check)
@@ -277,9 +288,9 @@ class _Work:
         self._outcome.change("write", path)
 
 
-def _idle(section: dict[str, Any], known: set[str]) -> list[dict[str, Any]]:
+def _idle(section: Disks, known: set[str]) -> list[Device]:
     """Return the members of these arrays of which nothing is made."""
-    return [one for one in storage.members(section, "linux_raid_member") if not one["below"] and one["uuid"] in known]
+    return [one for one in storage.members(section, "linux_raid_member") if not one.below and one.uuid in known]
 
 
 def _name(line: Line) -> str:

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.capture.digests import digest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import DIRECTORY, FILE, LINK
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import ATTRIBUTES, GET_FLAGS, IMMUTABLE
 from ansible_collections.gpulab.node.plugins.module_utils.core import account_files, beneath
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
     from ansible_collections.gpulab.node.plugins.module_utils.core.beneath import Draft, Place
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
-FILE, LINK, DIRECTORY, OTHER = "file", "link", "directory", "other"
+OTHER = "other"
 SET_FLAGS = 0x40086602  # FS_IOC_SETFLAGS of linux/fs.h
 BLOCK = 1 << 16
 NO_WAY = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}  # to a path: a directory is missing, or a link instead
@@ -60,9 +62,9 @@ class Ids:
         self._users = {one.name: one.uid for one in homes.accounts(node)}
         self._groups = {one.name: one.gid for one in account_files.groups(node.text(account_files.GROUP))}
 
-    def of(self, entry: dict[str, Any]) -> tuple[int, int]:
+    def of(self, entry: Entry) -> tuple[int, int]:
         """Return the numbers of the user and the group of an entry of a manifest."""
-        return self._users.get(entry["owner"], entry["uid"]), self._groups.get(entry["group"], entry["gid"])
+        return self._users.get(entry["owner"] or "", entry["uid"]), self._groups.get(entry["group"] or "", entry["gid"])
 
 
 class AsWritten(Ids):
@@ -71,12 +73,12 @@ class AsWritten(Ids):
     def __init__(self) -> None:
         """Read nothing."""
 
-    def of(self, entry: dict[str, Any]) -> tuple[int, int]:
+    def of(self, entry: Entry) -> tuple[int, int]:
         """Return them."""
         return entry["uid"], entry["gid"]
 
 
-def now(node: Node, entry: dict[str, Any]) -> Now:
+def now(node: Node, entry: Entry) -> Now:
     """Return what is at the path of an entry; the content is read only where it can be the captured one."""
     try:
         with beneath.at(node.root, entry["path"]) as place, place.held() as held:
@@ -87,7 +89,7 @@ def now(node: Node, entry: dict[str, Any]) -> Now:
         raise
 
 
-def _now(held: int, entry: dict[str, Any]) -> Now:
+def _now(held: int, entry: Entry) -> Now:
     status, way = os.fstat(held), beneath.way(held)
     mode = status.st_mode
     kind = FILE if stat.S_ISREG(mode) else LINK if stat.S_ISLNK(mode) else DIRECTORY if stat.S_ISDIR(mode) else OTHER
@@ -120,7 +122,7 @@ def _inode(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def has_content(entry: dict[str, Any], found: Now) -> bool:
+def has_content(entry: Entry, found: Now) -> bool:
     """Tell whether a path holds what was captured, whatever its rights."""
     if entry["kind"] != found.kind:
         return False
@@ -129,17 +131,15 @@ def has_content(entry: dict[str, Any], found: Now) -> bool:
     return entry["kind"] == DIRECTORY or bool(entry["sha256"] == found.sha256)
 
 
-def has_rights(entry: dict[str, Any], found: Now, ids: Ids) -> bool:
+def has_rights(entry: Entry, found: Now, ids: Ids) -> bool:
     """Tell whether a path has the rights and the owner that were captured."""
     if (found.uid, found.gid) != ids.of(entry):
         return False
-    wanted = {name: entry[name] for name in ATTRIBUTES if name in entry}
+    wanted = {name: value for name, value in entry.items() if name in ATTRIBUTES}
     return entry["kind"] == LINK or (found.mode == entry["mode"] and found.attributes == wanted)
 
 
-def put(
-    node: Node, entry: dict[str, Any], content: Path | bytes | None, ids: Ids, found: Now | None = None
-) -> tuple[int, int]:
+def put(node: Node, entry: Entry, content: Path | bytes | None, ids: Ids, found: Now | None = None) -> tuple[int, int]:
     """Let the path of an entry be what was captured, and return (device, inode) of it. Raises OSError.
 
     content is a file's, or where it lies. Directories above are made. found is what was at the path when that was
@@ -167,7 +167,7 @@ def _compare(place: Place, found: Now) -> None:
         raise beneath.ChangedError(place.name)
 
 
-def _put(place: Place, draft: Draft, entry: dict[str, Any], ids: Ids) -> tuple[int, int]:
+def _put(place: Place, draft: Draft, entry: Entry, ids: Ids) -> tuple[int, int]:
     _rights(draft.way, entry, ids)
     _unseal(place)
     draft.put()
@@ -176,7 +176,7 @@ def _put(place: Place, draft: Draft, entry: dict[str, Any], ids: Ids) -> tuple[i
     return _inode(draft.descriptor)
 
 
-def _correct(node: Node, entry: dict[str, Any], ids: Ids, found: Now) -> tuple[int, int]:
+def _correct(node: Node, entry: Entry, ids: Ids, found: Now) -> tuple[int, int]:
     """Give what has the right content the owner, the mode and the attributes that were captured. Raises OSError.
 
     Whoever may change the name of a file or its content may have other names of it, or have it open: such a file is
@@ -195,7 +195,7 @@ def _correct(node: Node, entry: dict[str, Any], ids: Ids, found: Now) -> tuple[i
             return _put(place, draft, entry, ids)
 
 
-def _give(place: Place, held: int, entry: dict[str, Any], ids: Ids) -> tuple[int, int]:
+def _give(place: Place, held: int, entry: Entry, ids: Ids) -> tuple[int, int]:
     """Give a directory or a link its rights in place."""
     if entry["kind"] == DIRECTORY:
         place.give(held, ids.of(entry))
@@ -203,7 +203,7 @@ def _give(place: Place, held: int, entry: dict[str, Any], ids: Ids) -> tuple[int
     return _inode(held)
 
 
-def read(node: Node, entry: dict[str, Any], ids: Ids, found: Now) -> bytes:
+def read(node: Node, entry: Entry, ids: Ids, found: Now) -> bytes:
     """Return the content of the file at the path of an entry, whose owner may read it then. Raises OSError."""
     with beneath.at(node.root, entry["path"]) as place, place.opened(found.inode) as opened:
         status = os.fstat(opened)
@@ -236,7 +236,7 @@ def join(node: Node, path: str, other: str, inodes: dict[str, tuple[int, int]]) 
         draft.put()
 
 
-def _fill(draft: Draft, entry: dict[str, Any], content: Path | bytes | None) -> None:
+def _fill(draft: Draft, entry: Entry, content: Path | bytes | None) -> None:
     if not isinstance(content, Path):
         draft.write(content or b"")
         return
@@ -249,14 +249,15 @@ def _fill(draft: Draft, entry: dict[str, Any], content: Path | bytes | None) -> 
         stream.truncate()
 
 
-def _rights(way: str, entry: dict[str, Any], ids: Ids) -> None:
+def _rights(way: str, entry: Entry, ids: Ids) -> None:
     """Give what a way leads to the owner, the mode and the attributes that were captured. Raises OSError."""
     os.chown(way, *ids.of(entry))
     if entry["kind"] == LINK:
         return
     for name, attribute in ATTRIBUTES.items():
-        if name in entry:
-            os.setxattr(way, attribute, base64.b64decode(entry[name]))
+        value = entry.get(name)
+        if value is not None:
+            os.setxattr(way, attribute, base64.b64decode(str(value)))
         else:
             with contextlib.suppress(OSError):
                 os.removexattr(way, attribute)

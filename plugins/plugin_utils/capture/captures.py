@@ -38,16 +38,23 @@ ARCHIVES = (Vault.name, Age.name)
 
 @dataclass(frozen=True)
 class Capture:
-    """A capture whose manifest is whole; archive is the file with the secrets, and sums has the SHA-256 of both.
+    """A capture that is whole.
+
+    document is its manifest as it was written, archive the file with the secrets, and sums has the SHA-256 of both.
 
     Others may change its files at any time, so what is read of them is compared each time.
     """
 
     path: Path
-    manifest: dict[str, Any]
+    document: dict[str, Any]
     archive: Path
     sums: dict[str, str]
     is_signed: bool = True
+
+    @cached_property
+    def manifest(self) -> manifests.Manifest:
+        """What the capture holds."""
+        return manifests.typed(self.document)
 
     def content(self, path: str) -> Path:
         """Return where the content of a file of the node lies."""
@@ -59,7 +66,7 @@ class Capture:
 
     @cached_property
     def _contents(self) -> dict[str, str]:
-        return {entry["path"]: entry["sha256"] for entry in filter(manifests.has_content, self.manifest["files"])}
+        return {entry["path"]: entry["sha256"] for entry in filter(manifests.has_content, self.manifest.files)}
 
     def _read(self, file: Path, sha256: str) -> bytes:
         try:
@@ -73,7 +80,7 @@ class Capture:
     def verify(self) -> None:
         """Read every file. Raises Refusal R006 where one is missing, has another content, or is not of the capture."""
         sums = {self.path / name: sha256 for name, sha256 in self.sums.items()}
-        for entry in filter(manifests.has_content, self.manifest["files"]):
+        for entry in filter(manifests.has_content, self.manifest.files):
             sums[self.content(entry["path"])] = entry["sha256"]
         found = sha256_sums(self.path)
         for path in sorted({*sums, *found} - {self.path / SUMS, self.path / signature.NAME}):
@@ -84,7 +91,7 @@ class Capture:
     def secrets(self, cipher: Cipher) -> dict[str, bytes]:
         """Return the contents of the secret files, by path. Raises Refusal R006."""
         files = cipher.unpack(self._read(self.archive, self.sums[self.archive.name]), self.archive)
-        if files.keys() != manifests.secret_paths(self.manifest):
+        if files.keys() != manifests.secret_paths(self.manifest.files):
             raise refuse("R006", path=self.path, detail=f"{self.archive.name} does not hold what the manifest names")
         return files
 

@@ -24,5 +24,5 @@ def changed_secrets(host: str, former: Capture, later: Capture, identity: str | 
             contents.append(capture.secrets(cipher))
         except Refusal:  # it is whole, so the password or the key is not here
             contents.append({})
-    both = manifests.secret_paths(former.manifest) & manifests.secret_paths(later.manifest)
+    both = manifests.secret_paths(former.manifest.files) & manifests.secret_paths(later.manifest.files)
     return {path: contents[0][path] != contents[1][path] for path in both if all(path in one for one in contents)}

@@ -8,11 +8,31 @@ Paths are absolute. Bytes that are not UTF-8 are lone surrogates in them (surrog
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.accounts import Accounts
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.engines import Containers
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.environments import Environment
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    Count,
+    Deleted,
+    Entry,
+    Remainder,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.gpulab import Gpulab
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.jobs import Jobs
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Machine
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.software import Software
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.system import System
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -21,54 +41,46 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
-FILE, LINK, DIRECTORY = "file", "link", "directory"
 _FORMS = {"mode": r"[0-7]{4}", "sha256": r"[0-9a-f]{64}", "kind": f"{FILE}|{LINK}|{DIRECTORY}"}
+_LATER: dict[str, list[Any]] = {"locks": [], "brought": []}  # what the section gpulab has only since a later version
 
 
-class _More(TypedDict, total=False):
-    sha256: str
-    secret: bool
-    target: str
-    acl: str
-    default_acl: str
-    capability: str
-    immutable: bool
-    sparse: bool
-    links: int
-    identity: str
-    section: str
-    package: str
-
-
-class Entry(_More):
-    """A file of a capture."""
+@dataclass(frozen=True)
+class Acknowledged:
+    """A path that may be lost."""
 
     path: str
-    kind: str
-    mode: str
-    owner: str | None
-    uid: int
-    group: str | None
-    gid: int
-    size: int
+    reason: str
 
 
-class Count(TypedDict):
-    """How many files, and how large they are together."""
+@dataclass(frozen=True)
+class Finding:
+    """A result of the last proof."""
 
-    files: int
-    bytes: int
-
-
-class Remainder(Count):
-    """What nothing brings back."""
-
-    path: str
-    owner: str | None
-    why: str
+    id: str
+    severity: str
 
 
-class Manifest(TypedDict):
+@dataclass(frozen=True)
+class Baseline:
+    """The last proof of the node before the capture; no results where there was none."""
+
+    results: list[Finding]
+
+
+@dataclass(frozen=True)
+class Sections(System, Accounts, Jobs, Software):
+    """What a node held, beside its files."""
+
+    disks: Disks
+    environments: list[Environment]
+    containers: Containers
+    gpulab: Gpulab
+    baseline: Baseline
+
+
+@dataclass(frozen=True)
+class Manifest:
     """The manifest of a capture."""
 
     schema: int
@@ -76,23 +88,27 @@ class Manifest(TypedDict):
     host: str
     made: str
     seconds: float
-    machine: dict[str, Any]
-    sections: dict[str, Any]
+    machine: Machine
+    sections: Sections
     files: list[Entry]
     bins: dict[str, Count]
     kept: list[Any]
-    acknowledged: list[Any]
+    acknowledged: list[Acknowledged]
     receipts: list[Any]
     remainder: list[Remainder]
+    open_deleted: list[Deleted]
 
 
-def text(manifest: dict[str, Any]) -> bytes:
+def text(document: dict[str, Any]) -> bytes:
     """Return a manifest as JSON."""
-    return json.dumps(manifest, indent=1, sort_keys=True).encode("ascii") + b"\n"
+    return json.dumps(document, indent=1, sort_keys=True).encode("ascii") + b"\n"
 
 
 def read(data: bytes, place: Path) -> dict[str, Any]:
-    """Return the manifest of the capture at place. Raises Refusal R006 where it is damaged, R018 for another schema."""
+    """Return the manifest of the capture at place, as it was written.
+
+    Raises Refusal R006 where it is damaged, R018 for another schema.
+    """
     try:
         manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -108,9 +124,23 @@ def read(data: bytes, place: Path) -> dict[str, Any]:
     return checked
 
 
+def typed(document: dict[str, Any]) -> Manifest:
+    """Return a manifest that was read as its type."""
+    return records.typed(_completed(document), Manifest)
+
+
+def _completed(document: Any) -> Any:
+    """Return a manifest with what is missing in one of an earlier version, or of a node that nobody had proven."""
+    with contextlib.suppress(KeyError, TypeError):
+        sections = document["sections"]
+        gpulab, baseline = {**_LATER, **sections["gpulab"]}, {"results": [], **sections["baseline"]}
+        return {**document, "sections": {**sections, "gpulab": gpulab, "baseline": baseline}}
+    return document
+
+
 def faults(manifest: Any) -> Iterator[str]:
     """Yield what is wrong with a manifest of this schema."""
-    wrong = list(records.faults(manifest, Manifest))
+    wrong = list(records.faults(_completed(manifest), Manifest))
     yield from wrong
     if wrong:
         return
@@ -128,17 +158,18 @@ def faults(manifest: Any) -> Iterator[str]:
             yield f"{path!a} is below a file that is no directory"
 
 
-def _faults_of_entry(entry: dict[str, Any]) -> Iterator[str]:
+def _faults_of_entry(entry: Entry) -> Iterator[str]:
     for name, form in _FORMS.items():
-        if name in entry and not re.fullmatch(form, entry[name]):
-            yield f"has the {name} {entry[name]!a}"
+        value = str(entry.get(name, ""))
+        if name in entry and not re.fullmatch(form, value):
+            yield f"has the {name} {value!a}"
     if not is_path(entry["path"]):
         yield f"has the path {entry['path']!a}"
     if ("sha256" in entry) != has_content(entry):
         yield "has a sha256, but no content of its own" if "sha256" in entry else "has no sha256"
 
 
-def has_content(entry: dict[str, Any]) -> bool:
+def has_content(entry: Entry) -> bool:
     """Tell whether the capture holds the content of this file as it is: it is a file, and not secret."""
     return entry["kind"] == FILE and not entry.get("secret", False)
 
@@ -153,9 +184,9 @@ def is_path(path: str) -> bool:
     return path == shortest and path != "/" and "\0" not in path
 
 
-def secret_paths(manifest: dict[str, Any]) -> set[str]:
+def secret_paths(files: list[Entry]) -> set[str]:
     """Return the paths of the files whose content only the encrypted archive has."""
-    return {one["path"] for one in manifest["files"] if one["kind"] == FILE and one.get("secret", False)}
+    return {one["path"] for one in files if one["kind"] == FILE and one.get("secret", False)}
 
 
 def encodable(value: Any) -> Any:

@@ -79,7 +79,7 @@ class Store:
 
     def _remember(self, former: captures.Capture) -> None:
         found = captures.sha256_sums(former.path)
-        for entry in filter(manifests.has_content, former.manifest["files"]):
+        for entry in filter(manifests.has_content, former.manifest.files):
             path = former.content(entry["path"])
             if found.get(path) == entry["sha256"]:
                 self.known[entry["sha256"]] = path
@@ -130,7 +130,7 @@ class Store:
                     own_files.sync(path)
         draft = captures.read(self._draft, final_name)
         draft.verify()
-        if secrets.keys() != manifests.secret_paths(draft.manifest) or (
+        if secrets.keys() != manifests.secret_paths(draft.manifest.files) or (
             cipher.readable and draft.secrets(cipher) != secrets
         ):
             raise refuse("R006", path=self._draft, detail=f"{cipher.name} does not hold the secrets that were read")

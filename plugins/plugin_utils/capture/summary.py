@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Count
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
@@ -16,6 +17,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preview.text import si
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Deleted
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
 
 LEFT_OVER = "R002"  # is listed before
 MOST = 40  # lines of the remainder that people are shown; the manifest has all
@@ -33,7 +37,7 @@ MEANINGS = {
 
 
 def result(
-    manifest: dict[str, Any], path: Path | None, damage: Sequence[str] = (), notes: Sequence[str] = ()
+    manifest: Manifest, path: Path | None, damage: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the result of the task.
 
@@ -45,40 +49,40 @@ def result(
     lines = [*_head(manifest, path), *notes, *damaged, *_bins(manifest), *_remainder(manifest), *_reinstall(plan)]
     told = {
         "damage": list(damage),
-        "bins": manifest["bins"],
-        "remainder": manifest["remainder"],
+        "bins": {name: asdict(one) for name, one in manifest.bins.items()},
+        "remainder": list(map(asdict, manifest.remainder)),
         "reinstall": asdict(plan),
         "lines": lines,
     }
     return {"changed": False, **({"path": str(path)} if path else {}), **encodable(told)}
 
 
-def _head(manifest: dict[str, Any], path: Path | None) -> list[str]:
+def _head(manifest: Manifest, path: Path | None) -> list[str]:
     where = f"captured to {path}" if path else "would be captured"
-    secrets = sum(1 for entry in manifest["files"] if entry.get("secret"))
-    files = f"{len(manifest['files'])} files, {secrets} of them only in the encrypted archive"
-    return [f"{manifest['host']}: {where} in {manifest['seconds']:.0f} s, {files}"]
+    secrets = sum(1 for entry in manifest.files if entry.get("secret"))
+    files = f"{len(manifest.files)} files, {secrets} of them only in the encrypted archive"
+    return [f"{manifest.host}: {where} in {manifest.seconds:.0f} s, {files}"]
 
 
-def _bins(manifest: dict[str, Any]) -> list[str]:
-    counts = {name: manifest["bins"].get(name, {"files": 0, "bytes": 0}) for name in MEANINGS}
-    rows = [(f"  {one['files']}", size(one["bytes"]), MEANINGS[name]) for name, one in counts.items() if one["files"]]
+def _bins(manifest: Manifest) -> list[str]:
+    counts = {name: manifest.bins.get(name, Count(0, 0)) for name in MEANINGS}
+    rows = [(f"  {one.files}", size(one.bytes), MEANINGS[name]) for name, one in counts.items() if one.files]
     return table(rows) if rows else []
 
 
-def _remainder(manifest: dict[str, Any]) -> list[str]:
-    remainder = sorted(manifest["remainder"], key=lambda one: (-one["bytes"], one["path"]))
-    found = [_deleted(one) for one in manifest.get("open_deleted", [])]
+def _remainder(manifest: Manifest) -> list[str]:
+    remainder = sorted(manifest.remainder, key=lambda one: (-one.bytes, one.path))
+    found = [_deleted(one) for one in manifest.open_deleted]
     if not remainder:
         return ["  nothing is left over", *found]
-    files, total = sum(one["files"] for one in remainder), sum(one["bytes"] for one in remainder)
+    files, total = sum(one.files for one in remainder), sum(one.bytes for one in remainder)
     rows = [
         (
-            f"    {shortened(one_line(one['path']))}",
-            str(one["files"]),
-            size(one["bytes"]),
-            one["owner"],
-            one["why"],
+            f"    {shortened(one_line(one.path))}",
+            str(one.files),
+            size(one.bytes),
+            one.owner or "",
+            one.why,
         )
         for one in remainder[:MOST]
     ]
@@ -98,10 +102,10 @@ def _reinstall(plan: reinstall.Reinstall) -> list[str]:
     return ["  A reinstall:", *lines] if lines else []
 
 
-def _deleted(one: dict[str, Any]) -> str:
+def _deleted(one: Deleted) -> str:
     return (
-        f"  {one['program']} (process {one['process']}) writes to {one_line(one['path'])},"
-        f" {size(one['bytes'])}, which is deleted: it ends with the process"
+        f"  {one.program} (process {one.process}) writes to {one_line(one.path)},"
+        f" {size(one.bytes)}, which is deleted: it ends with the process"
     )
 
 

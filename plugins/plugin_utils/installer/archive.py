@@ -13,13 +13,16 @@ import posixpath
 import stat
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.installer.cpio import Member, Writer, parts
 
 if TYPE_CHECKING:
     import tarfile
     from collections.abc import Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 
 PROGRAM = "/gpulab/lib"
 PACKAGE = "ansible_collections/gpulab/node/plugins/module_utils"
@@ -72,11 +75,10 @@ def _name(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape").removeprefix(b"./").strip(b"/")
 
 
-def host_part(plan: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]) -> bytes:
+def host_part(plan: Plan, files: Mapping[str, NewFile]) -> bytes:
     """Return what belongs to one host, as a gzip'd cpio archive that follows the tree: program, plan and files.
 
-    files are those of the installed system: {path: {"content": bytes, "mode": 0o600, "uid": 0, "gid": 0}}. Raises
-    ValueError for a path that is not absolute and plain.
+    files are those of the installed system by their paths. Raises ValueError for a path that is not absolute and plain.
     """
     members: dict[str, tuple[bytes, int, tuple[int, int]]] = {
         INIT: (_START.encode("ascii"), 0o755, (0, 0)),
@@ -93,7 +95,7 @@ def host_part(plan: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]) -
         if posixpath.normpath(target) != target or not target.startswith("/") or target.startswith("//"):
             message = f"{target!a} is not the path of a file"
             raise ValueError(message)
-        members[f"{TARGET}{target}"] = (file["content"], file["mode"], (file["uid"], file["gid"]))
+        members[f"{TARGET}{target}"] = (file.content, file.mode, (file.uid, file.gid))
     buffer = io.BytesIO()
     writer = Writer(buffer.write)
     made: set[str] = set()

@@ -13,13 +13,16 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.installer import scrip
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
+
 PLACE = "/run/gpulab"
 PLANNED = "gpulab-planned-disk"  # no disk has this serial number; the guard puts the planned disk's in its place
 MIB = 1 << 20
 HEADER = "#cloud-config\n# JSON is YAML. As long as the serial number is not the planned disk's, nothing matches.\n"
 
 
-def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+def render(plan: Plan, files: Mapping[str, NewFile]) -> dict[str, bytes]:
     """Return user-data and meta-data of a NoCloud seed, for a volume with the label CIDATA."""
     text = scripts.archive(scripts.members(plan, files, "autoinstall", PLACE))
     document = {"autoinstall": _document(plan, scripts.unpack(PLACE, text))}
@@ -30,7 +33,7 @@ def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]]) -> dict
     }
 
 
-def _document(plan: dict[str, Any], unpack: str) -> dict[str, Any]:
+def _document(plan: Plan, unpack: str) -> dict[str, Any]:
     return {
         "version": 1,
         "early-commands": [["sh", "-c", unpack], ["sh", f"{PLACE}/{scripts.GUARD}"]],
@@ -80,7 +83,7 @@ def _storage(firmware: str) -> list[dict[str, Any]]:
     return actions
 
 
-def _kernel_arguments(plan: dict[str, Any]) -> list[list[str]]:
+def _kernel_arguments(plan: Plan) -> list[list[str]]:
     if not plan["kernel_arguments"]:
         return []
     line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(plan["kernel_arguments"])}"'

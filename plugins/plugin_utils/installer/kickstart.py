@@ -6,26 +6,29 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import scripts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
+
 PLACE = "/run/gpulab"
 STORAGE = "/tmp/gpulab-storage.ks"  # noqa: S108 - of the installer, which has no other users
 DISK = "/dev/disk/by-id/@DISK@"  # the guard puts the planned disk's name in the place of @DISK@
 
 
-def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]], repository: str) -> dict[str, bytes]:
+def render(plan: Plan, files: Mapping[str, NewFile], repository: str) -> dict[str, bytes]:
     """Return ks.cfg, for a volume with the label OEMDRV; repository is the address of the system's packages."""
     members = scripts.members(plan, files, "kickstart", PLACE)
     unpack = scripts.unpack(PLACE, scripts.archive(members))
     return {"ks.cfg": _document(plan, unpack, repository).encode("ascii")}
 
 
-def _document(plan: dict[str, Any], unpack: str, repository: str) -> str:
+def _document(plan: Plan, unpack: str, repository: str) -> str:
     return f"""\
 text
 url --url={shlex.quote(repository)}
@@ -61,7 +64,7 @@ chroot /mnt/sysroot restorecon -R /etc /home /root
 """
 
 
-def storage(plan: dict[str, Any]) -> str:
+def storage(plan: Plan) -> str:
     """Return the commands that name a disk, and nothing but the planned one."""
     arguments = " ".join(plan["kernel_arguments"])
     append = f' --append="{arguments}"' if arguments else ""

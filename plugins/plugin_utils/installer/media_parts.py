@@ -9,7 +9,7 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
@@ -23,17 +23,21 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.installer import (
     media,
     preseed,
 )
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import planned
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Installer
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import SSHD
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
+
 NETBOOT = "/usr/lib/debian-installer/images/{version}/amd64/text/debian-installer/amd64"
 NETBOOT_PACKAGE = "debian-installer-{version}-netboot-amd64"
 # Systems that gpulab makes no image of, but answers for their own installer; the sizes are of a minimal installation.
 WITHOUT_IMAGE = [
-    {"system": f"{name}-{version}", "codename": "", "least_memory_mib": 3072, "least_disk_mib": 10240}
+    Installer(f"{name}-{version}", codename="", least_memory_mib=3072, least_disk_mib=10240)
     for name in ("rhel", "rocky", "almalinux")
     for version in (9, 10)
 ]
@@ -49,16 +53,16 @@ class Ready:
     """
 
     host: str
-    plan: dict[str, Any]
-    files: dict[str, dict[str, Any]]
+    plan: plans.Plan
+    files: dict[str, NewFile]
     unattended: bool
 
     def without_secrets(self, host_keys: Iterable[str]) -> Ready:
         """Return it without these host keys, and without the hash of a password."""
         left_out = {path for key in host_keys for path in (key, f"{key}.pub")}
-        files = {path: dict(one) for path, one in self.files.items() if path not in left_out}
-        if installation.SSHD in files:
-            files[installation.SSHD]["content"] = _NAMED_KEY.sub(b"", files[installation.SSHD]["content"])
+        files = {path: one for path, one in self.files.items() if path not in left_out}
+        if SSHD in files:
+            files[SSHD] = replace(files[SSHD], content=_NAMED_KEY.sub(b"", files[SSHD].content))
         user = {**self.plan["user"], "password": None}
         return replace(self, plan=plans.identified({**self.plan, "user": user}), files=files)
 
@@ -97,15 +101,15 @@ def netboot(system: str, directory: str | None) -> tuple[Path, Path]:
     return paths
 
 
-def of_debian(ready: Ready, record: dict[str, Any], address: str, paths: tuple[Path, Path]) -> media.Part:
+def of_debian(ready: Ready, record: Installer, address: str, paths: tuple[Path, Path]) -> media.Part:
     """Return a host's part with Debian's own installer.
 
     address is that of a mirror, paths are the installer's kernel and initrd. Raises Refusal R055.
     """
-    members = preseed.render(ready.plan, ready.files, address, record["codename"])
-    _lint(ready.host, lint.of_preseed(members["preseed.cfg"]["content"].decode("ascii")))
+    members = preseed.render(ready.plan, ready.files, address, record.codename)
+    _lint(ready.host, lint.of_preseed(members["preseed.cfg"].content.decode("ascii")))
     name = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
-    kernel, initrd = (f"{IMAGES}/{record['system']}-netboot-{name}/{path.name}" for path in paths)
+    kernel, initrd = (f"{IMAGES}/{record.system}-netboot-{name}/{path.name}" for path in paths)
     arguments = ["auto=true", "priority=critical", "preseed/file=/preseed.cfg", *ready.plan["kernel_arguments"]]
     entry = ready.entry(kernel, initrd, arguments, ("--file", f"/boot/gpulab-{ready.plan['id']}"))
     return media.Part(entry, {kernel: paths[0], initrd: paths[1], ready.own(): preseed.packed(members)})

@@ -10,14 +10,17 @@ import io
 import os
 import posixpath
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.installer.cpio import Member, Writer
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import scripts
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
 
 PLACE = "/gpulab"
 RECIPE = (
@@ -28,8 +31,8 @@ RECIPE = (
 )
 
 
-def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]], mirror: str, suite: str) -> dict[str, Any]:
-    """Return the files for the root of the installer's initrd: {path: {content, mode, uid, gid}}.
+def render(plan: Plan, files: Mapping[str, NewFile], mirror: str, suite: str) -> dict[str, NewFile]:
+    """Return the files for the root of the installer's initrd, by path.
 
     plan is an installer's plan, files are those of the installed system; mirror is the address of a mirror of Debian,
     and suite the release's code name.
@@ -37,12 +40,12 @@ def render(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]], mirror:
     text = "".join(f"{line}\n" for line in _lines(plan, mirror, suite))
     beside = scripts.members(plan, files, "preseed", PLACE)
     return {
-        "preseed.cfg": {"content": text.encode("ascii"), "mode": 0o600, "uid": 0, "gid": 0},
+        "preseed.cfg": NewFile(text.encode("ascii"), 0o600),
         **{f"{PLACE[1:]}/{path}": one for path, one in beside.items()},
     }
 
 
-def packed(members: Mapping[str, Mapping[str, Any]]) -> bytes:
+def packed(members: Mapping[str, NewFile]) -> bytes:
     """Return what render returns as a gzip'd cpio archive, which follows the installer's own initrd."""
     buffer = io.BytesIO()
     writer = Writer(buffer.write)
@@ -53,15 +56,13 @@ def packed(members: Mapping[str, Mapping[str, Any]]) -> bytes:
             if place not in made:
                 made.add(place)
                 writer.add(Member(os.fsencode(place), stat.S_IFDIR | 0o700))
-        whole = Member(
-            os.fsencode(path), stat.S_IFREG | one["mode"], (one["uid"], one["gid"]), size=len(one["content"])
-        )
-        writer.add(whole, [one["content"]])
+        whole = Member(os.fsencode(path), stat.S_IFREG | one.mode, (one.uid, one.gid), size=len(one.content))
+        writer.add(whole, [one.content])
     writer.end()
     return gzip.compress(buffer.getvalue(), mtime=0)
 
 
-def _lines(plan: dict[str, Any], mirror: str, suite: str) -> list[str]:
+def _lines(plan: Plan, mirror: str, suite: str) -> list[str]:
     address = urlsplit(mirror)
     answers = {
         "debian-installer/locale": "string en_US.UTF-8",

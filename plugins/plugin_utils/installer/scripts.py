@@ -19,37 +19,41 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
 
 GUARD, FINISH, FILES, TARGET = "guard", "finish", "files", "target"
 HERE = Path(__file__).parent
 COLUMNS = 76  # of base64
 
 
-def members(plan: dict[str, Any], files: Mapping[str, Mapping[str, Any]], installer: str, place: str) -> dict[str, Any]:
-    """Return what an installer needs below the directory place: {path in it: {content, mode, uid, gid}}.
+def members(plan: Plan, files: Mapping[str, NewFile], installer: str, place: str) -> dict[str, NewFile]:
+    """Return what an installer needs below the directory place, by path in it.
 
-    plan is an installer's plan, files are those of the installed system by their paths, in the same shape; installer is
+    plan is an installer's plan, files are those of the installed system by their paths; installer is
     preseed, autoinstall or kickstart.
     """
-    listed = [f"{one['mode']:04o} {one['uid']} {one['gid']} {path}" for path, one in sorted(files.items())]
+    listed = [f"{one.mode:04o} {one.uid} {one.gid} {path}" for path, one in sorted(files.items())]
     return {
         GUARD: _own(_script(_guard_values(plan, installer), "guard.sh")),
         FINISH: _own(_script(_finish_values(plan, place), "finish.sh")),
         FILES: _own("".join(f"{line}\n" for line in listed)),
-        **{f"{TARGET}{path}": dict(one) for path, one in sorted(files.items())},
+        **{f"{TARGET}{path}": one for path, one in sorted(files.items())},
     }
 
 
-def archive(of: Mapping[str, Mapping[str, Any]]) -> str:
+def archive(of: Mapping[str, NewFile]) -> str:
     """Return members as lines of base64 of a gzipped tar, the same for the same members."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for path, one in of.items():
             info = tarfile.TarInfo(path)
-            info.size, info.mode, info.uid, info.gid = len(one["content"]), one["mode"], one["uid"], one["gid"]
-            tar.addfile(info, io.BytesIO(one["content"]))
+            info.size, info.mode, info.uid, info.gid = len(one.content), one.mode, one.uid, one.gid
+            tar.addfile(info, io.BytesIO(one.content))
     text = base64.b64encode(gzip.compress(packed.getvalue(), mtime=0)).decode("ascii")
     return "".join(f"{line}\n" for line in textwrap.wrap(text, COLUMNS))
 
@@ -63,8 +67,8 @@ def unpack(place: str, text: str) -> str:
     )
 
 
-def _own(text: str) -> dict[str, Any]:
-    return {"content": text.encode(), "mode": 0o600, "uid": 0, "gid": 0}
+def _own(text: str) -> NewFile:
+    return NewFile(text.encode(), 0o600)
 
 
 def _script(values: Mapping[str, Any], name: str) -> str:
@@ -73,7 +77,7 @@ def _script(values: Mapping[str, Any], name: str) -> str:
     return shebang + newline + "".join(lines) + rest
 
 
-def _guard_values(plan: dict[str, Any], installer: str) -> dict[str, Any]:
+def _guard_values(plan: Plan, installer: str) -> dict[str, Any]:
     disk = plan["disk"]
     kept = [
         "|".join((one["kind"] or "", one["value"] or "", str(one["size"]), _uuids(one["holds"])))
@@ -96,7 +100,7 @@ def _uuids(values: list[str]) -> str:
     return " ".join(value.lower() for value in values)
 
 
-def _finish_values(plan: dict[str, Any], place: str) -> dict[str, Any]:
+def _finish_values(plan: Plan, place: str) -> dict[str, Any]:
     user = plan["user"]
     return {
         "FILES": place,

@@ -11,17 +11,20 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import DISKS, HARDWARE, RELEASE
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER, same_release
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Device, Disks, Filesystem
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import Present
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
 
 SECTION = "gates"
 MIB = 1 << 20
@@ -48,10 +51,8 @@ class Verdict:
     said: list[dict[str, str]]
 
 
-def judge(
-    manifest: dict[str, Any], capture: str, found: dict[str, Any], plan: str | None, allow: Collection[str]
-) -> Verdict:
-    """Return the verdict on a node; capture is the name of the one, found as rebuild/present.py reads it.
+def judge(manifest: Manifest, capture: str, found: Present, plan: str | None, allow: Collection[str]) -> Verdict:
+    """Return the verdict on a node; capture is the name of the one, found is what the node is now.
 
     plan is the id of the plan by which the installer was sent, None where a person installed. The refusals are R003,
     R011, R012 and R040.
@@ -74,40 +75,40 @@ def judge(
     return Verdict(refusals, said)
 
 
-def packages(manifest: dict[str, Any]) -> list[str]:
+def packages(manifest: Manifest) -> list[str]:
     """Return the packages without which what the capture saw mounted or assembled does not come back."""
-    family = manifest["machine"]["system"]["family"]
-    section = manifest["sections"]["disks"]
-    kinds = {device["type"] for disk in section["disks"] if not disk["root"] for device in _whole(disk)}
-    kinds |= {line["type"] for line in section["fstab"]}
+    family = manifest.machine.system.family
+    section = manifest.sections.disks
+    kinds = {device.type for disk in section.disks if not disk.root for device in disk.whole()}
+    kinds |= {line.type for line in section.fstab}
     return sorted({names[family] for kind, names in PACKAGES.items() if kind in kinds and family in names})
 
 
-def _machine(manifest: dict[str, Any], found: dict[str, Any]) -> Iterator[Refusal]:
-    before, now = manifest["machine"], found["machine"]
-    inside = manifest["sections"]["disks"]["container"] or "", found["disks"]["container"] or ""
+def _machine(manifest: Manifest, found: Present) -> Iterator[Refusal]:
+    before, now = manifest.machine, found.machine
+    inside = manifest.sections.disks.container or "", found.disks.container or ""
     if bool(inside[0]) != bool(inside[1]):
         detail = "one of both is a container"
-    elif before["dmi_uuid"].lower() == now["dmi_uuid"].lower() and (now["dmi_uuid"] or inside[1]):
+    elif before.dmi_uuid.lower() == now.dmi_uuid.lower() and (now.dmi_uuid or inside[1]):
         return
     else:
-        detail = f"its DMI uuid is {now['dmi_uuid'] or 'unknown'}, not {before['dmi_uuid'] or 'known'}"
-    yield refuse("R003", host=manifest["host"], detail=detail)
+        detail = f"its DMI uuid is {now.dmi_uuid or 'unknown'}, not {before.dmi_uuid or 'known'}"
+    yield refuse("R003", host=manifest.host, detail=detail)
 
 
-def _release(manifest: dict[str, Any], capture: str, found: dict[str, Any], plan: str | None) -> Iterator[Refusal]:
+def _release(manifest: Manifest, capture: str, found: Present, plan: str | None) -> Iterator[Refusal]:
     """Yield R040, but where the installer was sent with a plan that the lab has confirmed, release and all."""
-    if not same_release(manifest["machine"], found["machine"]) and not _is_planned(found["marker"], plan):
-        names = {"found": found["machine"]["system"]["name"], "captured": manifest["machine"]["system"]["name"]}
-        yield refuse("R040", host=manifest["host"], capture=capture, **names)
+    if not manifest.machine.same_release(found.machine) and not _is_planned(found.marker, plan):
+        names = {"found": found.machine.system.name, "captured": manifest.machine.system.name}
+        yield refuse("R040", host=manifest.host, capture=capture, **names)
 
 
-def _installation(manifest: dict[str, Any], capture: str, found: dict[str, Any], plan: str | None) -> Iterator[Refusal]:
+def _installation(manifest: Manifest, capture: str, found: Present, plan: str | None) -> Iterator[Refusal]:
     detail = _unplanned_disk(manifest, found)
-    if found["marker"] and not _has_marker(manifest):  # a capture of this very installation has it, too
-        detail = _foreign_marker(manifest, capture, found["marker"], plan) or detail
+    if found.marker and not _has_marker(manifest):  # a capture of this very installation has it, too
+        detail = _foreign_marker(manifest, capture, found.marker, plan) or detail
     if detail:
-        yield refuse("R011", host=manifest["host"], capture=capture, detail=detail)
+        yield refuse("R011", host=manifest.host, capture=capture, detail=detail)
 
 
 def _is_planned(marker: str, plan: str | None) -> bool:
@@ -116,107 +117,102 @@ def _is_planned(marker: str, plan: str | None) -> bool:
     return False
 
 
-def _has_marker(manifest: dict[str, Any]) -> bool:
-    return any(entry["path"] == MARKER for entry in manifest["files"])
+def _has_marker(manifest: Manifest) -> bool:
+    return any(entry["path"] == MARKER for entry in manifest.files)
 
 
-def _foreign_marker(manifest: dict[str, Any], capture: str, marker: str, plan: str | None) -> str:
+def _foreign_marker(manifest: Manifest, capture: str, marker: str, plan: str | None) -> str:
     try:
         told = json.loads(marker)
         found = {name: str(told[name]) for name in ("host", "capture", "plan")}
     except (ValueError, KeyError, TypeError):
         return f"{MARKER} is damaged"
-    wanted = {"host": manifest["host"], "capture": capture, "plan": plan or found["plan"]}
+    wanted = {"host": manifest.host, "capture": capture, "plan": plan or found["plan"]}
     return ", ".join(f"its {name} is {found[name]}" for name in wanted if found[name] != wanted[name])
 
 
-def _unplanned_disk(manifest: dict[str, Any], found: dict[str, Any]) -> str:
+def _unplanned_disk(manifest: Manifest, found: Present) -> str:
     """Say why the system is not on the disk where it was; nothing where it is."""
     planned = reinstall.plan(manifest).disk
-    if manifest["sections"]["disks"]["container"]:
+    if manifest.sections.disks.container:
         return ""
-    disks = found["disks"]["disks"]
-    root = [one for one in disks if one["root"]]
+    disks = found.disks.disks
+    root = [one for one in disks if one.root]
     named = [reinstall.identity(one, disks) for one in root]
     if planned is not None and named == [planned]:
         return ""
-    words = ", ".join(reinstall.in_words(one, found["disks"]) for one in root) or "no disk that is known"
+    words = ", ".join(reinstall.in_words(one, found.disks) for one in root) or "no disk that is known"
     return f"its system is on {words}, not on {' '.join(planned) if planned else 'a disk that the capture names'}"
 
 
-def _kept(manifest: dict[str, Any], found: dict[str, Any]) -> Iterator[Refusal]:
-    before, now = manifest["sections"]["disks"], found["disks"]
-    for disk in before["disks"]:
-        if disk["root"]:
+def _kept(manifest: Manifest, found: Present) -> Iterator[Refusal]:
+    before, now = manifest.sections.disks, found.disks
+    for disk in before.disks:
+        if disk.root:
             continue
-        other = _counterpart(disk, before["disks"], now["disks"])
+        other = _counterpart(disk, before.disks, now.disks)
         for detail in _differences(disk, other):
             yield _changed(manifest, disk, detail)
         if other is None:
             continue
-        used = used_bytes(now, found["used"])
-        for one in _measured(before, disk):
-            least = one["used"] - max(SLACK, int(one["used"] * SLACK_SHARE))
-            if one["mount"] not in found["mounted"] and used.get(one["uuid"]) is not None and used[one["uuid"]] < least:
-                detail = f"{one['mount']} has {used[one['uuid']]} bytes used, and had {one['used']}"
+        used = used_bytes(now, found.used)
+        for one, least, _most in _measured(before, disk):
+            if one.mount not in found.mounted and used.get(one.uuid, least) < least:
+                detail = f"{one.mount} has {used[one.uuid]} bytes used, and had {one.used}"
                 yield _changed(manifest, disk, detail)
 
 
-def _changed(manifest: dict[str, Any], disk: dict[str, Any], detail: str) -> Refusal:
-    words = reinstall.in_words(disk, manifest["sections"]["disks"])
-    return refuse("R012", disk=words, host=manifest["host"], detail=detail)
+def _changed(manifest: Manifest, disk: Device, detail: str) -> Refusal:
+    words = reinstall.in_words(disk, manifest.sections.disks)
+    return refuse("R012", disk=words, host=manifest.host, detail=detail)
 
 
-def _measured(section: dict[str, Any], disk: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for one in section["filesystems"] if disk["path"] in one["disks"] and one["uuid"] and one["used"]]
+def _measured(section: Disks, disk: Device) -> Iterator[tuple[Filesystem, int, int]]:
+    """Yield the file systems of a disk, with the least and the most used bytes that are no change."""
+    for one in section.filesystems:
+        if disk.path in one.disks and one.uuid and one.used:
+            slack = max(SLACK, int(one.used * SLACK_SHARE))
+            yield one, one.used - slack, one.used + slack
 
 
-def used_bytes(section: dict[str, Any], unmounted: dict[str, int]) -> dict[str, int]:
+def used_bytes(section: Disks, unmounted: dict[str, int]) -> dict[str, int]:
     """Return the used bytes of file systems by UUID, mounted or not."""
-    mounted = {one["uuid"]: one["used"] for one in section["filesystems"] if one["uuid"] and one["used"] is not None}
+    mounted = {one.uuid: one.used for one in section.filesystems if one.uuid and one.used is not None}
     return {**unmounted, **mounted}
 
 
-def _grown(manifest: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
-    before, used = manifest["sections"]["disks"], used_bytes(found["disks"], found["used"])
-    kept = [disk for disk in before["disks"] if not disk["root"]]
-    grown = {one["mount"]: one for disk in kept for one in _measured(before, disk)}
-    for place, one in grown.items():
-        now = used.get(one["uuid"])
-        if now is not None and now > one["used"] + max(SLACK, int(one["used"] * SLACK_SHARE)):
-            yield f"{place} has {now} bytes used, and had {one['used']} when it was captured"
+def _grown(manifest: Manifest, found: Present) -> Iterator[str]:
+    before, used = manifest.sections.disks, used_bytes(found.disks, found.used)
+    kept = [disk for disk in before.disks if not disk.root]
+    grown = {one.mount: (one, most) for disk in kept for one, _least, most in _measured(before, disk)}
+    for place, (one, most) in grown.items():
+        now = used.get(one.uuid, 0)
+        if now > most:
+            yield f"{place} has {now} bytes used, and had {one.used} when it was captured"
 
 
-def _counterpart(
-    disk: dict[str, Any], before: list[dict[str, Any]], now: list[dict[str, Any]]
-) -> dict[str, Any] | None:
+def _counterpart(disk: Device, before: list[Device], now: list[Device]) -> Device | None:
     """Return the disk that a captured one is now: by its own name, else by its size and what it holds."""
     named = reinstall.identity(disk, before)
     if named:
-        return next((one for one in now if one[named[0]] == named[1]), None)
-    return next((one for one in now if one["size"] == disk["size"] and _holds(disk) <= _holds(one)), None)
+        return next((one for one in now if reinstall.name_of(one, named[0]) == named[1]), None)
+    return next((one for one in now if one.size == disk.size and _holds(disk) <= _holds(one)), None)
 
 
-def _differences(disk: dict[str, Any], other: dict[str, Any] | None) -> Iterator[str]:
+def _differences(disk: Device, other: Device | None) -> Iterator[str]:
     if other is None:
         yield "it is not there"
         return
-    if other["root"]:
+    if other.root:
         yield "the system was installed on it"
-    if other["size"] != disk["size"]:
-        yield f"its size is {other['size']} bytes, not {disk['size']}"
+    if other.size != disk.size:
+        yield f"its size is {other.size} bytes, not {disk.size}"
     for kind, label, uuid in sorted(_holds(disk) - _holds(other)):
         yield f"{kind} {label or uuid} ({uuid}) is not on it".replace("  ", " ")
 
 
-def _whole(device: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield device
-    for each in device["below"]:
-        yield from _whole(each)
-
-
-def _holds(disk: dict[str, Any]) -> set[tuple[str, str, str]]:
+def _holds(disk: Device) -> set[tuple[str, str, str]]:
     """Return what lies on a disk and its partitions themselves: (type, label, UUID). Nothing has to be assembled."""
-    own = [disk, *(each for each in disk["below"] if each["kind"] == "part")]
-    found = {(one["type"], one["label"], one["uuid"]) for one in own if one["type"]}
-    return found | {("partition", "", one["part_uuid"]) for one in own if one["part_uuid"]}
+    own = [disk, *(each for each in disk.below if each.kind == "part")]
+    found = {(one.type, one.label, one.uuid) for one in own if one.type}
+    return found | {("partition", "", one.part_uuid) for one in own if one.part_uuid}

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Captured, Found, Installer
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.captures import Capture
 
 ENDINGS = (".network", ".netdev", ".link")  # what systemd-networkd reads
 
 
-def installers() -> list[dict[str, Any]]:
+def installers() -> list[Installer]:
     """Return the records of catalog/installers.yml."""
-    found: list[dict[str, Any]] = Catalog().read("installers")["installers"]
-    return found
+    return records.typed(Catalog().read("installers")["installers"], list[Installer])
 
 
-def captured(capture: Capture, secrets: Mapping[str, bytes]) -> installation.Captured:
+def captured(capture: Capture, secrets: Mapping[str, bytes]) -> Captured:
     """Return a capture with its secrets, as the planning takes it."""
-    return installation.Captured(capture.manifest, partial(_content, capture, secrets), capture.path.name)
+    return Captured(capture.manifest, partial(_content, capture, secrets), capture.path.name)
 
 
 def _content(capture: Capture, secrets: Mapping[str, bytes], path: str) -> bytes | None:
@@ -52,23 +53,17 @@ def network_files(host: str, paths: list[str]) -> dict[str, str] | None:
     return found or None
 
 
-def found_in(capture: installation.Captured, user: str, server: str) -> dict[str, Any]:
+def found_in(capture: Captured, user: str, server: str) -> Found:
     """Return what the planning takes of a machine that is down: what its capture says.
 
     user is who Ansible will connect as, server the address that it will connect to.
     """
-    keys = [capture.data(path) for path in installation.authorized_keys(capture.manifest, user)]
-    return {
-        "dmi_uuid": capture.manifest["machine"]["dmi_uuid"],
-        "memory": None,
-        "user": user,
-        "authorized_keys": b"\n".join(filter(None, keys)).decode("utf-8", "surrogateescape"),
-        "server": server,
-        "client": "",
-    }
+    keys = [capture.data(path) for path in capture.authorized_keys(user)]
+    text = b"\n".join(filter(None, keys)).decode("utf-8", "surrogateescape")
+    return Found(capture.manifest.machine.dmi_uuid, None, user, text, server, "")
 
 
-def kernel_arguments(plan: dict[str, Any], *, refused: str, source: str) -> list[str]:
+def kernel_arguments(plan: Plan, *, refused: str, source: str) -> list[str]:
     """Return the arguments of the installer's kernel.
 
     refused is what follows a refusal, "reboot" or "poweroff"; source is where it was started from, "disk" or "media".

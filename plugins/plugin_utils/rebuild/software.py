@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import FILE
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.captures import Capture
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Sections
 
 _KEPT = ("path", "kind", "mode", "owner", "uid", "group", "gid", "target")
 
@@ -27,54 +30,52 @@ def asked(capture: Capture, work: str, identity: str | None, lacking: list[str])
     """
     if work == "begin":
         return {}
-    sections = capture.manifest["sections"]
+    sections, release = capture.manifest.sections, asdict(capture.manifest.machine.system)
     if work in ("environments", "check_locks"):
-        return sorted(sections["environments"], key=lambda one: (one["path"].count("/"), one["path"]))
+        found = sorted(sections.environments, key=lambda one: (one.path.count("/"), one.path))
+        return list(map(asdict, found))
     if work == "containers":
-        return sections["containers"]["engines"]
-    items = [item.partition(":") for role in sections["gpulab"]["receipts"].values() for item in role]
-    system = capture.manifest["machine"]["system"]
-    told = {"release": {name: system.get(name) for name in ("id", "version", "name")}}
+        return [asdict(one) for one in sections.containers.engines]
+    items = [item.partition(":") for role in sections.gpulab.receipts.values() for item in role]
     if work == "locks":
-        return sections["gpulab"].get("locks", [])
+        return [asdict(one) for one in sections.gpulab.locks]
     if work == "packages":
+        packages = None if sections.packages is None else list(map(asdict, sections.packages))
         return {
-            **told,
+            "release": release,
             "lacking": lacking,
-            "section": {name: sections[name] for name in ("packages", "manual", "holds")},
+            "section": {"packages": packages, "manual": sections.manual, "holds": sections.holds},
             "managed": sorted({name for kind, _colon, name in items if kind == "package"} | _brought(sections)),
             "entries": list(_entries(capture, software_files.of_apt, identity)),
         }
     return {
-        **told,
+        "release": release,
         "capture": capture.path.name,
-        "units": sections["units"],
-        "states": sections["unit_states"],
+        "units": list(map(asdict, sections.units)),
+        "states": sections.unit_states,
         "managed": sorted({name for kind, _colon, name in items if kind in ("unit", "running")}),
         "entries": list(_entries(capture, software_files.of_jobs, identity)),
         "sources": list(_entries(capture, software_files.of_apt, identity)) if work == "jobs" else [],
     }
 
 
-def _brought(sections: Mapping[str, Any]) -> set[str]:
+def _brought(sections: Sections) -> set[str]:
     """Return the packages that only gpulab's own brought with them: where the roles bring these, they come as well.
 
     Brought by the rebuild instead, they would count as the node's, and stay when gpulab's are removed.
     """
-    return set(sections["gpulab"].get("brought", ())) - set(sections["manual"] or ())
+    return set(sections.gpulab.brought) - set(sections.manual or ())
 
 
-def _entries(
-    capture: Capture, chosen: Callable[[Mapping[str, Any]], bool], identity: str | None
-) -> Iterator[dict[str, Any]]:
+def _entries(capture: Capture, chosen: Callable[[Entry], bool], identity: str | None) -> Iterator[dict[str, Any]]:
     """Yield captured files as software_entries.py takes them."""
-    entries = [one for one in capture.manifest["files"] if chosen(one)]
+    entries = [one for one in capture.manifest.files if chosen(one)]
     secret = any(one.get("secret") for one in entries)
-    cipher = cipher_of(capture.manifest["host"], capture.archive.name, identity)
+    cipher = cipher_of(capture.manifest.host, capture.archive.name, identity)
     secrets = capture.secrets(cipher) if secret else {}
     for one in entries:
-        kept = {name: one[name] for name in _KEPT if name in one}
-        if one["kind"] == manifest.FILE:
+        kept: dict[str, Any] = {name: value for name, value in one.items() if name in _KEPT}
+        if one["kind"] == FILE:
             content = secrets[one["path"]] if one.get("secret") else capture.data(one["path"])
             kept["data"] = base64.b64encode(content).decode("ascii")
         yield kept

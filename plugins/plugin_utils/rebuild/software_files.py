@@ -9,10 +9,10 @@ No I/O happens here.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
 
 APT = re.compile(r"/etc/apt(?:/|$)")
 JOBS = re.compile(
@@ -27,11 +27,11 @@ def is_of_software(path: str) -> bool:
     return bool(APT.match(path) or JOBS.match(path))
 
 
-def of_apt(entry: Mapping[str, Any]) -> bool:
+def of_apt(entry: Entry) -> bool:
     """Tell whether a captured file is one that APT reads."""
     return bool(APT.match(entry["path"]))
 
 
-def of_jobs(entry: Mapping[str, Any]) -> bool:
+def of_jobs(entry: Entry) -> bool:
     """Tell whether a captured file starts work, or lets it start."""
     return bool(JOBS.match(entry["path"]))

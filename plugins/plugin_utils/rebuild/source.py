@@ -8,31 +8,33 @@ from __future__ import annotations
 import base64
 import hashlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.accounts import Accounts
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import FILE
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import (
+    Asked,
+    Judged,
+    Part,
+    WithAccounts,
+    WithDisks,
+    WithNetwork,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.files import PAM, modules_of_pam
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state, works
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.captures import Capture
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import Cipher
 
 AT_ONCE = 8 << 20  # bytes of contents in one question
 SEARCHED, LARGEST = ("/etc/", "/boot/", "/usr/local/"), 1 << 20  # files in which UUIDs are looked for, and their size
 SHORTEST = 9  # characters of a UUID: that of a FAT
-# The sections of the manifest that a work needs beside its files.
-SECTIONS = {
-    "accounts": ("users", "groups", "unnamed", "directory"),
-    "identity": ("users", "groups"),
-    "storage": ("disks",),
-    "network": ("network",),
-    "files": (),
-}
 
 
 def chosen(of_host: Path, host: str, name: str | None, unsigned: str | None = None) -> Capture:
@@ -59,45 +61,43 @@ class Source:
         """The contents of the secret files, by path."""
         return self.capture.secrets(self._cipher)
 
-    def content(self, entry: dict[str, Any]) -> bytes:
+    def content(self, entry: Entry) -> bytes:
         """Return the content of a file. Raises Refusal R006 where it is not there."""
         if entry.get("secret"):
             return self.secrets[entry["path"]]
         return self.capture.data(entry["path"])
 
-    def entries(self, work: str) -> list[dict[str, Any]]:
+    def entries(self, work: str) -> list[Judged]:
         """Return what the manifest says of the paths of a work."""
-        wanted = works.Works(self.capture.manifest)
-        return [entry for entry in self.capture.manifest["files"] if wanted.of(entry) == work]
+        wanted = works.Works(self.capture.manifest.sections.disks)
+        return [{**entry} for entry in self.capture.manifest.files if wanted.of(entry) == work]
 
-    def asked(self, work: str) -> dict[str, Any]:
+    def asked(self, work: str, user: str, minutes: int) -> Asked:
         """Return what the module gets for a work: of files what it needs to judge them, of others the contents, too."""
-        entries, manifest = self.entries(work), self.capture.manifest
-        asked = {
-            "capture": self.capture.path.name,
-            "host": manifest["host"],
-            "machine": manifest["machine"],
-            "sections": {name: manifest["sections"].get(name, {}) for name in SECTIONS[work]},
-        }
+        manifest, entries, contents = self.capture.manifest, self.entries(work), {}
         if work == works.FILES:
-            return {**asked, "entries": [self._judged(entry) for entry in entries]}
-        with_content = [entry for entry in entries if entry["kind"] == manifests.FILE]
-        contents = {entry["path"]: base64.b64encode(self.content(entry)).decode("ascii") for entry in with_content}
-        return {**asked, "entries": entries, "contents": contents}
+            entries = [self._judged(entry) for entry in entries]
+        else:
+            with_content = [entry for entry in entries if entry["kind"] == FILE]
+            contents = {entry["path"]: base64.b64encode(self.content(entry)).decode("ascii") for entry in with_content}
+        asked = Asked(self.capture.path.name, manifest.host, manifest.machine, user, minutes, entries, contents)
+        sections = manifest.sections
+        if work in ("accounts", "identity"):
+            accounts = Accounts(sections.users, sections.groups, sections.unnamed, sections.directory)
+            return WithAccounts(**vars(asked), accounts=accounts)
+        if work == "storage":
+            return WithDisks(**vars(asked), disks=sections.disks)
+        return WithNetwork(**vars(asked), network=sections.network) if work == "network" else asked
 
-    def _judged(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return an entry with the digest of its content, and with what its content says about its place.
-
-        names are UUIDs of the former system disk in it, modules those of PAM that it needs, version is that of its
-        package, why says why it has to stay away.
-        """
-        found = dict(entry)
-        path = entry["path"]
+    def _judged(self, entry: Entry) -> Judged:
+        """Return an entry with the digest of its content, and with what its content says about its place."""
+        found: Judged = {**entry}
+        path, package = entry["path"], entry.get("package", "")
         if path in works.BY_HAND:
             found["why"] = works.BY_HAND[path]
-        if entry.get("package") in self._versions:
-            found["version"] = self._versions[entry["package"]]
-        if entry["kind"] != manifests.FILE:
+        if package in self._versions:
+            found["version"] = self._versions[package]
+        if entry["kind"] != FILE:
             return found
         if entry.get("secret") or (path.startswith(SEARCHED) and entry["size"] <= LARGEST):
             content = self.content(entry)
@@ -111,43 +111,30 @@ class Source:
     @cached_property
     def _uuids(self) -> list[str]:
         """The UUIDs of all that the former system disk held."""
-        disks = self.capture.manifest["sections"].get("disks", {}).get("disks", ())
-        return sorted({uuid for disk in disks if disk["root"] for uuid in _uuids(disk)})
+        wiped = [device for disk in self.capture.manifest.sections.disks.disks if disk.root for device in disk.whole()]
+        uuids = {uuid.lower() for device in wiped for uuid in (device.uuid, device.part_uuid)}
+        return sorted(uuid for uuid in uuids if len(uuid) >= SHORTEST)
 
     @cached_property
     def _versions(self) -> dict[str, str]:
-        packages = self.capture.manifest["sections"].get("packages") or ()
-        return {one["name"].partition(":")[0]: one["version"] for one in packages}
+        packages = self.capture.manifest.sections.packages or ()
+        return {one.name.partition(":")[0]: one.version for one in packages}
 
-    def parts(self, digests: Iterable[str], entries: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    def parts(self, digests: Iterable[str], entries: Iterable[Entry]) -> Iterator[list[Part]]:
         """Yield parts of the contents with these digests, so many at a time as one question carries."""
         by_digest = {entry["sha256"]: entry for entry in entries if "sha256" in entry}
-        batch: list[dict[str, Any]] = []
+        batch: list[Part] = []
         size = 0
         for digest in digests:
             content = self.content(by_digest[digest])
             for start in range(0, max(len(content), 1), AT_ONCE):
                 data = content[start : start + AT_ONCE]
-                batch.append(
-                    {
-                        "sha256": digest,
-                        "path": by_digest[digest]["path"],
-                        "start": start,
-                        "data": base64.b64encode(data).decode("ascii"),
-                        "last": start + AT_ONCE >= len(content),
-                    }
-                )
+                last = start + AT_ONCE >= len(content)
+                encoded = base64.b64encode(data).decode("ascii")
+                batch.append(Part(digest, by_digest[digest]["path"], start, encoded, last))
                 size += len(data)
                 if size >= AT_ONCE:
                     yield batch
                     batch, size = [], 0
         if batch:
             yield batch
-
-
-def _uuids(device: dict[str, Any]) -> Iterator[str]:
-    for uuid in (device["uuid"], device["part_uuid"]):
-        if len(uuid) >= SHORTEST:
-            yield uuid.lower()
-    for each in device["below"]:
-        yield from _uuids(each)

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import LINK
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import LINK
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.software_files import is_of_software
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
 
 # The first work whose pattern fits counts; what is left is of the work files.
 PATTERNS = {
@@ -78,14 +81,14 @@ CERTIFICATES = "/etc/ssl/certs/"
 class Works:
     """The works of a manifest's paths; the files that crypttab names as keys are of the work storage."""
 
-    def __init__(self, manifest: dict[str, Any]) -> None:
+    def __init__(self, disks: Disks) -> None:
         """Read which keys there are."""
-        keys = [line["key"] for line in manifest["sections"].get("disks", {}).get("crypttab", ()) if line["key"]]
+        keys = [line.key for line in disks.crypttab if line.key]
         self._rules = Rules([*((key, "storage") for key in keys), *_pairs()])
 
-    def of(self, entry: dict[str, Any]) -> str:
+    def of(self, entry: Entry) -> str:
         """Return the work of an entry; NOTHING where the new system has its own, SOFTWARE as software_files says."""
-        path: str = entry["path"]
+        path = entry["path"]
         if is_of_software(path):
             return SOFTWARE
         if path.startswith(CERTIFICATES) and entry["kind"] == LINK:  # update-ca-certificates makes them

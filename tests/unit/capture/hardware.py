@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 from unit.storage import nodes
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
 
 ESP_TYPE = "c12a7328-f81f-11d2-ba4b-00c93ec93b3b"
 DATA_TYPE = "0fc63daf-8483-4772-8e79-3d69d8477de4"
@@ -81,7 +85,11 @@ class Hardware(nodes.Machine):
         return answers[argv[3]]
 
     def read(self, root: Any) -> dict[str, Any]:
-        """Return the section of the manifest; the node's files are written below root."""
+        """Return the section as the manifest has it; the node's files are written below root."""
+        return asdict(self.disks(root))
+
+    def disks(self, root: Any) -> Disks:
+        """Return the section; the node's files are written below root."""
         files = {"proc/self/mountinfo": self.mountinfo, "proc/swaps": self.swaps, **self.files}
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -23,19 +23,16 @@ def everybody():
 
 def test_users_are_those_of_getent():
     found = people.read(Node(), *everybody())
-    lines = [
-        ":".join(map(str, (one["name"], one["uid"], one["gid"], one["gecos"], one["home"], one["shell"])))
-        for one in found["users"]
-    ]
+    lines = [":".join(map(str, (one.name, one.uid, one.gid, one.gecos, one.home, one.shell))) for one in found.users]
     assert lines == [
         ":".join([*line.split(":")[:1], *line.split(":")[2:]]) for line in said("getent", "--service=files", "passwd")
     ]
-    assert found["unnamed"] == []
+    assert found.unnamed == []
 
 
 def test_groups_are_those_of_getent():
-    found = people.read(Node(), *everybody())["groups"]
-    lines = [f"{one['name']}:{one['gid']}:{','.join(one['members'])}" for one in found]
+    found = people.read(Node(), *everybody()).groups
+    lines = [f"{one.name}:{one.gid}:{','.join(one.members)}" for one in found]
     assert lines == [
         ":".join([*line.split(":")[:1], *line.split(":")[2:]]) for line in said("getent", "--service=files", "group")
     ]
@@ -43,9 +40,9 @@ def test_groups_are_those_of_getent():
 
 def test_groups_of_a_user_are_those_of_id():
     found = people.read(Node(), *everybody())
-    names = {group["gid"]: group["name"] for group in found["groups"]}
-    for one in found["users"]:
-        assert {*one["groups"], names[one["gid"]]} == {*said("id", "--groups", "--name", one["name"])[0].split()}
+    names = {group.gid: group.name for group in found.groups}
+    for one in found.users:
+        assert {*one.groups, names[one.gid]} == {*said("id", "--groups", "--name", one.name)[0].split()}
 
 
 def test_packages_are_those_of_dpkg_query():

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, leaves, look
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves as declared
+
+from unit.filled import typed
 
 CATALOG = Path(__file__).parents[3] / "catalog"
 NOTHING = SimpleNamespace(output=lambda: None, result=lambda: None)
@@ -166,7 +169,7 @@ def root(tmp_path, monkeypatch):
         receipt = {"schema": 1, "inputs": {}, "sealed": True, "items": dict.fromkeys(items, "x")}
         put(tmp_path, f"var/lib/gpulab/receipts/{role}.json", json.dumps(receipt))
     put(tmp_path, "proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
-    monkeypatch.setattr(disks, "read", lambda _node: {"walked": ["/"], "filesystems": []})
+    monkeypatch.setattr(disks, "read", lambda _node: typed({"walked": ["/"]}, Disks))
     return tmp_path
 
 

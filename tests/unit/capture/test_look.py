@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, look
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+from unit.filled import typed
 
 NOTHING = SimpleNamespace(output=lambda: None, result=lambda: None)
 WISHES = {
@@ -48,7 +51,7 @@ def node(tmp_path, monkeypatch):
     put(tmp_path, "proc/self/mountinfo", mountinfo)
     systems = [{"mount": "/", "on_root_disk": True}, {"mount": "/data", "on_root_disk": False}]
     read = {"walked": ["/", "/home"], "filesystems": systems}
-    monkeypatch.setattr(disks, "read", lambda _node: read)
+    monkeypatch.setattr(disks, "read", lambda _node: typed(read, Disks))
     return Node(tmp_path, lambda _argv: NOTHING)
 
 
@@ -70,7 +73,7 @@ def test_each_path_is_where_the_rules_and_receipts_put_it(node):
 
 
 def test_what_lies_on_other_disks_is_listed_as_kept(node):
-    assert look.look(node, WISHES)["kept"] == [{"mount": "/data", "on_root_disk": False}]
+    assert [one["mount"] for one in look.look(node, WISHES)["kept"]] == ["/data"]
 
 
 def test_the_locks_of_gpulabs_environments_are_taken_along(node, tmp_path):

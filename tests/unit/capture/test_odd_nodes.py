@@ -2,9 +2,13 @@
 
 import json
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import cron, homes, jobs, people, software, system
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.accounts import Accounts
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.system import System
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_history
 from hypothesis import HealthCheck, Phase, given, settings
@@ -49,9 +53,11 @@ def test_no_node_is_too_odd(contents, printed, debian):
             tree.file("/var/lib/dpkg/status")
         node = Node(tree.root, lambda _argv: Canned(printed.decode("utf-8", "replace")))
         found = [
-            system.read(node),
-            people.read(node, {0, 4242}, {0, 4242}),
+            asdict(system.read(node)),
+            asdict(people.read(node, {0, 4242}, {0, 4242})),
             jobs.read(node, frozenset().__contains__),
             software.read(node),
         ]
         json.dumps(found).encode("ascii")
+        for section, kind in zip(found, (System, Accounts), strict=False):
+            assert list(records.faults(section, kind)) == []

@@ -1,6 +1,7 @@
 """Users and groups: who is recorded, and what of them; never a hash."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import people
@@ -41,6 +42,11 @@ def lab(tree):
     return tree
 
 
+def read(*arguments):
+    """Return the people of a node as the manifest has them."""
+    return asdict(people.read(*arguments))
+
+
 def of(users, name):
     return next(user for user in users if user["name"] == name)
 
@@ -50,18 +56,18 @@ def names(records):
 
 
 def test_people_are_those_from_uid_min_on(lab):
-    assert names(people.read(lab.node(), set(), set())["users"]) == ["wei", "mia"]
+    assert names(read(lab.node(), set(), set())["users"]) == ["wei", "mia"]
 
 
 def test_uid_min_is_that_of_the_node(lab):
     lab.file(people.LOGIN_DEFS, "UID_MIN 500\nGID_MIN 500\n")
-    found = people.read(lab.node(), set(), set())
+    found = read(lab.node(), set(), set())
     assert names(found["users"]) == ["old", "wei", "mia"]
     assert "docker" in names(found["groups"])
 
 
 def test_an_account_below_uid_min_that_owns_data_is_recorded(lab):
-    assert names(people.read(lab.node(), {64, 501}, set())["users"]) == ["slurm", "old", "wei", "mia"]
+    assert names(read(lab.node(), {64, 501}, set())["users"]) == ["slurm", "old", "wei", "mia"]
 
 
 def test_what_a_user_is(lab):
@@ -70,7 +76,7 @@ def test_what_a_user_is(lab):
     )
     lab.file(people.SUBGID, "wei:100000:65536\n")
     lab.file("/proc/self/mountinfo", "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:4 / /home rw - nfs4 nas:/home rw\n")
-    assert of(people.read(lab.node(), set(), set())["users"], "wei") == {
+    assert of(read(lab.node(), set(), set())["users"], "wei") == {
         "name": "wei",
         "uid": 1001,
         "gid": 1001,
@@ -93,30 +99,30 @@ def test_what_a_user_is(lab):
     [("root", "locked"), ("old", "set"), ("mia", "locked"), ("slurm", "empty"), ("daemon", "unknown")],
 )
 def test_a_password_is_told_by_a_word(lab, name, password):
-    users = people.read(lab.node(), {0, 1, 64, 501}, set())["users"]
+    users = read(lab.node(), {0, 1, 64, 501}, set())["users"]
     assert of(users, name)["password"] == password
 
 
 def test_an_old_hash_in_passwd(lab):
     lab.file("/etc/passwd", f"wei:{CANARY}:1001:1001::/home/wei:/bin/sh\n").file(people.SHADOW, "")
-    found = people.read(lab.node(), set(), set())
+    found = read(lab.node(), set(), set())
     assert of(found["users"], "wei")["password"] == people.SET
     assert CANARY not in json.dumps(found)
 
 
 def test_no_hash_is_returned(lab):
     everybody = set(range(3000))
-    assert CANARY not in json.dumps(people.read(lab.node(), everybody, everybody))
+    assert CANARY not in json.dumps(read(lab.node(), everybody, everybody))
 
 
 def test_groups_are_those_of_people_those_that_own_files_and_those_of_users(lab):
-    assert names(people.read(lab.node(), set(), {44})["groups"]) == ["docker", "users", "video", "lab"]
-    assert names(people.read(lab.node(), {501}, set())["groups"]) == ["docker", "old", "users", "lab"]
+    assert names(read(lab.node(), set(), {44})["groups"]) == ["docker", "users", "video", "lab"]
+    assert names(read(lab.node(), {501}, set())["groups"]) == ["docker", "old", "users", "lab"]
 
 
 def test_numbers_without_a_name(lab):
     lab.file(people.SUBUID, "wei:100000:65536\n")
-    found = people.read(lab.node(), {0, 1001, 4242, 100033}, {4243})
+    found = read(lab.node(), {0, 1001, 4242, 100033}, {4243})
     assert found["unnamed"] == [
         {"kind": "user", "id": 4242, "of": None},
         {"kind": "user", "id": 100033, "of": "wei"},
@@ -136,7 +142,7 @@ def joined(lab):
 def test_names_of_a_directory(lab):
     joined(lab).prints("getent passwd 70001 70002", "ada:*:70001:70001:Ada:/home/ada:/bin/bash\n")
     lab.prints("getent group", "staff:*:70001:\n")
-    found = people.read(lab.node(), {0, 70001, 70002}, {70001})
+    found = read(lab.node(), {0, 70001, 70002}, {70001})
     assert found["directory"] == {
         "services": ["sss", "winbind"],
         "domains": ["lab.example"],
@@ -152,17 +158,17 @@ def test_names_of_a_directory(lab):
 
 
 def test_a_directory_that_does_not_answer(lab):
-    found = people.read(joined(lab).node(), {70001}, set())
+    found = read(joined(lab).node(), {70001}, set())
     assert found["directory"]["answered"] is False
     assert found["unnamed"] == [{"kind": "user", "id": 70001, "of": None}]
 
 
 def test_a_directory_is_asked_only_for_what_the_files_do_not_name(lab):
-    assert people.read(joined(lab).node(), {0, 501}, {0})["directory"]["answered"] is None
+    assert read(joined(lab).node(), {0, 501}, {0})["directory"]["answered"] is None
 
 
 def test_a_node_without_any_of_the_files(tree):
-    assert people.read(tree.node(), set(), set()) == {
+    assert read(tree.node(), set(), set()) == {
         "users": [],
         "groups": [],
         "unnamed": [],
@@ -175,4 +181,4 @@ def test_damaged_files(lab):
         lab.file(
             path, b":::\xff::::::::\n\nwei:x:\xb2:" + b"9" * 5000 + b":a:b:c:99999999999:\n" + b"UID_MIN 99999999999\n"
         )
-    json.dumps(people.read(lab.node(), {0}, {0}))
+    json.dumps(read(lab.node(), {0}, {0}))

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import system
@@ -12,7 +13,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIL0XQ+vRVXVJQqAmKp8l0sX0pVkR1ZJb5Z2m9
 
 
 def read(tree):
-    return system.read(tree.node())
+    return asdict(system.read(tree.node()))
 
 
 def test_names(tree):

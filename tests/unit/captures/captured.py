@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import store
+
+from unit.filled import filled
 
 CANARY = b"canary-7f3a"  # in each secret, and nowhere else
 FILES = {
@@ -45,7 +48,7 @@ def manifest(files, secrets, made=MADE, **more):
     }
     bins = {"captured": {"files": len(entries), "bytes": 40}}
     lists = {"kept": [], "acknowledged": [], "receipts": [], "remainder": []}
-    return {**whole, "files": entries, "bins": bins, **lists, **more}
+    return filled({**whole, "files": entries, "bins": bins, **lists, **more}, manifests.Manifest)
 
 
 def capture(directory, cipher, files=FILES, *, secrets=SECRETS, keep=14, **more):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,17 @@ def test_a_manifest_comes_back_as_it_was():
     text = manifests.text(given)
     assert text.isascii()
     assert manifests.read(text, PLACE) == given
+    assert json.loads(manifests.text(asdict(manifests.typed(given)))) == given
+
+
+def test_a_capture_of_an_earlier_version_is_read():
+    """Recorded before captures had locks, and what gpulab brought."""
+    text = (Path(__file__).parent / "manifest.json").read_bytes()
+    document = manifests.read(text, PLACE)
+    assert manifests.text(document) == text
+    found = manifests.typed(document)
+    assert (found.sections.gpulab.locks, found.sections.gpulab.brought) == ([], [])
+    assert found.sections.disks.disks[0].below[1].places == ["/"]
 
 
 @pytest.mark.parametrize(

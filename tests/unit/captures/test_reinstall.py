@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import reinstall
 
 from unit.capture import hardware
@@ -17,7 +18,7 @@ VOLUME = {"name": "grafana", "mountpoint": "/var/lib/docker/volumes/grafana/_dat
 def manifest(section, sections=None, **more):
     """Return the manifest of a node with these disks, as it is after it was written and read."""
     whole = captured.manifest({}, {}, sections={"disks": section, **(sections or {})}, **more)
-    return json.loads(json.dumps(whole))
+    return manifests.typed(json.loads(json.dumps(whole)))
 
 
 @pytest.fixture

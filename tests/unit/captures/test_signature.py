@@ -137,7 +137,7 @@ def test_what_is_changed_after_the_look_is_not_taken(taken, vault):
     taken.content("/etc/fstab").write_bytes(b"evil")
     taken.archive.write_bytes(vault.pack({"/etc/shadow": b"evil"}))
     of_capture = source.Source(taken, vault)
-    entry = next(one for one in taken.manifest["files"] if one["path"] == "/etc/fstab")
+    entry = next(one for one in taken.manifest.files if one["path"] == "/etc/fstab")
     assert refused(of_capture.content, entry).code == "R006"
     assert refused(lambda: of_capture.secrets).code == "R006"
     assert refused(planned.captured(taken, {}).data, "/etc/fstab").code == "R006"
@@ -216,4 +216,4 @@ def test_a_capture_has_its_signature_beside_its_sums(taken):
     assert (taken.path / signature.NAME).stat().st_mode & 0o777 == 0o600
     assert len((taken.path / signature.NAME).read_text()) == 65
     taken.verify()
-    assert set(FILES) <= {one["path"] for one in taken.manifest["files"]}
+    assert set(FILES) <= {one["path"] for one in taken.manifest.files}

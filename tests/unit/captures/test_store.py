@@ -56,7 +56,7 @@ def test_a_capture_comes_back_as_it_was(kind, request, directory, place):
     found.verify()
     assert found.path == place / "20261126T132500Z"
     assert {path: found.content(path).read_bytes() for path in FILES} == FILES
-    assert found.manifest == manifest(FILES, SECRETS)
+    assert found.document == manifest(FILES, SECRETS)
     assert found.secrets(cipher) == SECRETS
     assert left_over(place) == []
 
@@ -117,7 +117,7 @@ def test_a_disk_that_is_full_is_refused_and_the_latest_stays(directory, place, v
     refusal = refused(capture, directory, vault, CHANGED)
     assert refusal.code == "R020"
     assert "No space left" in refusal.cause
-    assert captures.latest(place).manifest == manifest(FILES, SECRETS)
+    assert captures.latest(place).document == manifest(FILES, SECRETS)
     assert left_over(place) == []
 
 
@@ -203,10 +203,10 @@ def test_a_second_capture_takes_space_only_for_what_changed(directory, vault):
 
 def test_what_is_known_need_not_be_read_from_the_node(directory, vault):
     first = capture(directory, vault)
-    sums = {one["sha256"] for one in first.manifest["files"] if "sha256" in one}
+    sums = {one["sha256"] for one in first.manifest.files if "sha256" in one}
     with store.open_store(directory, "node07", 14) as opened:
         assert opened.known.keys() == sums
-        for one in first.manifest["files"]:
+        for one in first.manifest.files:
             if "sha256" in one:
                 opened.link(one["path"], one["sha256"])
         second = opened.finish(manifest(FILES, SECRETS), SECRETS, vault)
@@ -494,4 +494,4 @@ def test_sha256sum_checks_a_capture(directory, vault):
 
 
 def test_the_time_names_the_capture(directory, vault):
-    assert capture(directory, vault).manifest["made"] == MADE
+    assert capture(directory, vault).manifest.made == MADE

@@ -4,21 +4,24 @@ import json
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
 
-DISKS = {"disks": [], "root": {"source": "overlay"}, "container": "docker", "groups": [], "boot_devices": []}
+from unit.captures import captured
+from unit.filled import typed
+
 MANIFEST = {
     "host": "node07",
     "seconds": 12.4,
-    "files": [{"path": "/etc/shadow", "secret": True}, {"path": "/etc/fstab"}],
+    "files": [captured.entry("/etc/shadow", secret=True), captured.entry("/etc/fstab")],
     "bins": {"package": {"files": 3, "bytes": 2000}, "captured": {"files": 2, "bytes": 10}},
     "remainder": [],
     "acknowledged": [],
-    "sections": {"disks": {**DISKS, "filesystems": [], "exports": [], "unseen": [], "uefi": False}},
+    "sections": {"disks": {"root": {"source": "overlay"}, "container": "docker"}},
 }
 
 
 def lines(**further):
-    return summary.result({**MANIFEST, **further}, Path("/c/node07/20261126T021500Z"))["lines"]
+    return summary.result(typed({**MANIFEST, **further}, Manifest), Path("/c/node07/20261126T021500Z"))["lines"]
 
 
 def test_it_says_where_the_capture_is_and_what_is_in_it():
@@ -50,7 +53,7 @@ def test_what_a_reinstall_would_lose_is_listed_with_a_remedy_the_largest_first()
 
 def test_a_name_that_is_not_utf_8_does_not_disturb_what_shows_the_run():
     left = [{"path": "/opt/\udcff", "files": 1, "bytes": 1, "owner": "root", "why": ""}]
-    told = summary.result({**MANIFEST, "remainder": left}, None)
+    told = summary.result(typed({**MANIFEST, "remainder": left}, Manifest), None)
     assert told["remainder"][0]["path"] == r"/opt/\udcff"
     json.dumps(told, ensure_ascii=False).encode("utf-8")
 
@@ -68,11 +71,11 @@ def test_a_file_without_a_name_is_named():
 
 
 def test_in_check_mode_nothing_is_said_to_be_written():
-    assert summary.result(MANIFEST, None)["lines"][0].startswith("node07: would be captured in 12 s")
+    assert summary.result(typed(MANIFEST, Manifest), None)["lines"][0].startswith("node07: would be captured in 12 s")
 
 
 def test_damage_of_the_capture_before_is_shown():
-    found = summary.result(MANIFEST, Path("/c"), ["files/etc/fstab is missing or was changed"])
+    found = summary.result(typed(MANIFEST, Manifest), Path("/c"), ["files/etc/fstab is missing or was changed"])
     assert found["lines"][1] == "  the capture before: files/etc/fstab is missing or was changed"
     assert found["damage"] == ["files/etc/fstab is missing or was changed"]
 

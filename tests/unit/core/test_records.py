@@ -235,18 +235,23 @@ class _Whole(_Plain):
     parts: list[_Part] = field(default_factory=list)
     by_name: dict[str, _Part] = field(default_factory=dict)
     either: _Part | str | None = None
+    below: list[_Whole] = field(default_factory=list)
 
 
 PLAIN: dict[str, Any] = {"names": ["x"], "parts": [{"size": 1}], "by_name": {"a": {"size": 2.5}}, "either": {"size": 3}}
+PLAIN["below"] = [{**PLAIN, "names": ["y"], "below": []}]
 
 
 def test_plain_data_gets_its_type_in_all_its_parts():
-    whole = _Whole(["x"], [_Part(1)], {"a": _Part(2.5)}, _Part(3))
+    parts = ([_Part(1)], {"a": _Part(2.5)}, _Part(3))
+    whole = _Whole(["x"], *parts, [_Whole(["y"], *parts)])
     assert records.typed({**PLAIN, "later": 1}, _Whole) == whole
     assert records.typed([{**PLAIN, "either": None}], list[_Whole])[0].either is None
     assert records.typed({**PLAIN, "either": "x"}, _Whole).either == "x"
     with pytest.raises(ValueError, match=r"it\.by_name\.a\.size is not a number"):
         records.typed({**PLAIN, "by_name": {"a": {"size": "2"}}}, _Whole)
+    with pytest.raises(ValueError, match=r"it\.below\[0\] has no parts"):
+        records.typed({**PLAIN, "below": [{"names": []}]}, _Whole)
 
 
 def test_a_type_that_nobody_can_find_is_no_type():

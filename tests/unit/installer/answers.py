@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
+
 MACHINE = "4c4c4544-0042-3010-8056-b4c04f373132"
 TABLE, ROOT_FS, DATA_FS = "6d1b3c1e-aaaa-4444-8888-000000000001", "0aa0-ROOT", "7c7c7c7c-0000-4000-8000-00000000dada"
 SYSTEM = {"kind": "serial", "value": "S5GXNX0T1", "size": 512_000_000_000, "holds": [TABLE.upper(), "0AA0-root"]}
@@ -58,9 +60,9 @@ def plan(**changes):
 def files():
     """Return the files of the installed system."""
     return {
-        "/etc/hostname": {"content": b"node07\n", "mode": 0o644, "uid": 0, "gid": 0},
-        "/etc/ssh/ssh_host_ed25519_key": {"content": b"PRIVATE\n", "mode": 0o600, "uid": 0, "gid": 0},
-        "/home/admin/.ssh/authorized_keys": {"content": b"ssh-ed25519 AAAA\n", "mode": 0o600, "uid": 1007, "gid": 1008},
+        "/etc/hostname": NewFile(b"node07\n", 0o644),
+        "/etc/ssh/ssh_host_ed25519_key": NewFile(b"PRIVATE\n", 0o600),
+        "/home/admin/.ssh/authorized_keys": NewFile(b"ssh-ed25519 AAAA\n", 0o600, 1007, 1008),
     }
 
 

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.installer import (
     preseed,
     scripts,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 
 from unit.installer import answers
 
@@ -45,7 +46,7 @@ def archived(text):
 
 @pytest.mark.parametrize("firmware", FIRMWARE)
 def test_what_is_rendered_keeps_every_rule(firmware):
-    text = preseeded(firmware=firmware)["preseed.cfg"]["content"].decode()
+    text = preseeded(firmware=firmware)["preseed.cfg"].content.decode()
     assert list(lint.of_preseed(text)) == []
     document = yaml.safe_load(user_data(firmware=firmware))["autoinstall"]
     assert list(lint.of_autoinstall(document)) == []
@@ -59,7 +60,7 @@ def test_the_same_plan_gives_the_same_answers():
 
 
 def test_debian_asks_the_mirror():
-    lines = preseeded()["preseed.cfg"]["content"].decode().splitlines()
+    lines = preseeded()["preseed.cfg"].content.decode().splitlines()
     assert {
         "d-i mirror/protocol string https",
         "d-i mirror/https/hostname string mirror.example:8443",
@@ -72,7 +73,7 @@ def test_debian_asks_the_mirror():
 
 @pytest.mark.skipif(not shutil.which("debconf-set-selections"), reason="debconf is not here")
 def test_debconf_takes_the_preseed_file(tmp_path):
-    (tmp_path / "preseed.cfg").write_bytes(preseeded()["preseed.cfg"]["content"])
+    (tmp_path / "preseed.cfg").write_bytes(preseeded()["preseed.cfg"].content)
     done = subprocess.run(
         ["debconf-set-selections", "--checkonly", tmp_path / "preseed.cfg"],
         capture_output=True,
@@ -84,8 +85,8 @@ def test_debconf_takes_the_preseed_file(tmp_path):
 
 def test_debian_has_all_beside_the_preseed_file():
     found = preseeded()
-    assert found["gpulab/target/etc/ssh/ssh_host_ed25519_key"]["content"] == b"PRIVATE\n"
-    assert found["preseed.cfg"]["mode"] == 0o600
+    assert found["gpulab/target/etc/ssh/ssh_host_ed25519_key"].content == b"PRIVATE\n"
+    assert found["preseed.cfg"].mode == 0o600
     assert {"gpulab/guard", "gpulab/finish", "gpulab/files"} < set(found)
 
 
@@ -151,7 +152,7 @@ def finish(tmp_path):
         members = scripts.members(answers.plan(**changes), answers.files() if files is None else files, "x", str(place))
         for path, one in members.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)
-            (place / path).write_bytes(one["content"])
+            (place / path).write_bytes(one.content)
         subprocess.run(["sh", place / "finish", target], env={"PATH": f"{programs}:/usr/bin:/bin"}, check=True)
         return target, log.read_text().splitlines() if log.exists() else []
 
@@ -193,7 +194,7 @@ def test_no_account_is_made_for_root(finish):
     assert not [line for line in log if line.startswith("chroot")]
 
 
-NETWORKD = {"/etc/systemd/network/10-a.network": {"content": b"[Match]\n", "mode": 0o644, "uid": 0, "gid": 0}}
+NETWORKD = {"/etc/systemd/network/10-a.network": NewFile(b"[Match]\n", 0o644)}
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -219,6 +220,6 @@ def test_the_system_says_what_it_was_installed_by(finish):
 def test_the_scripts_need_no_more_than_busybox_has():
     """The tr of Debian's installer knows no classes of characters, and a process in the background stops debconf."""
     for name in (scripts.GUARD, scripts.FINISH):
-        script = scripts.members(answers.plan(), {}, "preseed", "/gpulab")[name]["content"].decode()
+        script = scripts.members(answers.plan(), {}, "preseed", "/gpulab")[name].content.decode()
         assert not re.search(r"\btr\s+'?\[:", script)
         assert not re.search(r"(?<![&>|0-9])&(?![&>])\s*$", script, re.MULTILINE)

@@ -8,9 +8,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.installer import autoi
 
 from unit.installer import answers
 
-PRESEED = preseed.render(answers.plan(), answers.files(), "http://mirror.example/debian", "bookworm")["preseed.cfg"][
-    "content"
-].decode()
+PRESEED = preseed.render(answers.plan(), answers.files(), "http://mirror.example/debian", "bookworm")
+PRESEED = PRESEED["preseed.cfg"].content.decode()
 AUTOINSTALL = yaml.safe_load(autoinstall.render(answers.plan(), answers.files())["user-data"])["autoinstall"]
 KICKSTART = kickstart.render(answers.plan(), answers.files(), "https://mirror.example/BaseOS")["ks.cfg"].decode()
 

@@ -14,6 +14,7 @@ import tarfile
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.installer.cpio import LARGEST, Member, Writer, pack
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import host_part, tree_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 
 from .newc import read
 from .plans import plan
@@ -108,8 +109,8 @@ def test_a_tar_archive_becomes_the_same_tree():
 
 
 FILES = {
-    "/etc/ssh/ssh_host_ed25519_key": {"content": b"key", "mode": 0o600, "uid": 0, "gid": 0},
-    "/home/admin/caf\udce9": {"content": b"", "mode": 0o640, "uid": 1000, "gid": 1000},
+    "/etc/ssh/ssh_host_ed25519_key": NewFile(b"key", 0o600),
+    "/home/admin/caf\udce9": NewFile(b"", 0o640, 1000, 1000),
 }
 
 

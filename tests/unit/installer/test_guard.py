@@ -18,7 +18,7 @@ def machine(tmp_path):
 
 
 def guard(machine, /, installer="preseed", **changes):
-    script = scripts.members(answers.plan(**changes), {}, installer, "/gpulab")[scripts.GUARD]["content"].decode()
+    script = scripts.members(answers.plan(**changes), {}, installer, "/gpulab")[scripts.GUARD].content.decode()
     return machine.run(script)
 
 

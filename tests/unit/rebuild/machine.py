@@ -6,13 +6,16 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import case, installation
 
 from unit.capture import hardware
 from unit.captures import captured
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
 
 UUID = "4c4c4544-0042-4a10-8031-c4c04f503733"
 MAC = "b8:ca:3a:00:00:01"
@@ -26,12 +29,7 @@ CONTENTS = {
     HOST_KEY: b"-----BEGIN OPENSSH PRIVATE KEY-----\ncanary7f3a\n",
 }
 INSTALLERS = [
-    {
-        "system": f"debian-{version}",
-        "codename": codename,
-        "least_memory_mib": 2816,
-        "least_disk_mib": 4096,
-    }
+    case.Installer(f"debian-{version}", codename, least_memory_mib=2816, least_disk_mib=4096)
     for version, codename in (("12", "bookworm"), ("13", "trixie"))
 ]
 
@@ -79,7 +77,7 @@ class Machine:
         """Start with a system disk and a disk for data."""
         self.contents = dict(CONTENTS)
         self.installers = INSTALLERS
-        self.found = {
+        self.found: dict[str, Any] = {
             "dmi_uuid": UUID,
             "memory": 64 << 30,
             "user": "admin",
@@ -118,17 +116,18 @@ class Machine:
         self.machine = {"dmi_uuid": UUID, "system": system}
         self.more: dict[str, Any] = {}
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """Return the manifest as it is after it was written and read."""
+        return manifests.typed(json.loads(json.dumps(self.document())))
+
+    def document(self) -> dict[str, Any]:
+        """Return the manifest as it is written."""
         secret = {path: data for path, data in self.contents.items() if path in (SHADOW, HOST_KEY)}
         plain = {path: data for path, data in self.contents.items() if path not in secret}
         more = {"machine": self.machine, "sections": self.sections, **self.more}
-        whole = captured.manifest(plain, secret, **copy.deepcopy(more))
-        read: dict[str, Any] = json.loads(json.dumps(whole))
-        return read
+        return captured.manifest(plain, secret, **copy.deepcopy(more))
 
     def plan(self, **wishes: Any) -> installation.Installation:
         """Plan its installation."""
-        wanted = installation.Wishes(**wishes)
-        captured_node = installation.Captured(self.manifest(), self.contents.get)
-        return installation.plan(captured_node, self.found, wanted, self.installers)
+        node = case.Captured(self.manifest(), self.contents.get)
+        return installation.plan(node, case.Found(**self.found), case.Wishes(**wishes), self.installers)

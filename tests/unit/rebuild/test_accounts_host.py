@@ -7,6 +7,9 @@ import stat
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts, accounts_host
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import WithAccounts
+
+from unit.filled import typed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 RELEASE = 'ID=debian\nVERSION_ID="12"\n'
@@ -38,13 +41,14 @@ def node(tree):
 
 
 def asked(user="debian", contents=CAPTURED):
-    return {
+    document = {
         "host": "node07",
         "user": user,
         "machine": {"system": {"id": "debian", "version": "12"}},
-        "sections": {"unnamed": [], "directory": {"names": [{"kind": "user", "id": 5000, "name": "zhang"}]}},
+        "accounts": {"directory": {"names": [{"kind": "user", "id": 5000, "name": "zhang"}]}},
         "contents": {path: base64.b64encode(text.encode()).decode() for path, text in contents.items()},
     }
+    return typed(document, WithAccounts)
 
 
 def restored(node, tmp_path, *, check=False, **more):

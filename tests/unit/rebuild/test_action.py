@@ -5,19 +5,18 @@ from unittest.mock import MagicMock
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.action import restore
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import Present
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state
 
 from unit.captures import captured
 from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixtures
+from unit.filled import filled
 
 SYSTEM = {"id": "debian", "version": "12", "name": "Debian 12", "family": "debian"}
 MACHINE = {"dmi_uuid": "4c4c4544", "dmi_serial": "", "product": "", "system": SYSTEM}
-DISKS = {
-    "container": "docker", "disks": [], "filesystems": [], "fstab": [], "crypttab": [], "groups": [], "exports": [],
-    "boot_devices": [], "unseen": [], "uefi": False, "root": {"source": "overlay", "type": "overlay", "disks": []},
-}  # fmt: skip
-SECTIONS = {"disks": DISKS, "network": {}, "users": [], "groups": [], "unnamed": [], "directory": {}}
-FOUND = {"machine": MACHINE, "disks": DISKS, "marker": "", "used": {}, "mounted": []}
+DISKS = {"container": "docker", "root": {"source": "overlay", "type": "overlay"}}
+SECTIONS = {"disks": DISKS}
+FOUND = filled({"machine": MACHINE, "disks": DISKS}, Present)
 CHANGED = {"changed": True, "changes": [{"action": "write", "what": "/etc/motd"}], "missing": [], "diff": []}
 
 
@@ -47,7 +46,7 @@ def run(captures, monkeypatch):
             answer = left.pop(0) if len(left) > 1 else left[0]
             if isinstance(answer, Exception):
                 raise answer
-            return dict(answer) if answer else answer
+            return dict(answer) if isinstance(answer, dict) else answer
 
         action.ask = ask
         return action.run(None, {"inventory_hostname": "node07"})
@@ -62,9 +61,10 @@ def test_gates_pass_and_say_what_storage_needs(run):
 
 
 def test_gates_refuse_by_code(run):
-    found = run("gates", {**FOUND, "machine": {**MACHINE, "dmi_uuid": "other"}})
+    other = {**FOUND, "machine": {**FOUND["machine"], "dmi_uuid": "other"}}
+    found = run("gates", other)
     assert (found["failed"], found["refusal"]["code"]) == (True, "R003")
-    assert "failed" not in run("gates", {**FOUND, "machine": {**MACHINE, "dmi_uuid": "other"}}, allow=["hardware"])
+    assert "failed" not in run("gates", other, allow=["hardware"])
 
 
 @pytest.mark.parametrize("damage", ["files/etc/fstab", "secrets.vault"])
@@ -95,15 +95,15 @@ def test_a_host_without_a_capture_is_refused(run):
 
 def test_contents_are_sent_until_none_is_wanted(run):
     run("files", {**CHANGED, "wanted": []})
-    wanted = [next(entry["sha256"] for entry in run.asked[0]["entries"] if "sha256" in entry)]
+    wanted = [next(entry["sha256"] for entry in run.asked[0][1]["entries"] if "sha256" in entry)]
     found = run("files", {**CHANGED, "wanted": wanted}, None, {**CHANGED, "wanted": []})
-    assert ["parts" in one for one in run.asked] == [False, True, False]
+    assert [step for step, _asked in run.asked] == ["restore", "stage", "restore"]
     assert "wanted" not in found
 
 
 def test_contents_that_never_arrive_are_refused(run):
     run("files", {**CHANGED, "wanted": []})
-    wanted = [next(entry["sha256"] for entry in run.asked[0]["entries"] if "sha256" in entry)]
+    wanted = [next(entry["sha256"] for entry in run.asked[0][1]["entries"] if "sha256" in entry)]
     found = run("files", {**CHANGED, "wanted": wanted})
     assert found["refusal"]["code"] == "R042"
 
@@ -125,15 +125,15 @@ TRYING = {**CHANGED, "trying": True, "paths": ["/etc/network/interfaces"]}
 
 def test_a_network_that_answers_is_confirmed(run):
     lost = AnsibleConnectionFailure("no route to host")
-    found = run("network", TRYING, lost, {"standing": "waiting"}, {"standing": "confirmed"})
+    found = run("network", TRYING, lost, "waiting", "confirmed")
     assert (found["changed"], found["missing"]) == (True, [])
-    assert [one.get("phase") for one in run.asked] == [None, "confirm", "confirm", "confirm"]
-    assert run.asked[-1]["paths"] == ["/etc/network/interfaces"]
+    assert [step for step, _asked in run.asked] == ["restore", "confirm", "confirm", "confirm"]
+    assert run.asked[-1][1] == ["/etc/network/interfaces"]
     assert not {"trying", "paths"} & found.keys()
 
 
 def test_a_network_that_was_undone_is_missing(run):
-    found = run("network", TRYING, AnsibleConnectionFailure("timed out"), {"standing": "undone"})
+    found = run("network", TRYING, AnsibleConnectionFailure("timed out"), "undone")
     assert (found["changed"], found["changes"]) == (False, [])
     assert found["missing"][0]["section"] == "network"
 

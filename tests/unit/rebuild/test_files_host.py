@@ -9,6 +9,9 @@ import stat
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files_host, record
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Asked, Part
+
+from unit.filled import typed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 ODD = os.fsdecode(b"/etc/\xff\xfe\nname")
@@ -84,17 +87,12 @@ def entries():
 
 def asked(listed=None, user="root"):
     machine = {"system": {"id": "debian", "version": "12"}}
-    return {"host": "node07", "user": user, "machine": machine, "entries": entries() if listed is None else listed}
+    document = {"host": "node07", "user": user, "machine": machine}
+    return typed({**document, "entries": entries() if listed is None else listed}, Asked)
 
 
 def part(data, *, path="/etc/motd", start=0, last=True, digest=None):
-    return {
-        "sha256": digest or hashlib.sha256(data).hexdigest(),
-        "path": path,
-        "start": start,
-        "data": base64.b64encode(data).decode(),
-        "last": last,
-    }
+    return Part(digest or hashlib.sha256(data).hexdigest(), path, start, base64.b64encode(data).decode(), last)
 
 
 @pytest.fixture
@@ -106,7 +104,7 @@ def restored(node, tmp_path):
         found = files_host.restore(node, asked(listed, user), check=check, state=state)
         if found["wanted"] and not check:
             by_digest = {hashlib.sha256(data).hexdigest(): data for data in CONTENTS.values()}
-            files_host.stage({"host": "x", "parts": [part(by_digest[one]) for one in found["wanted"]]}, state)
+            files_host.stage("x", [part(by_digest[one]) for one in found["wanted"]], state)
             found = files_host.restore(node, asked(listed, user), check=False, state=state)
         return found
 
@@ -197,13 +195,13 @@ def test_contents_arrive_in_parts_and_damage_is_refused(tmp_path):
     state, data = tmp_path / "state", b"0123456789"
     digest = hashlib.sha256(data).hexdigest()
     parts = [part(data[:4], last=False, digest=digest), part(data[4:], start=4, digest=digest)]
-    files_host.stage({"host": "x", "parts": parts[:1]}, state)
+    files_host.stage("x", parts[:1], state)
     assert not (state / "content" / digest).exists()
-    files_host.stage({"host": "x", "parts": parts[1:]}, state)
+    files_host.stage("x", parts[1:], state)
     assert (state / "content" / digest).read_bytes() == data
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     with pytest.raises(Refusal, match="R042"):
-        files_host.stage({"host": "x", "parts": [part(b"other", digest="0" * 64)]}, state)
+        files_host.stage("x", [part(b"other", digest="0" * 64)], state)
 
 
 def listed(path, **more):

@@ -6,10 +6,12 @@ import json
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import present, record
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import gates
 
 from unit.capture import hardware
 from unit.captures import captured
+from unit.filled import typed
 from unit.storage import nodes
 
 CAPTURE = "20261126T132500Z"
@@ -44,7 +46,7 @@ def found(manifest):
 
 
 def judged(manifest, found, allow=(), plan=MARKER["plan"]):
-    verdict = gates.judge(manifest, CAPTURE, found, plan, allow)
+    verdict = gates.judge(manifests.typed(manifest), CAPTURE, typed(found, present.Present), plan, allow)
     return [one.code for one in verdict.refusals], [one["name"] for one in verdict.said]
 
 
@@ -205,12 +207,12 @@ def test_a_container_needs_no_disks(manifest, found):
 
 
 def test_packages_are_those_that_disks_and_mounts_need(manifest):
-    assert gates.packages(manifest) == []
+    assert gates.packages(manifests.typed(manifest)) == []
     section = manifest["sections"]["disks"]
     disk(section, root=False).update(type="LVM2_member")
     disk(section, root=True)["below"][0].update(type="crypto_LUKS")
     section["fstab"].append({"source": "nas:/x", "mount": "/x", "type": "nfs4", "options": []})
-    assert gates.packages(manifest) == ["lvm2", "nfs-common"]
+    assert gates.packages(manifests.typed(manifest)) == ["lvm2", "nfs-common"]
 
 
 def test_used_bytes_of_what_is_not_mounted_are_measured_without_a_change(tmp_path):
@@ -226,9 +228,9 @@ def test_used_bytes_of_what_is_not_mounted_are_measured_without_a_change(tmp_pat
 
     machine.read(tmp_path)
     found = present.read(Node(tmp_path), call)
-    assert (found["used"], found["mounted"]) == ({nodes.DATA: 100 * 4096}, [])
+    assert (found.used, found.mounted) == ({nodes.DATA: 100 * 4096}, [])
     record.add(tmp_path / str(record.PLACE).lstrip("/"), files=[record.name_of_mount("/data"), "/etc/motd"])
-    assert present.read(Node(tmp_path), call)["mounted"] == ["/data"]
+    assert present.read(Node(tmp_path), call).mounted == ["/data"]
     assert [argv[argv.index("sh", 5) + 1 :][:3] for argv in asked[:1]] == [["ext4", "ro,noload", "/dev/nvme1n1"]]
 
 

@@ -6,6 +6,9 @@ import stat
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, identity, identity_host
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import WithAccounts
+
+from unit.filled import typed
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 UUID = "4c4c4544-0031"
@@ -101,9 +104,9 @@ def asked(uuid=UUID, user="root"):
         for path, data in CONTENTS.items()
     ]
     link = {"path": "/etc/localtime", "kind": "link", "target": "/usr/share/zoneinfo/Asia/Shanghai", "mode": "0777"}
-    return {
+    document = {
         "user": user,
-        "sections": {
+        "accounts": {
             "users": [{"name": "wei", "gid": 1500, "groups": ["lab"]}],
             "groups": [{"name": "wei", "gid": 1500}],
         },
@@ -111,6 +114,7 @@ def asked(uuid=UUID, user="root"):
         "entries": [*entries, {**link, "size": 33, **names}],
         "contents": {path: base64.b64encode(data).decode() for path, data in CONTENTS.items()},
     }
+    return typed(document, WithAccounts)
 
 
 @pytest.fixture

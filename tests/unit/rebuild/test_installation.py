@@ -1,10 +1,12 @@
 """What a captured machine's installer is told, what its new system gets, and what is refused before that."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import case, installation, obstacles
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 
 from unit.capture import hardware
 from unit.rebuild import machine as machines
@@ -109,30 +111,30 @@ def test_a_shell_that_comes_later_is_replaced_until_then(machine):
 )
 def test_the_image_is_of_the_nodes_system_and_mirror_unless_set(machine, wishes, system, mirror):
     image = machine.plan(**wishes).image
-    assert (image["system"], image["firmware"]) == (system, "uefi")
-    assert (image["mirror"], image["security_mirror"]) == mirror
+    assert (image.system, image.firmware) == (system, "uefi")
+    assert (image.mirror, image.security_mirror) == mirror
 
 
 @pytest.mark.parametrize("uri", ["mirror+file:/etc/apt/mirrors/debian.list", "https://***@mirror.lab/debian"])
 def test_a_mirror_that_nobody_else_can_use_is_not_taken(machine, uri):
     machine.sections["sources"][0]["uris"] = [uri]
     found = machine.plan()
-    assert (found.image["mirror"], codes(found)) == (None, ["R076"])
+    assert (found.image.mirror, codes(found)) == (None, ["R076"])
     assert codes(machine.plan(mirror="http://own/debian")) == []
 
 
 def test_the_mirror_of_another_distribution_is_not_taken(machine):
     machine.machine["system"].update(id="ubuntu", version="24.04", codename="noble")
     machine.sections["sources"][0]["suite"] = "noble"
-    assert machine.plan(system="debian-12").image["mirror"] is None
+    assert machine.plan(system="debian-12").image.mirror is None
 
 
 def test_firmware_of_network_cards_comes_with_the_new_system(machine):
     names = ["firmware-bnx2x", "firmware-amd-graphics", "bash"]
     machine.sections["packages"] = [{"name": name, "version": "1", "architecture": "all"} for name in names]
-    assert machine.plan(packages=("tmux",)).image["packages"] == ["firmware-bnx2x", "tmux"]
+    assert machine.plan(packages=("tmux",)).image.packages == ["firmware-bnx2x", "tmux"]
     machine.sections["packages"] = None
-    assert machine.plan().image["packages"] == []
+    assert machine.plan().image.packages == []
 
 
 # The files of the new system
@@ -140,20 +142,20 @@ def test_firmware_of_network_cards_comes_with_the_new_system(machine):
 
 def test_the_new_system_is_known_by_the_old_keys_and_names(machine):
     files = machine.plan().files
-    assert files[HOST_KEY] == {"content": machines.CONTENTS[HOST_KEY], "mode": 0o600, "uid": 0, "gid": 0}
-    assert files[f"{HOST_KEY}.pub"]["mode"] == 0o644
-    assert files["/etc/hostname"]["content"] == b"node07\n"
-    assert files["/etc/hosts"]["content"] == machines.CONTENTS["/etc/hosts"]
-    assert files["/etc/machine-id"] == {"content": b"5" * 32 + b"\n", "mode": 0o444, "uid": 0, "gid": 0}
+    assert files[HOST_KEY] == NewFile(machines.CONTENTS[HOST_KEY], 0o600, 0, 0)
+    assert files[f"{HOST_KEY}.pub"].mode == 0o644
+    assert files["/etc/hostname"].content == b"node07\n"
+    assert files["/etc/hosts"].content == machines.CONTENTS["/etc/hosts"]
+    assert files["/etc/machine-id"] == NewFile(b"5" * 32 + b"\n", 0o444, 0, 0)
 
 
 def test_ansibles_user_comes_in_and_becomes_root(machine):
     files = machine.plan().files
     keys = files["/home/admin/.ssh/authorized_keys"]
-    assert keys == {"content": KEY.encode(), "mode": 0o600, "uid": 1000, "gid": 1000}
+    assert keys == NewFile(KEY.encode(), 0o600, 1000, 1000)
     rule = files["/etc/sudoers.d/gpulab-reinstall"]
-    assert rule["mode"] == 0o440
-    assert b"\nadmin ALL=(ALL:ALL) NOPASSWD: ALL\n" in rule["content"]
+    assert rule.mode == 0o440
+    assert b"\nadmin ALL=(ALL:ALL) NOPASSWD: ALL\n" in rule.content
 
 
 def test_root_needs_no_rule_of_sudo(machine):
@@ -168,14 +170,14 @@ def test_sshd_answers_where_it_did_and_with_keys_that_lie_elsewhere(machine):
     machine.sections["ssh"]["options"] = {"Port": ["2222"]}
     machine.sections["ssh"]["host_keys"][0]["path"] = "/srv/keys/host"
     machine.contents["/srv/keys/host"] = b"key"
-    text = machine.plan().files["/etc/ssh/sshd_config.d/00-gpulab-reinstall.conf"]["content"].decode()
+    text = machine.plan().files["/etc/ssh/sshd_config.d/00-gpulab-reinstall.conf"].content.decode()
     assert text.splitlines()[1:] == ["Port 2222", "HostKey /srv/keys/host"]
 
 
 def test_in_check_mode_secrets_are_not_read_and_the_rest_is_planned(machine):
     known = {path: data for path, data in machine.contents.items() if path not in (SHADOW, HOST_KEY)}
-    captured = installation.Captured(machine.manifest(), known.get)
-    found = installation.plan(captured, machine.found, installation.Wishes(), machines.INSTALLERS)
+    captured = case.Captured(machine.manifest(), known.get)
+    found = installation.plan(captured, case.Found(**machine.found), case.Wishes(), machines.INSTALLERS)
     assert found.blockers == ()
     assert found.plan["user"]["password"] is None
 
@@ -274,7 +276,7 @@ def test_another_architecture_is_refused(machine):
 @pytest.mark.parametrize(("memory", "least_disk"), [(2 << 30, 1), (4 << 30, 1 << 30)])
 def test_a_machine_that_is_too_small_is_refused(machine, memory, least_disk):
     machine.found["memory"] = memory
-    machine.installers = [{**machines.INSTALLERS[0], "least_disk_mib": least_disk}]
+    machine.installers = [replace(machines.INSTALLERS[0], least_disk_mib=least_disk)]
     assert codes(machine.plan()) == ["R025"]
 
 
@@ -315,8 +317,8 @@ def test_files_of_the_inventory_make_any_network(machine):
     machine.network["interfaces"] = [machines.interface("bond0", kind="bond")]
     found = machine.plan(network={"10-bond0.netdev": "[NetDev]\n"})
     assert codes(found) == []
-    assert found.files["/etc/systemd/network/10-bond0.netdev"]["content"] == b"[NetDev]\n"
-    assert found.files["/etc/resolv.conf"]["content"] == b"nameserver 10.0.0.3\nsearch lab\n"
+    assert found.files["/etc/systemd/network/10-bond0.netdev"].content == b"[NetDev]\n"
+    assert found.files["/etc/resolv.conf"].content == b"nameserver 10.0.0.3\nsearch lab\n"
 
 
 def test_an_account_that_only_a_directory_knows_is_refused(machine):
@@ -368,8 +370,9 @@ def test_secure_boot_starts_only_the_kernel_of_the_distribution_that_is_there(ma
 )  # fmt: skip
 def test_keys_are_looked_for_where_sshd_does(machine, options, expected):
     machine.sections["ssh"]["options"] = options
-    assert installation.authorized_keys(machine.manifest(), "admin") == expected
-    assert installation.authorized_keys(machine.manifest(), "nobody") == []
+    captured = case.Captured(machine.manifest(), machine.contents.get)
+    assert captured.authorized_keys("admin") == expected
+    assert captured.authorized_keys("nobody") == []
 
 
 # Confirmation
@@ -380,7 +383,7 @@ def test_keys_are_looked_for_where_sshd_does(machine, options, expected):
     [("node07", ["node07"]), (["node07"], ["node07"]), (["node08", "node07"], ["node07", "node08"])],
 )
 def test_hosts_that_are_confirmed_by_name_are_reinstalled(confirmed, hosts):
-    assert installation.unconfirmed("node07", confirmed, hosts) == []
+    assert obstacles.unconfirmed("node07", confirmed, hosts) == []
 
 
 @pytest.mark.parametrize(
@@ -399,14 +402,14 @@ def test_hosts_that_are_confirmed_by_name_are_reinstalled(confirmed, hosts):
     ],
 )
 def test_every_other_confirmation_is_refused(confirmed, hosts):
-    (found,) = installation.unconfirmed("node07", confirmed, hosts)
+    (found,) = obstacles.unconfirmed("node07", confirmed, hosts)
     assert found.code == "R008"
 
 
 def test_the_refusal_says_what_to_type():
-    (one,) = installation.unconfirmed("node07", None, ["node07"])
+    (one,) = obstacles.unconfirmed("node07", None, ["node07"])
     assert "-e reinstall_confirm=node07." in one.remedy
-    (one,) = installation.unconfirmed("node07", "node07", ["node07", "node08"])
+    (one,) = obstacles.unconfirmed("node07", "node07", ["node07", "node08"])
     assert """-e '{"reinstall_confirm": ["node07", "node08"]}'""" in one.remedy
 
 
@@ -414,7 +417,7 @@ def test_the_refusal_says_what_to_type():
 
 
 def lines(machine, path=NETWORK):
-    return machine.plan().files[path]["content"].decode().splitlines()
+    return machine.plan().files[path].content.decode().splitlines()
 
 
 def test_a_fixed_address_stays_with_its_route_and_is_bound_to_the_hardware_address(machine):
@@ -500,6 +503,6 @@ def test_where_nobody_knows_the_connection_the_default_route_counts(machine):
 
 def test_servers_for_names_on_the_node_itself_are_left_out(machine):
     machine.network["dns"]["servers"] = ["127.0.0.53", "::1", "10.0.0.3"]
-    assert machine.plan().files["/etc/resolv.conf"]["content"] == b"nameserver 10.0.0.3\nsearch lab\n"
+    assert machine.plan().files["/etc/resolv.conf"].content == b"nameserver 10.0.0.3\nsearch lab\n"
     machine.network["dns"]["servers"] = ["127.0.0.53"]
     assert "/etc/resolv.conf" not in machine.plan().files

@@ -9,8 +9,8 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.action import installer_boot
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Captured
 
 from unit.capture import hardware
 from unit.rebuild import machine as machines
@@ -45,7 +45,7 @@ class Action(installer_boot.ActionModule):
 
     def _captured(self):
         content = self.machine.contents.get
-        return installation.Captured(self.machine.manifest(), content, "20261126T132501Z"), ["told"]
+        return Captured(self.machine.manifest(), content, "20261126T132501Z"), ["told"]
 
     def _on_node(self, work, **asked):
         self.asked.append((work, asked))

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.action import installer_media
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import store
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, media, media_parts
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 
 from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixtures
 from unit.rebuild import machine as machines
@@ -38,7 +40,7 @@ def machine(tmp_path):
 @pytest.fixture
 def capture(tmp_path, machine, vault):  # noqa: F811 - the fixture
     """Write the capture of the machine as node07's."""
-    manifest = machine.manifest()
+    manifest = machine.document()
     secrets = {path: data for path, data in machine.contents.items() if path in (SHADOW, HOST_KEY)}
     with store.open_store(tmp_path / "captures", "node07", 14) as opened:
         for path, data in machine.contents.items():
@@ -239,8 +241,8 @@ def test_debians_installer_unpacks_what_belongs_to_a_host(tmp_path):
     """The archive behind the initrd, read by cpio itself."""
     if not shutil.which("cpio"):
         pytest.skip("cpio is not here")
-    one = {"content": b"x\n", "mode": 0o600, "uid": 0, "gid": 0}
-    packed = media_parts.preseed.packed({"preseed.cfg": one, "gpulab/target/etc/hostname": {**one, "mode": 0o644}})
+    one = NewFile(b"x\n", 0o600)
+    packed = media_parts.preseed.packed({"preseed.cfg": one, "gpulab/target/etc/hostname": replace(one, mode=0o644)})
     subprocess.run(["cpio", "-idm", "--quiet"], input=gzip.decompress(packed), cwd=tmp_path, check=True)
     assert (tmp_path / "preseed.cfg").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "gpulab/target/etc/hostname").read_text() == "x\n"

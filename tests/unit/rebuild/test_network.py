@@ -5,9 +5,15 @@ import json
 import os
 import subprocess
 import tarfile
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.system import Interface, Network, NetworkTool
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import connection, network, network_host, record
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import WithNetwork
+
+from unit.filled import typed
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 INTERFACES = "/etc/network/interfaces"
@@ -17,12 +23,14 @@ CAPTURED = "auto eth0\niface eth0 inet static\n  address 10.0.0.7/24\nauto eth0.
 
 def interface(name="eth0", mac="52:54:00:00:00:01", **more):
     addresses = [{"address": "10.0.0.7/24", "dynamic": False}]
-    return {"name": name, "kind": "physical", "mac": mac, "permanent_mac": None, "addresses": addresses, **more}
+    document = {"name": name, "kind": "physical", "mac": mac, "addresses": addresses, **more}
+    return typed(document, Interface)
 
 
 def section(tool="ifupdown", files=(INTERFACES,), *, active=True, interfaces=None, managed_by=None):
     tools = [{"name": tool, "files": list(files), "active": active}]
-    return {"interfaces": interfaces or [interface()], "tools": tools, "dns": {"managed_by": managed_by}}
+    found = typed({"tools": tools, "dns": {"managed_by": managed_by}}, Network)
+    return replace(found, interfaces=interfaces or [interface()])
 
 
 @pytest.mark.parametrize(
@@ -92,8 +100,8 @@ def node(tree, monkeypatch):
 
     found.start = start
     now = section("networkd", (BOOTSTRAP,))
-    now["tools"].append({"name": "ifupdown", "files": [INTERFACES], "active": False})
-    monkeypatch.setattr(network_host.system, "read", lambda _node: {"network": now})
+    now.tools.append(NetworkTool("ifupdown", [INTERFACES], active=False))
+    monkeypatch.setattr(network_host.system, "read", lambda _node: SimpleNamespace(network=found.now))
     monkeypatch.setattr(found, "container", lambda: None)
     found.now = now
     found.ssh = {"address": "10.0.0.7"}
@@ -110,13 +118,13 @@ def restored(node, tmp_path):
     def restored(*, check=False, contents=None, **more):
         contents = {INTERFACES: CAPTURED} if contents is None else contents
         asked = {
-            "sections": {"network": section()},
+            "network": asdict(section()),
             "entries": [{"path": path, **names} for path in contents],
             "contents": {path: base64.b64encode(text.encode()).decode() for path, text in contents.items()},
             "minutes": 5,
             **more,
         }
-        return network_host.restore(node, asked, check=check, state=tmp_path / "state")
+        return network_host.restore(node, typed(asked, WithNetwork), check=check, state=tmp_path / "state")
 
     restored.place = tmp_path / "state/network"
     restored.record = tmp_path / "state" / record.PLACE.name
@@ -175,13 +183,13 @@ def test_the_way_back_brings_back_what_was(node, restored, tmp_path):
     assert "systemctl disable --now networking.service" in ran
     assert "systemctl enable systemd-networkd.service" in ran
     assert "systemctl restart systemd-networkd.service" in ran
-    assert restored(phase="confirm", paths=[INTERFACES]) == {"standing": "undone"}
+    assert network_host.confirm(node, [INTERFACES], restored.place.parent) == "undone"
 
 
 @root_only
 def test_what_is_confirmed_stays_and_a_second_run_changes_nothing(node, restored):
     paths = restored()["paths"]
-    assert restored(phase="confirm", paths=paths) == {"standing": "confirmed"}
+    assert network_host.confirm(node, paths, restored.place.parent) == "confirmed"
     assert f"systemctl disable --now {network.BACK}.timer" in node.ran
     assert not node.exists(f"/etc/systemd/system/{network.BACK}.timer")
     assert not restored.place.exists()
@@ -195,7 +203,7 @@ def test_what_is_confirmed_stays_and_a_second_run_changes_nothing(node, restored
 def test_nothing_is_confirmed_while_the_settings_are_taking_effect(node, restored):
     restored()
     node.printed["systemctl"] = "active\n"
-    assert restored(phase="confirm", paths=[]) == {"standing": "waiting"}
+    assert network_host.confirm(node, [], restored.place.parent) == "waiting"
     assert node.exists(f"/etc/systemd/system/{network.BACK}.timer")
 
 
@@ -230,7 +238,7 @@ def test_check_mode_tells_the_same_and_changes_nothing(node, restored):
 
 @root_only
 def test_settings_come_back_under_the_names_of_today(node, restored):
-    node.now["interfaces"] = [interface("enp1s0")]
+    node.now = replace(node.now, interfaces=[interface("enp1s0")])
     restored()
     assert node.text(INTERFACES) == CAPTURED.replace("eth0", "enp1s0").strip()
 

@@ -3,11 +3,14 @@
 import base64
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_apt, software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_apt import Packages
 
-RELEASE = {"id": "debian", "version": "13", "name": "Debian 13"}
+from unit.filled import filled
+
+RELEASE = filled({"id": "debian", "version": "13", "name": "Debian 13"}, Release)
 LIST, LAB = "/etc/apt/sources.list", "/etc/apt/sources.list.d/lab.sources"
 PIN, PROXY = "/etc/apt/preferences.d/kernel", "/etc/apt/apt.conf.d/01proxy"
 CONTENTS = {

@@ -3,10 +3,13 @@
 import base64
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_jobs import Jobs
 
-RELEASE = {"id": "debian", "version": "13", "name": "Debian 13"}
+from unit.filled import filled
+
+RELEASE = filled({"id": "debian", "version": "13", "name": "Debian 13"}, Release)
 UNIT = "/etc/systemd/system/lab-camera.service"
 LINK = "/etc/systemd/system/multi-user.target.wants/lab-camera.service"
 CRON = "/etc/cron.d/weekly-report"

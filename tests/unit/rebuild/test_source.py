@@ -4,15 +4,17 @@ import base64
 import hashlib
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import WORKS
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import source, state, works
 
 from unit.captures import captured
 from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixtures
+from unit.filled import typed
 
 UUID = "0d3b6a4e-8f3c-4f0e-9a51-0e6a1c9cbb10"
-DISK = {"root": True, "uuid": "", "part_uuid": "", "below": [{"uuid": UUID, "part_uuid": "", "below": []}]}
+DISK = {"root": True, "below": [{"uuid": UUID}]}
 SECTIONS = {
     "disks": {"disks": [DISK], "crypttab": [{"key": "/etc/keys/data"}]},
     "packages": [{"name": "x", "version": "1"}],
@@ -59,29 +61,30 @@ def of_capture(tmp_path, vault):  # noqa: F811
     ],
 )
 def test_each_path_is_of_one_work(path, work):
-    assert works.Works({"sections": SECTIONS}).of({"path": path, "kind": "file"}) == work
+    assert works.Works(typed(SECTIONS["disks"], Disks)).of({"path": path, "kind": "file"}) == work
 
 
 def test_links_to_certificates_are_made_by_their_program():
-    found = works.Works({"sections": {}})
+    found = works.Works(typed({}, Disks))
     assert found.of({"path": "/etc/ssl/certs/a.pem", "kind": "link"}) == works.NOTHING
     assert found.of({"path": "/etc/ssl/certs/a.pem", "kind": "file"}) == works.FILES
 
 
 def test_each_path_of_a_capture_goes_to_a_work_that_there_is(of_capture):
     known = {*WORKS, works.SOFTWARE, works.NOTHING}
-    assert {works.Works(of_capture.capture.manifest).of(one) for one in of_capture.capture.manifest["files"]} <= known
+    manifest = of_capture.capture.manifest
+    assert {works.Works(manifest.sections.disks).of(one) for one in manifest.files} <= known
 
 
 def test_small_works_get_their_contents_with_the_secret_ones(of_capture):
-    asked = of_capture.asked("accounts")
-    assert base64.b64decode(asked["contents"]["/etc/shadow"]) == captured.SECRETS["/etc/shadow"]
+    asked = of_capture.asked("accounts", "root", 5)
+    assert base64.b64decode(asked.contents["/etc/shadow"]) == captured.SECRETS["/etc/shadow"]
 
 
 def test_files_are_judged_without_their_contents(of_capture):
-    asked = of_capture.asked("files")
-    by_path = {entry["path"]: entry for entry in asked["entries"]}
-    assert "contents" not in asked
+    asked = of_capture.asked("files", "root", 5)
+    by_path = {entry["path"]: entry for entry in asked.entries}
+    assert asked.contents == {}
     key = captured.SECRETS["/root/\udcff.key"]
     assert by_path["/root/\udcff.key"]["sha256"] == hashlib.sha256(key).hexdigest()
     assert by_path["/etc/kernel/cmdline"]["names"] == [UUID]
@@ -92,12 +95,12 @@ def test_files_are_judged_without_their_contents(of_capture):
 
 def test_contents_come_in_parts(of_capture, monkeypatch):
     monkeypatch.setattr(source, "AT_ONCE", 4)
-    entries = of_capture.asked("files")["entries"]
+    entries = of_capture.asked("files", "root", 5).entries
     large = hashlib.sha256(FILES["/srv/large"]).hexdigest()
     batches = list(of_capture.parts([large], entries))
     parts = [part for batch in batches for part in batch]
-    assert b"".join(base64.b64decode(part["data"]) for part in parts) == FILES["/srv/large"]
-    assert [(part["start"], part["last"]) for part in parts] == [(0, False), (4, False), (8, True)]
+    assert b"".join(base64.b64decode(part.data) for part in parts) == FILES["/srv/large"]
+    assert [(part.start, part.last) for part in parts] == [(0, False), (4, False), (8, True)]
     assert [len(batch) for batch in batches] == [1, 1, 1]
 
 

@@ -1,7 +1,5 @@
 """What comes back of fstab, crypttab and mdadm.conf: nothing of the former system disk, all of the other disks."""
 
-import json
-
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import fstab
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage
@@ -22,7 +20,7 @@ def section(tmp_path):
     array = machine.data("nvme3n1", "S7KGNX0W100003", number="259:31", wwn="eui.3", holds=nodes.RAID, uuid=nodes.ARRAY)
     machine.made_of([array], "md0", "raid1", "9:0", holds=nodes.EXT4, uuid="eeee-0001")
     machine.part(machine.system, "nvme0n1p3", "259:3", nodes.SWAP)
-    return json.loads(json.dumps(machine.read(tmp_path)))
+    return machine.disks(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage_host
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import WithDisks
 
 from unit.capture import hardware
+from unit.filled import typed
 from unit.storage import nodes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -99,11 +101,11 @@ def restored(node, machine, tmp_path):
         names = {"owner": "root", "uid": 0, "group": "root", "gid": 0, "kind": "file", "mode": "0600", "size": 0}
         asked = {
             "user": user,
-            "sections": {"disks": section},
+            "disks": section,
             "entries": [{"path": path, **names} for path in contents],
             "contents": {path: base64.b64encode(text.encode()).decode() for path, text in contents.items()},
         }
-        return storage_host.restore(node, asked, check=check, state=tmp_path / "state")
+        return storage_host.restore(node, typed(asked, WithDisks), check=check, state=tmp_path / "state")
 
     return restored
 

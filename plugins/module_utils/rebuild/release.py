@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.facts import system
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 
-def difference(node: Node, then: dict[str, str]) -> str:
-    """Return how the release differs, in words; empty where it is the same. then has id, version and name."""
-    now = system.distribution(system.os_release(node.text("/etc/os-release") or node.text("/usr/lib/os-release")))
-    same = (now["id"], now["version"]) == (then["id"], then["version"])
-    return "" if same else f"it is for {then['name']}, and the node has {now['name']}"
+def difference(node: Node, then: Release) -> str:
+    """Return how the release differs, in words; empty where it is the same."""
+    now = system.read_release(node)
+    same = (now["id"], now["version"]) == (then.id, then.version)
+    return "" if same else f"it is for {then.name}, and the node has {now['name']}"
