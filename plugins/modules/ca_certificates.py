@@ -57,6 +57,7 @@ removed:
   elements: str
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -64,29 +65,54 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.system import certificates
 
-# Per family: where authorities are added, the store they end up in, the command that rebuilds the store, and what it
-# must be told to forget an authority: without that, Debian's leaves links that lead nowhere.
-STORES: tuple[tuple[Path, Path, list[str], list[str]], ...] = (
-    (
-        Path("/usr/local/share/ca-certificates"),
-        Path("/etc/ssl/certs/ca-certificates.crt"),
-        ["update-ca-certificates"],
-        ["--fresh"],
-    ),
-    (
-        Path("/etc/pki/ca-trust/source/anchors"),
-        Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
-        ["update-ca-trust", "extract"],
-        [],
-    ),
-)
 PREFIX = "gpulab-"
 LINKS = Path("/etc/ssl/certs")  # of Debian's store
+
+
+@dataclass(frozen=True)
+class Store:
+    """A family's trust store: where authorities are added, the file they end up in, the command that rebuilds it.
+
+    forget is what that must be told to forget an authority: without it, Debian's leaves links that lead nowhere.
+    """
+
+    directory: Path
+    bundle: Path
+    rebuild: tuple[str, ...]
+    forget: tuple[str, ...] = ()
+
+    def file(self, fingerprint: str) -> Path:
+        """Return the file of an authority."""
+        return self.directory / f"{PREFIX}{fingerprint}.crt"
+
+
+STORES = (
+    Store(
+        Path("/usr/local/share/ca-certificates"),
+        Path("/etc/ssl/certs/ca-certificates.crt"),
+        ("update-ca-certificates",),
+        ("--fresh",),
+    ),
+    Store(
+        Path("/etc/pki/ca-trust/source/anchors"),
+        Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
+        ("update-ca-trust", "extract"),
+    ),
+)
 
 
 def lost() -> set[str]:
     """Return those of gpulab's that somebody removed since the store was built: its links to them lead nowhere."""
     return {path.stem[len(PREFIX) :] for path in LINKS.glob(f"{PREFIX}*.pem") if not path.exists()}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to do: ours are gpulab's authorities that are as they shall be, by fingerprint."""
+
+    ours: dict[str, str]
+    add: dict[str, str]
+    remove: list[str]
 
 
 def main() -> None:
@@ -95,49 +121,62 @@ def main() -> None:
         argument_spec={"certificates": {"type": "list", "elements": "str", "required": True}},
         supports_check_mode=True,
     )
-    stores = [store for store in STORES if module.get_bin_path(store[2][0])]
+    stores = [store for store in STORES if module.get_bin_path(store.rebuild[0])]
     if not stores:
         module.fail_json(msg="The node has no trust store that can be extended: install the package ca-certificates.")
-    directory, bundle, rebuild, forget = stores[0]
-    try:
-        wanted = {k: v for text in module.params["certificates"] for k, v in certificates.split(text).items()}
-    except ValueError as error:
-        module.fail_json(msg=f"A certificate cannot be read: {error}")
-    if not wanted and any(module.params["certificates"]):
-        module.fail_json(msg="The given text holds no PEM certificate.")
-    there = {path.stem[len(PREFIX) :]: path for path in directory.glob(f"{PREFIX}*.crt")}
-    ours = {
-        fingerprint: text
-        for fingerprint, path in there.items()
-        if (text := files.read(path)) == wanted.get(fingerprint, text) and files.has_rights(path)
-    }
-    trusted = set(certificates.split(files.read(bundle))) - set(there) - lost()
-    add, remove = certificates.plan(wanted, ours, trusted)
-    remove = sorted({*remove, *(set(there) - set(wanted))})
-
-    if (add or remove) and not module.check_mode:
-        files.make_directory(directory)
-        for fingerprint, pem in add.items():
-            files.replace(module, directory / f"{PREFIX}{fingerprint}.crt", pem)
-            files.set_rights(directory / f"{PREFIX}{fingerprint}.crt")
-        for fingerprint in remove:
-            (directory / f"{PREFIX}{fingerprint}.crt").unlink()
-        module.run_command([*rebuild, *(forget if remove else [])], check_rc=True)
-    kept = (ours.keys() | add.keys()) - set(remove)
-    evidence.note(module, file=[str(directory / f"{PREFIX}{fingerprint}.crt") for fingerprint in kept])
+    store = stores[0]
+    step = plan(store, wanted_of(module))
+    changed = bool(step.add or step.remove)
+    if changed and not module.check_mode:
+        apply(module, store, step)
+    kept = (step.ours.keys() | step.add.keys()) - set(step.remove)
+    evidence.note(module, file=[str(store.file(fingerprint)) for fingerprint in kept])
     module.exit_json(
-        changed=bool(add or remove),
-        changes=changes(trust=sorted(add), distrust=remove),
-        store=str(bundle),
-        added=sorted(add),
-        removed=remove,
+        changed=changed,
+        changes=changes(trust=sorted(step.add), distrust=step.remove),
+        store=str(store.bundle),
+        added=sorted(step.add),
+        removed=step.remove,
         diff={
-            "before_header": str(directory),
-            "after_header": str(directory),
-            "before": "".join(f"{fingerprint}\n" for fingerprint in sorted(ours)),
-            "after": "".join(f"{fingerprint}\n" for fingerprint in sorted((set(ours) | set(add)) - set(remove))),
+            "before_header": str(store.directory),
+            "after_header": str(store.directory),
+            "before": "".join(f"{fingerprint}\n" for fingerprint in sorted(step.ours)),
+            "after": "".join(f"{fingerprint}\n" for fingerprint in sorted(kept)),
         },
     )
+
+
+def wanted_of(module: AnsibleModule) -> dict[str, str]:
+    """Return the certificates that are asked for, by fingerprint; fails where a text has none."""
+    given = module.params["certificates"]
+    try:
+        wanted = {name: text for one in given for name, text in certificates.split(one).items()}
+    except ValueError as error:
+        module.fail_json(msg=f"A certificate cannot be read: {error}")
+    if not wanted and any(given):
+        module.fail_json(msg="The given text holds no PEM certificate.")
+    return wanted
+
+
+def plan(store: Store, wanted: dict[str, str]) -> Step:
+    """Return what is to do."""
+    there = {path.stem[len(PREFIX) :]: path for path in store.directory.glob(f"{PREFIX}*.crt")}
+    texts = {fingerprint: files.read(path) for fingerprint, path in there.items() if files.has_rights(path)}
+    ours = {name: text for name, text in texts.items() if text == wanted.get(name, text)}
+    trusted = set(certificates.split(files.read(store.bundle))) - set(there) - lost()
+    add, remove = certificates.plan(wanted, ours, trusted)
+    return Step(ours, add, sorted({*remove, *(set(there) - set(wanted))}))
+
+
+def apply(module: AnsibleModule, store: Store, step: Step) -> None:
+    """Write and remove files, and build the store again."""
+    files.make_directory(store.directory)
+    for fingerprint, pem in step.add.items():
+        files.replace(module, store.file(fingerprint), pem)
+        files.set_rights(store.file(fingerprint))
+    for fingerprint in step.remove:
+        store.file(fingerprint).unlink()
+    module.run_command([*store.rebuild, *(store.forget if step.remove else ())], check_rc=True)
 
 
 if __name__ == "__main__":

@@ -247,15 +247,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import download, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, due, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,
-    group_named,
     groups_of,
     hand_over,
     removal,
     told,
-    transfer,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_host import Condas, proxies
 
@@ -277,33 +275,27 @@ def wanted(environment: dict[str, Any], cuda: str | None) -> conda.Wanted:
 def look(module: Module, condas: Condas, environments: list[conda.Wanted]) -> dict[str, Any]:
     """Say what is to do; in check mode also what would come of it. Raises Refusal."""
     params = module.params
-    present, keep = condas.names(), params["state"] == "present"
+    keep = params["state"] == "present"
     if keep:
         condas.check_place()
-    todo = {one.name: conda.reasons(condas.build(one.name), one) for one in environments if keep}
-    todo = {name: because for name, because in todo.items() if because}
-    given = [one.name for one in environments if keep and one.name not in todo and not condas.is_given(one.name)]
-    gone = [name for name in params["absent"] if name in present] if keep else present
-    listed = {*gone, *(one.name for one in environments)}
+    gone = [name for name in condas.names() if name in params["absent"] or not keep]
+    found = due.look(condas, environments if keep else [], conda.reasons, gone)
     fetch = keep and not condas.tool_is(params["micromamba_sha256"])
     clear = not keep and condas.is_there()
     result: dict[str, Any] = {
-        "changed": bool(fetch or todo or given or gone or clear),
+        "changed": bool(fetch or found or clear),
         "changes": changes(install=["micromamba"] if fetch else []),
         "micromamba": fetch,
-        "unlisted": [name for name in present if name not in listed],
+        "unlisted": due.unlisted(condas, environments, gone),
         "abandoned": condas.abandoned(),
     }
     if not module.check_mode:
-        return {**result, "todo": todo, "given": given, "gone": gone, "last": "clear" if clear else None}
-    found = []
-    for one in environments:
-        if one.name in todo:
-            after = condas.predict(one, module.run_command, Path(module.tmpdir))
-            found.append(change(one.name, todo[one.name], condas.packages(one.name), after))
-    found += [transfer(name, condas.users(name), group_named(params, name)) for name in given]
-    found += [removal(name, condas.packages(name)) for name in gone]
-    return {**result, **told(found, result["changes"])}
+        return {**result, **asdict(found), "last": "clear" if clear else None}
+
+    def predict(one: conda.Wanted) -> dict[str, str]:
+        return condas.predict(one, module.run_command, Path(module.tmpdir))
+
+    return {**result, **told(due.foreseen(condas, found, environments, params, predict), result["changes"])}
 
 
 def fetch(module: Module, condas: Condas) -> None:

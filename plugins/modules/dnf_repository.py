@@ -91,14 +91,13 @@ refusal:
 """
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
-from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.packages import dnf_repository, vendor_key
 from ansible_collections.gpulab.node.plugins.module_utils.packages.dnf_repository import Record, Repository
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import FormerRpms
@@ -123,50 +122,73 @@ def main() -> None:
         required_if=[("state", "present", ("url", "fingerprint")), ("state", "present", ("key_url", "key"), True)],
         supports_check_mode=True,
     )
+    run(module, operate)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to do: gpulab's files before and after, keys that rpm shall trust or no longer, the record then."""
+
+    before: dict[str, str]
+    after: dict[str, str]
+    untrusted: bool
+    given_up: list[str]
+    settled: Record
+
+    @property
+    def changed(self) -> list[str]:
+        """The files that change."""
+        return files.differing(self.before, self.after)
+
+
+def operate(module: AnsibleModule) -> dict[str, object]:
+    """Read what there is, work out what is wanted, write the difference. Raises Refusal."""
     params = module.params
     fingerprint = (params["fingerprint"] or "").replace(" ", "").upper()
     repository = Repository(params["name"], params["url"] or "", fingerprint, params["module_stream"])
-    present = params["state"] == "present"
-    try:
-        record = dnf_repository.read_record(RECORD)
-    except Refusal as refusal:
-        fail(module, refusal)
-    streams = (record.former(repository).stream_path, repository.stream_path)
-    owned = list(dict.fromkeys(path for path in (repository.key_path, repository.declaration_path, *streams) if path))
-    try:
-        before = {path: files.own_text(Path(path)) or "" for path in owned}
-        after = given_back(record, repository, before)
-        after.update(wanted(module, repository, before) if present else {})
-    except Refusal as refusal:
-        fail(module, refusal)
+    step = plan(module, repository)
+    if not module.check_mode:
+        apply(module, repository, step)
+    evidence.note(module, file=list(step.before))
+    return {
+        "changed": bool(step.changed or step.untrusted or step.given_up),
+        "changes": of_files({path: step.after[path] for path in step.changed}),
+        "paths": step.changed,
+        "diff": [files.diff(path, step.before[path], step.after[path]) for path in step.changed],
+    }
 
-    changed = files.differing(before, after)
+
+def plan(module: AnsibleModule, repository: Repository) -> Step:
+    """Return what is to do. Raises Refusal."""
+    present = module.params["state"] == "present"
+    record = dnf_repository.read_record(RECORD)
+    streams = (record.former(repository).stream_path, repository.stream_path)
+    owned = dict.fromkeys(path for path in (repository.key_path, repository.declaration_path, *streams) if path)
+    before = {path: files.own_text(Path(path)) or "" for path in owned}
+    after = {**given_back(record, repository, before), **(wanted(module, repository, before) if present else {})}
     keys = module.run_command(list(dnf_repository.KEY_QUERY), check_rc=True)[1]
-    trusted = bool(fingerprint and dnf_repository.trusted_keys(keys, fingerprint))
+    trusted = bool(repository.fingerprint and dnf_repository.trusted_keys(keys, repository.fingerprint))
     state = before.get(repository.stream_path or "", "")
     settled = record.settled(repository if present else repository.nothing, state, trusted=trusted)
     given_up = [key for one in record.keys.keys() - settled.keys for key in dnf_repository.trusted_keys(keys, one)]
-    untrusted = present and not trusted
-    if not module.check_mode:
-        if present:  # first, so that an interruption leaves nothing that is forgotten
-            remember(settled)
-        if params["former"] and repository.stream_path in changed:
-            FormerRpms(params["former"]).add_files({repository.stream_path: before[repository.stream_path]})
-        for path in changed:
-            files.put_own(module, Path(path), after[path] or None)
-        if untrusted:
-            module.run_command(["rpm", "--import", repository.key_path], check_rc=True)
-        if given_up:
-            module.run_command(["rpm", "--erase", *given_up], check_rc=True)
-        if not present:
-            remember(settled)
-    evidence.note(module, file=owned)
-    module.exit_json(
-        changed=bool(changed or untrusted or given_up),
-        changes=of_files({path: after[path] for path in changed}),
-        paths=changed,
-        diff=[files.diff(path, before[path], after[path]) for path in changed],
-    )
+    return Step(before, after, present and not trusted, given_up, settled)
+
+
+def apply(module: AnsibleModule, repository: Repository, step: Step) -> None:
+    """Carry out what is to do."""
+    present, former = module.params["state"] == "present", module.params["former"]
+    if present:  # first, so that an interruption leaves nothing that is forgotten
+        remember(step.settled)
+    if former and repository.stream_path in step.changed:
+        FormerRpms(former).add_files({repository.stream_path: step.before[repository.stream_path]})
+    for path in step.changed:
+        files.put_own(module, Path(path), step.after[path] or None)
+    if step.untrusted:
+        module.run_command(["rpm", "--import", repository.key_path], check_rc=True)
+    if step.given_up:
+        module.run_command(["rpm", "--erase", *step.given_up], check_rc=True)
+    if not present:
+        remember(step.settled)
 
 
 def remember(settled: Record) -> None:

@@ -136,10 +136,8 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     params, file = module.params, Path(PATH)
     text = files.own_text(file)
     record = docker_settings.read_record(RECORD)
-    required, preferred, flags = params["required"], dict(params["preferred"]), docker.flags()
-    read = flags.pop("config-file", PATH)
-    if read != PATH and (required or preferred or record.made):
-        raise refuse("H191", file=read, path=PATH)
+    required, preferred = params["required"], dict(params["preferred"])
+    flags = flags_of(docker, reads=bool(required or preferred or record.made))
     now = docker_settings.effective(docker_settings.parse(text), flags)
     root = docker.root(now)
     in_swarm = (root / SWARM).is_file() and preferred.pop("live-restore", False)  # Docker would not start with both
@@ -156,10 +154,25 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
         docker.validate(plan)
     if not module.check_mode:
         apply(module, docker, plan, action, before=(text, record))
-    kept = [*plan.kept, *(["live-restore is not set, because the node is in a swarm"] if in_swarm else [])]
     evidence.note(module, file=[PATH])
+    kept = [*plan.kept, *(["live-restore is not set, because the node is in a swarm"] if in_swarm else [])]
     for line in kept:
         module.warn(f"Docker keeps a setting that its owner made: {line}")
+    gpu_containers = [one["name"] for one in containers if one["gpu"]]
+    return {**outcome(plan, action), "kept": kept, "gpu_containers": gpu_containers}
+
+
+def flags_of(docker: Docker, *, reads: bool) -> dict[str, Any]:
+    """Return what Docker's command line fixes; reads: whether it must read gpulab's file. Raises Refusal H191."""
+    flags = docker.flags()
+    file = flags.pop("config-file", PATH)
+    if file != PATH and reads:
+        raise refuse("H191", file=file, path=PATH)
+    return flags
+
+
+def outcome(plan: Plan, action: str) -> dict[str, Any]:
+    """Return what a plan changes, as a module's result has it."""
     return {
         "changed": bool(plan.changes or action),
         "changes": changes(
@@ -167,8 +180,6 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
             unset=[change.name for change in plan.changes if change.before and not change.after],
         ),
         "action": action,
-        "kept": kept,
-        "gpu_containers": [one["name"] for one in containers if one["gpu"]],
         "diff": {
             "before_header": PATH,
             "after_header": PATH,

@@ -201,20 +201,19 @@ refusal:
   type: dict
 """
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
-from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import due, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,
-    group_named,
     groups_of,
     hand_over,
     removal,
     told,
-    transfer,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv_host import Tool, Venvs
 
@@ -232,33 +231,24 @@ def wanted(environment: dict[str, Any]) -> venv.Wanted:
 
 def look(module: Module, venvs: Venvs, environments: list[venv.Wanted]) -> dict[str, Any]:
     """Say what is to do; in check mode also what would come of it. Raises Refusal."""
-    params = module.params
     for one in environments:
         venv.check_lock(one)
-    todo = {one.name: venv.reasons(venvs.build(one.name), one) for one in environments}
-    todo = {name: because for name, because in todo.items() if because}
-    present = venvs.names()
-    gone = [name for name in params["absent"] if name in present]
-    given = [one.name for one in environments if one.name not in todo and not venvs.is_given(one.name)]
-    listed = {*params["absent"], *(one.name for one in environments)}
+    gone = [name for name in module.params["absent"] if name in venvs.names()]
+    found = due.look(venvs, environments, venv.reasons, gone)
     result: dict[str, Any] = {
-        "changed": bool(todo or gone or given),
+        "changed": bool(found),
         "changes": [],
-        "unlisted": [name for name in present if name not in listed],
+        "unlisted": due.unlisted(venvs, environments, gone),
         "abandoned": venvs.abandoned(),
     }
     if not module.check_mode:
-        return {**result, "todo": todo, "gone": gone, "given": given}
-    found = []
-    for one in environments:
-        if one.name in todo:
-            after = venvs.predict(one, module.run_command, Path(module.tmpdir))
-            if after is None:
-                after = dict.fromkeys(one.requirements, f"({UNKNOWN})")
-            found.append(change(one.name, todo[one.name], venvs.packages(one.name), after))
-    found += [transfer(name, venvs.users(name), group_named(params, name)) for name in given]
-    found += [removal(name, venvs.packages(name)) for name in gone]
-    return {**result, **told(found, result["changes"])}
+        return {**result, **asdict(found)}
+
+    def predict(one: venv.Wanted) -> dict[str, str]:
+        after = venvs.predict(one, module.run_command, Path(module.tmpdir))
+        return dict.fromkeys(one.requirements, f"({UNKNOWN})") if after is None else after
+
+    return {**result, **told(due.foreseen(venvs, found, environments, module.params, predict), [])}
 
 
 def operate(module: Module) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.containe
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 PATH = "/etc/docker/daemon.json"
@@ -120,8 +121,8 @@ def plan(
     gives way and is named in kept, and a required one is refused (H111). A setting that gpulab made and that is no
     longer wanted, or is on the command line now, goes. Raises Refusal.
     """
-    before, after, flags = parse(text), parse(text), flags or {}
-    elsewhere = {key: effective(before, flags)[key] for key in (*flags, *(["data-root"] if GRAPH in before else ()))}
+    before, flags = parse(text), flags or {}
+    elsewhere = _elsewhere(before, flags)
     made = {name: value for name, value in record.made.items() if _get(before, name) == value}
     if not made:
         record = Record(text, {}, record.pending)
@@ -129,31 +130,42 @@ def plan(
     wanted = {**_leaves(preferred), **_leaves(required)}
     _leave_log_options_to_their_driver(wanted, effective(before, flags), free)
     owners = {name: _owners(name, before, elsewhere, free) for name in wanted}
-    theirs = {
-        name: value for name, value in owners.items() if value is not _MISSING and not _same(name, value, wanted[name])
-    }
-    _refuse_conflicts({name: theirs[name] for name in theirs if name in _leaves(required)}, wanted, flags)
     ours = {name: value for name, value in wanted.items() if owners[name] is _MISSING}
-    for name, value in ours.items():
-        _set(after, name, value)
-    for name in made:
-        if name not in ours:
-            _remove(after, name, parse(record.original))
-    changes = [
-        Change(name, _shown(_get(before, name)), _shown(_get(after, name)))
-        for name in dict.fromkeys([*wanted, *made])
-        if _get(before, name) != _get(after, name)
-    ]
-    action = _stronger(record.pending, _action([change for change in changes if _key(change.name) not in flags]))
+    theirs = {name: owners[name] for name in wanted if name not in ours and not _same(name, owners[name], wanted[name])}
+    _refuse_conflicts({name: theirs[name] for name in theirs if name in _leaves(required)}, wanted, flags)
+    after = _with(parse(text), ours, [name for name in made if name not in ours], parse(record.original))
+    changes = _differences(before, after, dict.fromkeys([*wanted, *made]))
+    action = _stronger(record.pending, _action(changes, flags))
     _refuse_clash(after, flags if changes or action else {})
-    kept = [
-        f"{name} is {_shown(value)}{' on its command line' if _key(name) in flags else ''}"
-        f" (requested: {_shown(wanted[name])})"
-        for name, value in theirs.items()
-    ]
     new_text = _text(after, text, record.original) if changes else text
     record = Record(record.original, ours, action)
+    kept = [_kept(name, value, wanted[name], flags) for name, value in theirs.items()]
     return Plan(new_text, before, effective(after, flags), record, changes, kept, action)
+
+
+def _elsewhere(before: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that the file does not have under their present names."""
+    names = [*flags, "data-root"] if GRAPH in before else flags
+    return {name: effective(before, flags)[name] for name in names}
+
+
+def _with(settings: dict[str, Any], ours: dict[str, Any], gone: list[str], original: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with gpulab's, and without those that were gpulab's; original has what these stood in for."""
+    for name, value in ours.items():
+        _set(settings, name, value)
+    for name in gone:
+        _remove(settings, name, original)
+    return settings
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any], names: Iterable[str]) -> list[Change]:
+    pairs = ((name, _get(before, name), _get(after, name)) for name in names)
+    return [Change(name, _shown(former), _shown(new)) for name, former, new in pairs if former != new]
+
+
+def _kept(name: str, value: Any, requested: Any, flags: dict[str, Any]) -> str:
+    place = " on its command line" if _key(name) in flags else ""
+    return f"{name} is {_shown(value)}{place} (requested: {_shown(requested)})"
 
 
 def _owners(name: str, before: dict[str, Any], elsewhere: dict[str, Any], made: dict[str, Any]) -> Any:
@@ -311,10 +323,12 @@ def _remove(settings: dict[str, Any], name: str, original: dict[str, Any]) -> No
         del settings[key]
 
 
-def _action(changes: list[Change]) -> str:
-    if not changes:
+def _action(changes: list[Change], flags: dict[str, Any]) -> str:
+    """Return what Docker has to do for changes; what its command line fixes does not reach it."""
+    reaching = [change for change in changes if _key(change.name) not in flags]
+    if not reaching:
         return ""
-    reloads = all(change.after and _key(change.name) in RELOADABLE for change in changes)
+    reloads = all(change.after and _key(change.name) in RELOADABLE for change in reaching)
     return RELOAD if reloads else RESTART
 
 

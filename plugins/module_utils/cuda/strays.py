@@ -132,7 +132,7 @@ class Strays:
         mountinfo = self._node.text("/proc/self/mountinfo")
         device, root = _root(mountinfo, path)
         for mount in every_mount(mountinfo):
-            if is_below(mount.place, path) or (mount.device == device and is_below(mount.root, root)):
+            if is_below(mount.place, path) or _shows(mount, device, root):
                 return f"{mount.place} is a mount of it"
         return None
 
@@ -275,32 +275,35 @@ def _users(node: Node, trees: list[str], files: dict[str, str], emit: Emit) -> N
 
     A process in a container may see another file by the same name, and a mount of the host's by another one.
     """
-    own = node.link("/proc/self/ns/mnt")
     roots = [(tree, *_root(node.text("/proc/self/mountinfo"), tree)) for tree in trees]
-    seen: set[str | None] = {own}
+    seen: set[str | None] = {node.link("/proc/self/ns/mnt")}
     for name in filter(str.isdigit, node.names("/proc")):
         if name == str(os.getpid()):
             continue
-        used = set(re.findall(r" (/\S.*)$", node.text(f"/proc/{name}/maps"), re.MULTILINE))
-        opened = (f"fd/{number}" for number in node.names(f"/proc/{name}/fd"))
-        used |= {link for part in ("exe", "cwd", *opened) if (link := node.link(f"/proc/{name}/{part}"))}
-        found = [(tree, tree) for tree in trees if any(is_below(one, tree) for one in used)]
-        found += [(file, package) for file, package in files.items() if file in used]
-        hit = next((shown for path, shown in found if _same(node, name, path)), None)
+        hit = _used(node, name, trees, files)
         space = node.link(f"/proc/{name}/ns/mnt")
         if hit is None and space not in seen:
             seen.add(space)
             mounts = every_mount(node.text(f"/proc/{name}/mountinfo"))
-            mounted = (
-                tree
-                for tree, device, root in roots
-                for mount in mounts
-                if mount.device == device and is_below(mount.root, root)
-            )
-            hit = next(mounted, None)
+            hit = next((tree for tree, *place in roots if any(_shows(mount, *place) for mount in mounts)), None)
         if hit is not None:
             emit({"path": hit, "pid": int(name), "command": node.text(f"/proc/{name}/comm")})
             return
+
+
+def _used(node: Node, process: str, trees: list[str], files: dict[str, str]) -> str | None:
+    """Return the first of the trees, or of what the files are of, that a process has a file of."""
+    used = set(re.findall(r" (/\S.*)$", node.text(f"/proc/{process}/maps"), re.MULTILINE))
+    opened = (f"fd/{number}" for number in node.names(f"/proc/{process}/fd"))
+    used |= {link for part in ("exe", "cwd", *opened) if (link := node.link(f"/proc/{process}/{part}"))}
+    found = [(tree, tree) for tree in trees if any(is_below(one, tree) for one in used)]
+    found += [(file, package) for file, package in files.items() if file in used]
+    return next((shown for path, shown in found if _same(node, process, path)), None)
+
+
+def _shows(mount: Mount, device: str, root: str) -> bool:
+    """Tell whether a mount shows what lies at a place of a file system, or below it."""
+    return mount.device == device and is_below(mount.root, root)
 
 
 def _root(mountinfo: str, path: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import Process
@@ -221,19 +221,11 @@ def _sessions(
     node: Node, known: dict[str, logins.Login | None], groups: dict[Work, list[Process]], mine: set[int]
 ) -> Iterator[tuple[logins.Login, Person]]:
     """Yield each session in which somebody works, and take its processes out of the groups."""
-    of_session: dict[str, list[Process]] = {}
-    for work in [work for work in groups if work.kind == SESSION and work.name in known]:
-        of_session[work.name] = [*of_session.get(work.name, ()), *groups.pop(work)]
+    of_session = _of_sessions(groups, known)
     present = {name: login for name, login in known.items() if login}
-    own = [
-        name
-        for name, login in present.items()
-        if login.leader in mine or any(process.pid in mine for process in of_session.get(name, ()))
-    ]
+    own = {name for name, login in present.items() if _is_own(login, of_session.get(name, ()), mine)}
     operators = {(present[name].user, present[name].host) for name in own if present[name].host}
-    for name, login in present.items():
-        if name in own:
-            continue
+    for name, login in ((name, login) for name, login in present.items() if name not in own):
         there = of_session.get(name, [])
         commands = _commands(there, _QUIET | _SHELLS if (login.user, login.host) in operators else _QUIET)
         logged_in = not login.job and node.exists(f"/proc/{login.leader}")
@@ -243,28 +235,36 @@ def _sessions(
             yield login, entry
 
 
+def _of_sessions(groups: dict[Work, list[Process]], known: Container[str]) -> dict[str, list[Process]]:
+    """Take the processes of known sessions out of the groups; return them by session."""
+    found: dict[str, list[Process]] = {}
+    for work in [work for work in groups if work.kind == SESSION and work.name in known]:
+        found[work.name] = [*found.get(work.name, ()), *groups.pop(work)]
+    return found
+
+
+def _is_own(login: logins.Login, there: Iterable[Process], mine: set[int]) -> bool:
+    """Tell whether a session is the one that this run of gpulab came by."""
+    return login.leader in mine or any(process.pid in mine for process in there)
+
+
 def _others(
     node: Node, groups: dict[Work, list[Process]], mine: set[int], drawn: set[int | None], booted: int
 ) -> Iterator[Person]:
     """Yield who works outside of the sessions that are known; drawn are users who are named already, or draw only."""
     going = guests.not_coming_back(node, [work.guest for work in groups if work.guest])
     for work, there in groups.items():
-        own = any(process.pid in mine for process in there)
-        if own and work.kind in (SESSION, LOGIN):
+        others = [process for process in there if process.pid not in mine]
+        own = len(others) < len(there) and work.kind in (SESSION, LOGIN)
+        if own or (work.kind == MANAGED and work.uid in drawn) or (work.guest and work.guest not in going):
             continue
-        if work.kind == MANAGED and work.uid in drawn:
-            continue
-        if work.guest and work.guest not in going:
-            continue
-        quiet = frozenset() if work.guest else _QUIET
-        commands = _commands([process for process in there if process.pid not in mine], quiet)
-        doing = [process for process in there if process.command in commands and process.pid not in mine]
-        if not doing:
-            continue
-        uid = doing[0].uid if work.uid is None else work.uid
-        place = f"in {going[work.guest]}" if work.guest else work.name if work.kind in (JOB, UNIT) else ""
-        logged_in = work.kind == LOGIN and len(there) > len(doing)  # the daemon's own process for it is there
-        yield _entry(user_name(uid), _since(doing, booted), commands, place=place, logged_in=logged_in)
+        commands = _commands(others, frozenset() if work.guest else _QUIET)
+        doing = [process for process in others if process.command in commands]
+        if doing:
+            uid = doing[0].uid if work.uid is None else work.uid
+            place = f"in {going[work.guest]}" if work.guest else work.name if work.kind in (JOB, UNIT) else ""
+            logged_in = work.kind == LOGIN and len(there) > len(doing)  # the daemon's own process for it is there
+            yield _entry(user_name(uid), _since(doing, booted), commands, place=place, logged_in=logged_in)
 
 
 def _blockers(node: Node, processes: dict[int, Process], mine: set[int], booted: int) -> Iterator[Person]:

@@ -105,32 +105,35 @@ def node(  # noqa: PLR0913, PLR0917 - all that its lines are made of
         raise refuse("F034", host=name)
     there = sorted(there, key=lambda gpu: int(gpu["minor"]))
     hostname = _node_name(name, facts["system"]["hostname"], names)
-    known = topology(cpuinfo)
-    cpus = (
-        "Sockets={} CoresPerSocket={} ThreadsPerCore={}".format(*known)
-        if known
-        else f"CPUs={facts['system']['cpu_cores']}"
-    )
     kinds = [kind(gpu["name"]) for gpu in there]
     counted = ",".join(f"gpu:{one}:{kinds.count(one)}" for one in dict.fromkeys(kinds))
     parts = [
         f"NodeName={hostname}",
         f"NodeAddr={address}" if address else "",
-        cpus,
+        _cpus(cpuinfo, facts["system"]["cpu_cores"]),
         f"RealMemory={facts['system']['memory_mib'] * (100 - reserve) // 100}",
         f"Gres={counted}" if counted else "",
         f"Feature={','.join(types)}" if types else "",
         f"# {name}",
     ]
     joined = {frozenset(pair["gpus"]) for pair in facts["nvml"]["peers"] if pair["nvlink"] == "ok"}
-    gres = []
-    for gpu, one in zip(there, kinds):
-        links = [-1 if other is gpu else int(frozenset((gpu["index"], other["index"])) in joined) for other in there]
-        told = f" Links={','.join(map(str, links))}" if any(link > 0 for link in links) else ""
-        gres.append(
-            f"NodeName={hostname} AutoDetect=off Name=gpu Type={one} File=/dev/nvidia{gpu['minor']}{told} # {name}"
-        )
+    gres = (
+        f"NodeName={hostname} AutoDetect=off Name=gpu Type={kind(gpu['name'])} File=/dev/nvidia{gpu['minor']}"
+        f"{_links(gpu, there, joined)} # {name}"
+        for gpu in there
+    )
     return Node(name, hostname, " ".join(filter(None, parts)), tuple(gres))
+
+
+def _cpus(cpuinfo: str, cores: int) -> str:
+    known = topology(cpuinfo)
+    return "Sockets={} CoresPerSocket={} ThreadsPerCore={}".format(*known) if known else f"CPUs={cores}"
+
+
+def _links(gpu: Mapping[str, Any], there: Sequence[Mapping[str, Any]], joined: Collection[frozenset[int]]) -> str:
+    """Return which of the GPUs one is joined with by NVLink; empty where it is with none."""
+    links = [-1 if other is gpu else int(frozenset((gpu["index"], other["index"])) in joined) for other in there]
+    return f" Links={','.join(map(str, links))}" if any(link > 0 for link in links) else ""
 
 
 def _node_name(host: str, told: str, names: Sequence[HostName]) -> str:

@@ -55,21 +55,13 @@ class Case(Request):
         alone: bool = False,
     ) -> Case:
         """Read platform and GPUs off the facts. Raises Refusal for a system or a GPU there is no plan for."""
-        system = facts["system"]
-        refuse_borrowed_drivers(system["kernel"])
-        platform = catalog.platform(system["id"], system["version"])
-        if platform is None or system["architecture"] not in platform["architectures"]:
-            supported = sorted({record["name"] for record in catalog.platforms.values()})
-            raise refuse("P001", system=f"{system['name']} on {system['architecture']}", supported=", ".join(supported))
+        platform = _platform(facts, catalog)
         devices, drives = facts["pci"]["gpus"], wishes["nvidia_driver_state"] == "present"
         if not drives:  # nothing has to serve a GPU that nobody knows
             devices = [device for device in devices if device["device"] in catalog.gpus]
         present = newer.on_node(facts) if drives else None
         known, warnings = newer.extended(catalog, wishes, present)
-        if wishes[newer.TRUST]:
-            named = (wishes["nvidia_driver_branch"], wishes["nvidia_driver_version"], present)
-            asked = dict.fromkeys(branch_of(one) for one in named if one)
-            platform = newer.with_sources(platform, [branch for branch in asked if branch in known.branches])
+        platform = _with_trusted(platform, wishes, present, known)
         released = [name for name, record in catalog.branches.items() if record["latest"]]
         newer_driver = present if present and newer.is_newer(branch_of(present), released) else None
         found, unlisted = gpus.identify(devices, catalog)
@@ -94,6 +86,28 @@ class Case(Request):
     def needs_fabric_manager(self) -> bool:
         """Whether the node has NVSwitches, or boards that always do."""
         return bool(self.facts["pci"]["nvswitches"]) or any(gpu.fabric_manager == "always" for gpu in self.gpus)
+
+
+def _platform(facts: Facts, catalog: Catalog) -> dict[str, Any]:
+    """Return what the catalog has of the node's system. Raises Refusal for one there is no plan for."""
+    system = facts["system"]
+    refuse_borrowed_drivers(system["kernel"])
+    platform = catalog.platform(system["id"], system["version"])
+    if platform is None or system["architecture"] not in platform["architectures"]:
+        supported = sorted({record["name"] for record in catalog.platforms.values()})
+        raise refuse("P001", system=f"{system['name']} on {system['architecture']}", supported=", ".join(supported))
+    return platform
+
+
+def _with_trusted(
+    platform: dict[str, Any], wishes: Mapping[str, Any], present: str | None, catalog: Catalog
+) -> dict[str, Any]:
+    """Return a platform whose sources carry the branches that are asked for, where newer ones are trusted."""
+    if not wishes[newer.TRUST]:
+        return platform
+    named = (wishes["nvidia_driver_branch"], wishes["nvidia_driver_version"], present)
+    asked = dict.fromkeys(branch_of(one) for one in named if one)
+    return newer.with_sources(platform, [branch for branch in asked if branch in catalog.branches])
 
 
 def _no_gpu(pci: Pci) -> Refusal:

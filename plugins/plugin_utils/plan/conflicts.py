@@ -15,6 +15,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DriverPackage
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
@@ -32,7 +34,7 @@ _METAPACKAGES = ("cuda-drivers", "nvidia-open")
 
 def find(case: Case, source: str, branch: str, version: str, planned: list[str]) -> list[str]:
     """Return the packages to remove before the planned ones. Raises Refusal P038 where that is not allowed."""
-    series = next((named.group(1) for name in planned if (named := SERIES.search(name))), None)
+    series = _series_of(planned)
     names = sorted(
         {
             package["name"]
@@ -51,31 +53,44 @@ def find(case: Case, source: str, branch: str, version: str, planned: list[str])
 def way_to_keep(case: Case) -> str:
     """Return the settings that keep the driver packages of the node; empty where no settings do."""
     packages = [package for package in case.facts["driver"]["packages"] if _is_of_a_driver(package)]
-    found = {(package["source"], _branch_of(package)) for package in packages if _branch_of(package)}
+    numbered = [package for package in packages if _branch_of(package)]
+    found = {(package["source"], str(_branch_of(package))) for package in numbered}
     if len(found) != 1:
         return ""
     ((source, branch),) = found
-    if branch is None or source not in case.platform["driver_sources"]:
-        return ""
-    known = case.platform["driver_sources"][source]
-    trusted = newer.with_sources(case.platform, [branch])["driver_sources"][source]
-    names = next((names for names in trusted["package_sets"] if branch in names["branches"]), None)
-    if names is None or not all(gpu.served_by(branch) for gpu in case.gpus):
-        return ""
-    record = case.catalog.branches.get(branch)
-    version = next(_UPSTREAM.findall(package["version"])[0] for package in packages if _branch_of(package))
-    values = {"branch": branch, "edition": edition(case, names, branch), "version": version, "pin": ""}
-    planned = [name.format(**values) for name in names["packages"]["proprietary"]]
-    series = next((named.group(1) for name in planned if (named := SERIES.search(name))), None)
-    if any(_is_other(package, branch, version, series) for package in packages):
+    version = _UPSTREAM.findall(numbered[0]["version"])[0]
+    if not _can_stay(case, packages, source, branch, version):
         return ""
     held = f'nvidia_driver_version: "{version}"' if source == "nvidia" else f'nvidia_driver_branch: "{branch}"'
-    if record is None or branch not in known["branches"]:
-        return f"nvidia_driver_source: {source}, {held}, {newer.TRUST}: true"
+    return f"nvidia_driver_source: {source}, {held}{_allowance(case, source, branch, version)}"
+
+
+def _can_stay(case: Case, packages: list[DriverPackage], source: str, branch: str, version: str) -> bool:
+    """Tell whether a plan of this source and branch has a driver with which all these packages can stay."""
+    if source not in case.platform["driver_sources"] or not all(gpu.served_by(branch) for gpu in case.gpus):
+        return False
+    trusted = newer.with_sources(case.platform, [branch])["driver_sources"][source]
+    names = next((names for names in trusted["package_sets"] if branch in names["branches"]), None)
+    if names is None:
+        return False
+    values = {"branch": branch, "edition": edition(case, names, branch), "version": version, "pin": ""}
+    series = _series_of(name.format(**values) for name in names["packages"]["proprietary"])
+    return not any(_is_other(package, branch, version, series) for package in packages)
+
+
+def _allowance(case: Case, source: str, branch: str, version: str) -> str:
+    """Return the setting without which a branch is refused; empty where none is needed."""
+    record = case.catalog.branches.get(branch)
+    if record is None or branch not in case.platform["driver_sources"][source]["branches"]:
+        return f", {newer.TRUST}: true"
     floor = record["security_floor"]
     below = floor and not same_or_newer(version, floor["version"])
-    old = f', gpulab_allow_branches: ["{branch}"]' if below or has_ended(record, case.today) else ""
-    return f"nvidia_driver_source: {source}, {held}{old}"
+    return f', gpulab_allow_branches: ["{branch}"]' if below or has_ended(record, case.today) else ""
+
+
+def _series_of(planned: Iterable[str]) -> str | None:
+    """Return what the names of packages have of branch and -server; None where they have no branch."""
+    return next((named.group(1) for name in planned if (named := SERIES.search(name))), None)
 
 
 def _is_of_a_driver(package: DriverPackage) -> bool:

@@ -27,22 +27,31 @@ def of_file(case: Case, driver: Driver, wish: dict[str, Any], contents: reading.
     """
     if not wish.get("file") or contents.locked is not None or any(wish.get(one) for one in PACKAGE_OF):
         return {}
-    decided: dict[str, Any] = {}
-    for framework, package in PACKAGE_OF.items():
-        found = reading.named(contents, package)
-        pin = next((one.version for one in found.specifier if one.operator == "=="), None) if found else None
-        if pin in case.catalog.frameworks[framework] and not decided:
-            decided[framework] = pin
-            release = case.catalog.frameworks[framework][pin]
-            builds = [one for one in release["builds"] if contents.build in framework_builds.indexes(one)]
-            right = contents.build == framework_builds.CPU or any(
-                framework_builds.obstacle(case, driver, one) is None for one in builds
-            )
-            if framework == "pytorch" and contents.build and right and not wish.get("index"):
-                decided["index"] = contents.build
-    if not decided and contents.build is None and reading.named(contents, "torch") and not wish.get("index"):
-        contents.build = _fitting_build(case, driver, reading.named(contents, "torch"))
-    return decided
+    pinned = {name: _pin(contents, package) for name, package in PACKAGE_OF.items()}
+    known = {name: pin for name, pin in pinned.items() if pin and pin in case.catalog.frameworks[name]}
+    if known:
+        framework, release = next(iter(known.items()))
+        suits = framework == "pytorch" and not wish.get("index") and _suits(case, driver, contents.build, release)
+        return {framework: release, **({"index": contents.build} if suits else {})}
+    torch = reading.named(contents, "torch")
+    if torch and contents.build is None and not wish.get("index"):
+        contents.build = _fitting_build(case, driver, torch)
+    return {}
+
+
+def _pin(contents: reading.Contents, package: str) -> str | None:
+    """Return the one version of a package that a file takes."""
+    found = reading.named(contents, package)
+    return next((one.version for one in found.specifier if one.operator == "=="), None) if found else None
+
+
+def _suits(case: Case, driver: Driver, build: str | None, release: str) -> bool:
+    """Tell whether a build of a release of PyTorch works on the node."""
+    if build in (None, "", framework_builds.CPU):
+        return bool(build)
+    builds = case.catalog.frameworks["pytorch"][release]["builds"]
+    fitting = (one for one in builds if build in framework_builds.indexes(one))
+    return any(framework_builds.obstacle(case, driver, one) is None for one in fitting)
 
 
 def _fitting_build(case: Case, driver: Driver, torch: Requirement | None) -> str | None:

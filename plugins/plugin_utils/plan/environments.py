@@ -54,31 +54,14 @@ def _environment(case: Case, driver: Driver, wish: dict[str, Any]) -> Environmen
         check_driver(wish)
     sets = _sets(case, name, framework, wish.get("sets") or ())
     release = _release(case, name, framework, wish[framework]) if framework else None
-    build = (
-        {"cuda": None, "index": framework_builds.CPU}
-        if index == framework_builds.CPU
-        else _build(case, driver, name, release, index)
-    )
-    further = [
-        *_of_sets(name, release, build, sets),
-        *wish.get("packages", ()),
-        *environment_file.lines_of(contents, release),
-    ]
-    limits = _pythons(sets, build)
-    python = _python(
-        case,
-        name,
-        release,
-        limits,
-        wish.get("python") or environment_file.python_of(case, wish, contents, release, limits),
-    )
-    if not SpecifierSet(contents.python).contains(f"{python}.99"):
-        raise refuse("E071", name=name, file=wish["file"], needed=contents.python, python=python)
-    further += [jupyter.PACKAGE] if wish.get("jupyter") else []
+    build = _build(case, driver, name, release, index)
+    further = [*_of_sets(name, release, build, sets), *_asked_for(wish, contents, release)]
+    python = _python_for(case, wish, contents, release, _pythons(sets, build))
     lock_text = reading.lock(wish, contents, python, case.architecture)
     index_of_file = contents.build if release is None and index != framework_builds.PYPI else None
-    own_index = (framework == "pytorch" and index != framework_builds.PYPI) or bool(index_of_file)
-    tried = framework or (environment_file.framework_named(contents, lock_text) if wish.get("file") else None)
+    of_index = index_of_file or (build["index"] if framework == "pytorch" and index != framework_builds.PYPI else None)
+    tried = framework or _framework_of_file(wish, contents, lock_text)
+    any_cuda = ANY if tried and framework_builds.CPU not in (index, index_of_file) else None
     if release:
         _warn(case, name, release, build)
     return {
@@ -86,11 +69,9 @@ def _environment(case: Case, driver: Driver, wish: dict[str, Any]) -> Environmen
         "framework": tried,
         "version": release["version"] if release else None,
         "python": python,
-        "cuda": build["cuda"]
-        if release
-        else (ANY if tried and framework_builds.CPU not in (index, index_of_file) else None),
-        "index_url": PYTORCH_INDEX.format(index=index_of_file or build["index"]) if own_index else None,
-        "index_packages": list(PYTORCH_PACKAGES) if own_index else [],
+        "cuda": build["cuda"] if release else any_cuda,
+        "index_url": PYTORCH_INDEX.format(index=of_index) if of_index else None,
+        "index_packages": list(PYTORCH_PACKAGES) if of_index else [],
         "requirements": requirements(release, build, further),
         "lock": wish.get("lock"),
         "lock_text": lock_text,
@@ -103,6 +84,32 @@ def _environment(case: Case, driver: Driver, wish: dict[str, Any]) -> Environmen
         "variables": {**(VARIABLES[framework] if framework else {}), **_workers(case)},
         "because": [_why(name, driver, release, build, python)],
     }
+
+
+def _asked_for(wish: dict[str, Any], contents: reading.Contents, release: dict[str, Any] | None) -> list[str]:
+    """Return the requirements beside the framework and sets: of the environment itself, of its file, and Jupyter's."""
+    of_jupyter = [jupyter.PACKAGE] if wish.get("jupyter") else []
+    return [*wish.get("packages", ()), *environment_file.lines_of(contents, release), *of_jupyter]
+
+
+def _framework_of_file(wish: dict[str, Any], contents: reading.Contents, lock_text: str | None) -> str | None:
+    """Return the framework that is among the packages of an environment's file; None without a file."""
+    return environment_file.framework_named(contents, lock_text) if wish.get("file") else None
+
+
+def _python_for(
+    case: Case,
+    wish: dict[str, Any],
+    contents: reading.Contents,
+    release: dict[str, Any] | None,
+    limits: dict[str, dict[str, Any]],
+) -> str:
+    """Return the Python of an environment. Raises Refusal E071 for one that its file does not take."""
+    asked = wish.get("python") or environment_file.python_of(case, wish, contents, release, limits)
+    python = _python(case, wish["name"], release, limits, asked)
+    if not SpecifierSet(contents.python).contains(f"{python}.99"):
+        raise refuse("E071", name=wish["name"], file=wish["file"], needed=contents.python, python=python)
+    return python
 
 
 def _warn(case: Case, name: str, release: dict[str, Any], build: dict[str, Any]) -> None:
@@ -270,17 +277,16 @@ def _release(case: Case, name: str, framework: str, requested: str) -> dict[str,
 
 
 def _build(case: Case, driver: Driver, name: str, release: dict[str, Any] | None, index: str | None) -> dict[str, Any]:
+    if index == framework_builds.CPU:
+        return {"cuda": None, "index": framework_builds.CPU}
     if release is None:
         if index is not None:
             raise refuse(
                 "P034", name=name, release="an environment without a framework", index=index, right=framework_builds.CPU
             )
         return {"cuda": conda.newest_cuda(case, driver), "index": None}
-    builds = [build for build in release["builds"] if index in (None, *framework_builds.indexes(build))]
     label = f"{release['framework']} {release['version']}"
-    if not builds:
-        right = ", ".join(one for build in release["builds"] for one in framework_builds.indexes(build)) or "none"
-        raise refuse("P034", name=name, release=label, index=index, right=right)
+    builds = _builds_of(name, label, release, index)
     obstacles = {build["cuda"]: framework_builds.obstacle(case, driver, build) for build in builds}
     fitting = [build for build in builds if obstacles[build["cuda"]] is None]
     if not fitting:
@@ -290,6 +296,15 @@ def _build(case: Case, driver: Driver, name: str, release: dict[str, Any] | None
     seen = [build for build in fitting if _is_seen(case, build)] or fitting
     in_full = [build for build in seen if same_or_newer(level, build["cuda"])]
     return max(in_full or seen, key=lambda build: version_key(build["cuda"]))
+
+
+def _builds_of(name: str, label: str, release: dict[str, Any], index: str | None) -> list[dict[str, Any]]:
+    """Return the builds of a release in an index, None for any. Raises Refusal P034 where there are none."""
+    builds = [build for build in release["builds"] if index in (None, *framework_builds.indexes(build))]
+    if not builds:
+        right = ", ".join(one for build in release["builds"] for one in framework_builds.indexes(build)) or "none"
+        raise refuse("P034", name=name, release=label, index=index, right=right)
+    return builds
 
 
 def _is_seen(case: Case, build: dict[str, Any]) -> bool:

@@ -87,31 +87,21 @@ class Source:
             "pin": names.get("pin", {}).get(kernel_modules),
         }
         kernel_package = names["kernel_package"][kernel_modules].format(**values)
-        chosen = names["packages_signed" if self.signed else "packages"][kernel_modules]
-        chosen = [*chosen, *(names["display"][kernel_modules] if shown else ())]
-        packages = [package.format(**values) for package in chosen]
         pin = names.get("pin_package", "").format(**values)
         debian = case.platform["family"] == "debian"
-        if pin or not debian or (names.get("exact") and case.wishes["nvidia_driver_version"]):
-            packages = [f"{package}={version}*" for package in packages]
-        if self.signed:  # these have the version of a kernel
-            pattern = names["signed_package"][kernel_modules]
-            known = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for)
-            packages += [pattern.format(series=series, **values) for series in known]
-        installed = {package["name"] for package in case.facts["driver"]["packages"]}
-        other = {names["kernel_package"][kind].format(**values) for kind in names["kernel_package"]} - {kernel_package}
-        if pin:
-            other |= {
-                name for name in installed if name.startswith(names["pin_package"].format(branch="", version=""))
-            } - {pin}
+        held = bool(pin) or not debian or (names.get("exact") and case.wishes["nvidia_driver_version"])
         origin = self.record["repository"]
         stream = names.get("module_stream", {}).get(kernel_modules)
         return {
-            "packages": packages,
+            "packages": [
+                f"{package}={version}*" if held else package
+                for package in self._named(names, kernel_modules, values, shown=shown)
+            ]
+            + self._signed(case, names, kernel_modules, values, build_for),
             "kernel_package": None if self.signed else kernel_package,
             "dkms_module": None if self.signed else names["dkms_module"][kernel_modules],
             "build_packages": [] if self.signed else ["dkms"],
-            "remove_packages": sorted(other & installed),
+            "remove_packages": _others(case, names, values, {kernel_package, pin}),
             "pin_package": pin or None,
             "module_stream": stream.format(**values) if stream else None,
             "apt_components": self.record["components"] if debian else [],
@@ -119,8 +109,27 @@ class Source:
             "repository": repository(case, origin, driver=True) if origin else None,
         }
 
+    def _named(self, names: dict[str, Any], kind: str, values: dict[str, Any], *, shown: bool) -> list[str]:
+        chosen = names["packages_signed" if self.signed else "packages"][kind]
+        return [package.format(**values) for package in (*chosen, *(names["display"][kind] if shown else ()))]
+
+    def _signed(
+        self, case: Case, names: dict[str, Any], kind: str, values: dict[str, Any], build_for: Sequence[str]
+    ) -> list[str]:
+        """Return the packages of modules that the distribution signed; these have the version of a kernel."""
+        known = dict.fromkeys(kernels.series(case, kernel) for kernel in build_for) if self.signed else ()
+        return [names["signed_package"][kind].format(series=series, **values) for series in known]
+
     def _set(self, branch: str) -> dict[str, Any]:
         return next(names for names in self.record["package_sets"] if branch in names["branches"])
+
+
+def _others(case: Case, names: dict[str, Any], values: dict[str, Any], own: set[str]) -> list[str]:
+    """Return the installed packages of other kernel modules, and of other versions' pins."""
+    kernel_packages = {pattern.format(**values) for pattern in names["kernel_package"].values()}
+    pins = names.get("pin_package", "").format(branch="", version="")
+    installed = {package["name"] for package in case.facts["driver"]["packages"]}
+    return sorted(name for name in installed - own if name in kernel_packages or (pins and name.startswith(pins)))
 
 
 def choose(case: Case) -> tuple[Source, list[str]]:

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import kernel_for
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
@@ -62,22 +62,13 @@ def plan(case: Case) -> Tuning:
     arguments of the kernel's command line, whether each service, of a package of its name, shall run, and the swap.
     Raises Refusal for a wish that is no setting, and for an argument that somebody else has set otherwise.
     """
-    tuned = case.facts["tuning"]
     settings = _of_catalog(case)
     overridden = _override(settings, case)
     types = " and ".join(case.host_types)
     because = [f"Tuned for {types}." if types else "The host has no type, so it gets the general tuning."]
     if overridden:
         because.append(f"tuning_overrides sets {', '.join(overridden)}.")
-    arguments = [setting for setting in settings.values() if setting["kind"] == "kernel_argument"]
-    told = [f"{setting['name']}={setting['value']}" for setting in arguments]
-    if told and (case.container or not (tuned["grub"] or tuned["boot_entries"])):
-        case.warnings.append(
-            f"The kernel command line should have {' '.join(told)}, but this node has no GRUB to set it in."
-        )
-        settings = {name: setting for name, setting in settings.items() if setting["kind"] != "kernel_argument"}
-    elif tuned["boot_entries"]:
-        boot_arguments.own_of(told, tuned["boot_entries"], tuned["kernel_arguments"]["wanted"])
+    settings = _with_possible_arguments(settings, case)
     swap = _swap(settings, case)
     chosen = list(settings.values())
     _warn_of_later(chosen, case)
@@ -85,16 +76,36 @@ def plan(case: Case) -> Tuning:
         "host_type": case.host_types[0] if case.host_types else None,
         "settings": chosen,
         "files": tuning_files.files(chosen),
-        "boot_files": tuning_files.boot_files(chosen if tuned["grub"] else []),
+        "boot_files": tuning_files.boot_files(chosen if case.facts["tuning"]["grub"] else []),
         "values": {one["name"]: one["value"] for one in chosen if one["kind"] in ("sysctl", "knob")},
         "limits": {one["name"]: one["value"] for one in chosen if one["kind"] == "limit"},
-        "kernel_arguments": [f"{one['name']}={one['value']}" for one in chosen if one["kind"] == "kernel_argument"],
+        "kernel_arguments": _arguments(chosen),
         "services": {
             record["name"]: record["name"] in settings for record in case.catalog.tuning if record["kind"] == "service"
         },
         "swap": swap,
         "because": because,
     }
+
+
+def _arguments(settings: Iterable[TuningSetting]) -> list[str]:
+    return [f"{one['name']}={one['value']}" for one in settings if one["kind"] == "kernel_argument"]
+
+
+def _with_possible_arguments(settings: dict[str, TuningSetting], case: Case) -> dict[str, TuningSetting]:
+    """Return the settings without the kernel's arguments where nothing can set these, which is a warning.
+
+    Raises Refusal for an argument that somebody else has set otherwise.
+    """
+    tuned, arguments = case.facts["tuning"], _arguments(settings.values())
+    if arguments and (case.container or not (tuned["grub"] or tuned["boot_entries"])):
+        case.warnings.append(
+            f"The kernel command line should have {' '.join(arguments)}, but this node has no GRUB to set it in."
+        )
+        return {name: setting for name, setting in settings.items() if setting["kind"] != "kernel_argument"}
+    if tuned["boot_entries"]:
+        boot_arguments.own_of(arguments, tuned["boot_entries"], tuned["kernel_arguments"]["wanted"])
+    return settings
 
 
 def _swap(settings: dict[str, TuningSetting], case: Case) -> Swap:
