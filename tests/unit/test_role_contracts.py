@@ -179,3 +179,10 @@ def test_who_writes_a_unit_lets_systemd_read_it(role):
 def test_units_are_recognised():
     writing = {role.name for role in ROLES if WRITES.search("".join(_texts(role).values()))}
     assert {"monitoring", "monitoring_server", "slurm", "storage", "network", "nvidia_driver", "nightly"} <= writing
+
+
+def test_no_role_waits_by_itself_for_a_unit_that_a_run_brings(role):
+    """gpulab.node.units knows it, and judges by no other project's words."""
+    text = "".join(path.read_text(encoding="utf-8") for path in role.rglob("*.yml"))
+    assert "Could not find the requested service" not in text
+    assert not re.findall(r"\w+_(?:unit|timer|exporter|clock|awake)_pending", text)

@@ -56,7 +56,7 @@ def _docker(plan: Plan, results: Results) -> list[dict[str, str]]:
 def _node_exporter(results: Results) -> list[dict[str, str]]:
     if changes.Transaction(results).brings(EXPORTER):
         return [{"name": EXPORTER, "action": "start", "because": "its package is installed"}]
-    units = [one["arguments"].get("name") for one in changes.of_module(results, "systemd_service")]
+    units = [step["unit"] for one in changes.of_module(results, "units") for step in one["result"]["steps"]]
     if f"{EXPORTER}.service" in units:
         return [{"name": EXPORTER, "action": "restart", "because": "its unit file changes"}]
     return []

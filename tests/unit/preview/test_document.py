@@ -239,6 +239,7 @@ def test_what_happens_to_each_thing_is_told_apart():
 
 
 EXPORTER = "prometheus-node-exporter.service"
+RESTARTS = {"changes": [], "steps": [{"action": "restart", "unit": "prometheus-node-exporter.service"}]}
 RUNS = {"UnitFileState": "enabled", "ActiveState": "active"}
 
 
@@ -272,7 +273,11 @@ RUNS = {"UnitFileState": "enabled", "ActiveState": "active"}
             id="goes",
         ),
         pytest.param(
-            [hosts.result("monitoring", UNIT, {"name": EXPORTER, "enabled": True, "state": "restarted"}, status=RUNS)],
+            [
+                hosts.result(
+                    "monitoring", "gpulab.node.units", {}, changes=[], steps=[{"action": "restart", "unit": EXPORTER}]
+                )
+            ],
             {},
             ["restart"],
             id="another-address",
