@@ -1,25 +1,12 @@
-"""Faults of presence and driver; see faults.py."""
+"""Faults of the versions of the driver, its modules and its packages; see faults.py."""
 
 from __future__ import annotations
 
 from typing import Any, Callable
 
 from . import nodes
-from .faults import OLD, Fault, all_of, every_gpu, put
+from .faults import NOT_LOADED, OLD, Fault, all_of, every_gpu, nvml_down, put, with_modules
 
-
-def nvml_down(state: str, code: int, text: str) -> Callable[[dict[str, Any]], None]:
-    """Return an injection in which NVML does not start."""
-
-    def inject(facts: dict[str, Any]) -> None:
-        facts["nvml"].update(state=state, error={"code": code, "text": text}, gpus=[], peers=[])
-
-    return inject
-
-
-NOT_LOADED = all_of(
-    put("modules.nvidia", {"loaded": False, "version": None}), nvml_down("not_loaded", 9, "DRIVER_NOT_LOADED")
-)
 MISMATCH = nvml_down("mismatch", 18, "LIB_RM_VERSION_MISMATCH")
 NO_DRIVER = all_of(
     put("modules.nvidia", {"loaded": False, "version": None}),
@@ -28,15 +15,11 @@ NO_DRIVER = all_of(
     put("driver.library", None),
     *(put(f"kernels.{n}.{key}", value) for n in (0, 1) for key, value in (("nvidia_module", None), ("dkms", []))),
 )
-
 SECURE_BOOT = all_of(
     put("system.secure_boot", "enabled"),
     put("system.mok_enrolled", value=True),
     *(put(f"kernels.{n}.nvidia_module_signer", "DKMS module signing key") for n in (0, 1)),
 )
-
-LENT = {"address": "0000:65:00.0", "device": "10de:2684", "driver": "vfio-pci"}
-AMD = {"address": "0000:05:00.0", "device": "1002:74a1", "maker": "AMD"}
 
 
 def forbid(line: str, how: str, by: str = "/etc/modprobe.d/a.conf", when: str = "") -> Callable[[dict[str, Any]], None]:
@@ -44,175 +27,6 @@ def forbid(line: str, how: str, by: str = "/etc/modprobe.d/a.conf", when: str = 
     found = {"module": "nvidia", "by": by, "line": line, "how": how}
     return all_of(*(put(f"forbidden.{one}", [found]) for one in ([when] if when else ["now", "next_boot"])))
 
-
-def without_gpus(**parts: Any) -> Callable[[dict[str, Any]], None]:
-    """Return an injection of a node without GPUs of its own and without a driver that runs."""
-    others = (put(f"pci.{name}", value) for name, value in parts.items())
-    return all_of(put("pci.gpus", []), NOT_LOADED, *others)
-
-
-def with_modules(flavour: str) -> Callable[[dict[str, Any]], None]:
-    """Return an injection of the open or the proprietary kernel modules."""
-    return all_of(*(put(f"kernels.{number}.nvidia_module_flavour", flavour) for number in (0, 1)))
-
-
-PRESENCE = [
-    Fault(
-        "virtual machines have every GPU",
-        "rtx4090x2",
-        without_gpus(lent=[LENT]),
-        "gpu-count",
-        "take_back_gpu",
-        says="0000:65:00.0 (vfio-pci)",
-    ),
-    Fault(
-        "virtual machines have GPUs that are declared",
-        "rtx4090x2",
-        put("pci.lent", [LENT]),
-        "gpu-count",
-        "take_back_gpu",
-        declared={"gpus": 3},
-        says="0000:65:00.0 (vfio-pci)",
-    ),
-    Fault(
-        "virtual machines have every GPU, and the driver does not run",
-        "rtx4090x2",
-        without_gpus(lent=[LENT]),
-        "driver-responsive",
-        "take_back_gpu",
-        "info",
-        says="0000:65:00.0 (vfio-pci)",
-        declared={"gpus": 0},
-    ),
-    Fault(
-        "a GPU is missing beside those of virtual machines",
-        "rtx4090x2",
-        put("pci.lent", [LENT]),
-        "gpu-count",
-        "check_seating",
-        declared={"gpus": 4},
-    ),
-    Fault(
-        "only GPUs of another maker",
-        "rtx3060",
-        without_gpus(other_gpus=[AMD]),
-        "gpu-count",
-        "check_seating",
-        says="AMD 1002:74a1",
-    ),
-    Fault(
-        "the open modules of a GPU that takes the proprietary ones",
-        "v100x4",
-        all_of(with_modules("open"), nvml_down("no_devices", 0, "")),
-        "gpu-count",
-        "other_modules",
-        also=("driver-next-boot",),
-        says="the open kernel modules do not support Tesla V100",
-    ),
-    Fault(
-        "a GPU is missing from the bus",
-        "h100x8",
-        all_of(lambda f: f["pci"]["gpus"].pop(), lambda f: f["nvml"]["gpus"].pop()),
-        "gpu-count",
-        "check_seating",
-        declared={"gpus": 8},
-        says="7 GPUs on the PCI bus, 8 declared",
-    ),
-    Fault("more GPUs than declared", "t4", lambda _: None, "gpu-count", "configure", declared={"gpus": 0}),
-    Fault(
-        "a GPU on the bus that NVML does not list",
-        "h200x8",
-        lambda f: f["nvml"]["gpus"].pop(5),
-        "gpu-count",
-        "reboot",
-        says="0000:69:00.0",
-    ),
-    Fault(
-        "no GPU at all",
-        "rtx3060",
-        all_of(put("pci.gpus", []), nvml_down("no_devices", 0, "")),
-        "gpu-count",
-        "check_seating",
-    ),
-    Fault("NVML lists no device", "v100x4", nvml_down("no_devices", 0, ""), "gpu-count", "reboot", says="4 of 4"),
-    Fault(
-        "nouveau holds a GPU",
-        "rtx4090x2",
-        all_of(
-            put("pci.gpus.1.driver", "nouveau"),
-            put("nouveau.bound", ["0000:29:00.0"]),
-            put("modules.nouveau.loaded", value=True),
-        ),
-        "nouveau-absent",
-        "reboot",
-    ),
-    Fault(
-        "nouveau holds a GPU and is not blacklisted",
-        "rtx4090x2",
-        all_of(put("pci.gpus.0.driver", "nouveau"), put("nouveau.blacklisted", value=False)),
-        "nouveau-absent",
-        "configure",
-    ),
-    Fault(
-        "nouveau is loaded beside the driver",
-        "l40s",
-        put("modules.nouveau.loaded", value=True),
-        "nouveau-absent",
-        "reboot",
-        "warn",
-    ),
-    Fault(
-        "nouveau is not blacklisted",
-        "l40s",
-        put("nouveau.blacklisted", value=False),
-        "nouveau-absent",
-        "configure",
-        "warn",
-    ),
-    Fault(
-        "an old driver in the next boot's initramfs",
-        "l40s",
-        all_of(put("kernels.1.initramfs.nvidia", value=True), put("kernels.1.initramfs.nvidia_version", "580.95.05")),
-        "driver-next-boot",
-        "rebuild_initramfs",
-        says="loads driver 580.95.05 at the next boot",
-    ),
-    Fault(
-        "the old driver of the initramfs is loaded",
-        "rtx4090x2",
-        all_of(
-            put("modules.nvidia.version", "580.95.05"),
-            put("kernels.1.initramfs.nvidia", value=True),
-        ),
-        "driver-match",
-        "rebuild_initramfs",
-    ),
-    Fault(
-        "nouveau in the next boot's initramfs",
-        "a100-pcie-x2",
-        put("kernels.1.initramfs.blacklist", value=False),
-        "nouveau-absent",
-        "rebuild_initramfs",
-        says=nodes.NEXT_KERNEL,
-    ),
-    Fault("nova holds a GPU", "rtx4090x2", put("pci.gpus.0.driver", "NovaCore"), "nova-absent", "configure"),
-    Fault(
-        "nova_core is loaded",
-        "rtx4090x2",
-        put("modules.nova_core.loaded", value=True),
-        "nova-absent",
-        "configure",
-        "warn",
-    ),
-    Fault(
-        "nova in the next boot's initramfs",
-        "b200x8",
-        put("kernels.1.initramfs.nova_blacklist", value=False),
-        "nova-absent",
-        "rebuild_initramfs",
-        says=nodes.NEXT_KERNEL,
-    ),
-]
 
 DRIVER = [
     Fault(
@@ -490,5 +304,3 @@ DRIVER = [
         "repair_packages",
     ),
 ]
-
-DRIVER_FAULTS = PRESENCE + DRIVER

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable
 
-from . import nodes
+from . import loaded, nodes
 
 OLD = "580.95.05"
 
@@ -67,3 +68,45 @@ def every_gpu(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
             put(f"nvml.gpus.{number}.{path}", value)(facts)
 
     return inject
+
+
+def gpu(path: str, value: Any, number: int = 0) -> Any:
+    """Return an injection into one of NVML's GPUs."""
+    return put(f"nvml.gpus.{number}.{path}", value)
+
+
+Loaded = partial(Fault, healthy=loaded.measured)
+
+
+def measured(path: str, value: Any) -> Any:
+    """Return an injection that puts a value into what the active tests measured."""
+    return put(f"measurements.{path}", value)
+
+
+def failed(call: str | None, code: int | None, name: str) -> dict[str, Any]:
+    """Return the record of a test that failed."""
+    return {"state": "failed", "error": {"call": call, "code": code, "name": name}}
+
+
+def cuda(code: int, name: str, call: str = "cuCtxSynchronize") -> dict[str, Any]:
+    """Return the record of a test in which a call of the driver failed."""
+    return failed(call, code, f"CUDA_ERROR_{name}")
+
+
+def nvml_down(state: str, code: int, text: str) -> Callable[[dict[str, Any]], None]:
+    """Return an injection in which NVML does not start."""
+
+    def inject(facts: dict[str, Any]) -> None:
+        facts["nvml"].update(state=state, error={"code": code, "text": text}, gpus=[], peers=[])
+
+    return inject
+
+
+NOT_LOADED = all_of(
+    put("modules.nvidia", {"loaded": False, "version": None}), nvml_down("not_loaded", 9, "DRIVER_NOT_LOADED")
+)
+
+
+def with_modules(flavour: str) -> Callable[[dict[str, Any]], None]:
+    """Return an injection of the open or the proprietary kernel modules."""
+    return all_of(*(put(f"kernels.{number}.nvidia_module_flavour", flavour) for number in (0, 1)))

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import applied, facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due, known
 
-from . import nodes
+from . import loaded, nodes
 
 MODELS = ("rtx4090x2", "a100-pcie-x2", "h100x8")
 LEVELS = ("quick", "standard", "burn-in")
@@ -38,7 +38,7 @@ def left(plan: dict[str, Any], *drift: str) -> dict[str, Any]:
 @pytest.fixture(params=MODELS)
 def provisioned(request):
     """Return the facts of a node and its plan."""
-    facts = nodes.measured(request.param)
+    facts = loaded.measured(request.param)
     return facts, plan_of(facts)
 
 

@@ -5,13 +5,23 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import c
 
 from . import nodes
 from .cuda_faults import CUDA_FAULTS
-from .driver_faults import DRIVER_FAULTS
+from .driver_faults import DRIVER
 from .environment_faults import ENVIRONMENT_FAULTS
-from .hardware_faults import HARDWARE_FAULTS, export, tier
-from .load_faults import LOAD_FAULTS
-from .software_faults import SOFTWARE_FAULTS
+from .gpu_faults import BOARD, MEMORY, THERMAL, XIDS
+from .host_faults import CONTAINERS as ENGINES
+from .host_faults import HOST, export, tier
+from .link_faults import INFINIBAND, LINKS
+from .load_faults import CUDA, LONG, NODE, RATES
+from .nccl_faults import GROUP, NCCL, NCCL_FILES, WAYS
+from .presence_faults import PRESENCE
+from .settings_faults import SETTINGS
+from .software_faults import CONTAINERS, DRIFT, LIBRARIES, LIMITS, MONITORING
+from .together_faults import BETWEEN, NODES
 
-FAULTS = DRIVER_FAULTS + CUDA_FAULTS + HARDWARE_FAULTS + SOFTWARE_FAULTS + ENVIRONMENT_FAULTS + LOAD_FAULTS
+HARDWARE = LINKS + MEMORY + THERMAL + SETTINGS + BOARD + XIDS + HOST + ENGINES + INFINIBAND
+SOFTWARE = DRIFT + LIBRARIES + CONTAINERS + MONITORING + GROUP + NCCL + NCCL_FILES + LIMITS + WAYS
+LOAD = CUDA + RATES + BETWEEN + NODES + NODE + LONG
+FAULTS = PRESENCE + DRIVER + CUDA_FAULTS + HARDWARE + SOFTWARE + ENVIRONMENT_FAULTS + LOAD
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

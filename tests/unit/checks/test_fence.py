@@ -4,7 +4,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.host import fence
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
 
-from .hardware_faults import FENCE
+from .host_faults import FENCE
 
 
 class Node:

@@ -9,11 +9,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import IN
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 
-from . import nodes
+from . import loaded, nodes
 from .cuda_faults import COMPAT_PLAN, NEW, OLD, compiled
 from .environment_faults import GPU, environment
-from .hardware_faults import PLAN, cut_into, export
-from .software_faults import SLURM, below_switch
+from .host_faults import PLAN, export
+from .nccl_faults import below_switch
+from .settings_faults import cut_into
+from .software_faults import SLURM
 from .test_faults import FAULTS
 
 DECLARED = {"across_nodes": True, "group_names": True}
@@ -25,7 +27,7 @@ IDLE_ONLY = "pcie-generation"
 
 def complete(model: str) -> dict[str, Any]:
     """Return the facts of a machine with all that gpulab can put on one, after the level burn-in."""
-    facts = nodes.measured(model)
+    facts = loaded.measured(model)
     count = nodes.MODELS[model]["count"]
     export()(facts)
     facts["receipts"] = {"base": {"inputs": {}, "plan": {}, "problem": "", "differs": [], "drift": []}}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from unit import machines
 
-from . import nodes
+from . import loaded, nodes
 from .cuda_faults import COMPAT_PLAN, FORWARD, NEW, OLD, PLAN, compiled
 from .driver_faults import SECURE_BOOT
 
@@ -24,7 +24,7 @@ def test_healthy_node_has_no_finding(model):
 
 @pytest.mark.parametrize("model", nodes.MODELS)
 def test_healthy_node_has_no_finding_under_load_either(model):
-    results = verify(nodes.node(nodes.measured(model), level="burn-in", across_nodes=True))
+    results = verify(nodes.node(loaded.measured(model), level="burn-in", across_nodes=True))
     assert [r for r in results if r.severity in ("warn", "fail", "unknown")] == []
     assert {r.severity for r in results if r.id in ("cuda-smoke", "memory-bandwidth", "load-errors")} == {"ok"}
 
@@ -47,7 +47,7 @@ UNFLOORED = {"nodes_all_reduce_gbs": None}
 
 def across(record, model="l40s", **declared):
     """Return the answer about the all_reduce over nodes."""
-    facts = nodes.measured(model)
+    facts = loaded.measured(model)
     facts["measurements"]["nodes_all_reduce"].update(record)
     results = verify(nodes.node(facts, **{"level": "standard", "across_nodes": True, **declared}))
     (found,) = [r for r in results if r.id == "all-reduce-nodes"]
@@ -89,7 +89,7 @@ def test_nodes_are_judged_together_only_where_that_was_requested(declared):
 
 def slow_simulated(**declared):
     """Return the facts of a simulated GPU whose memory is far too slow for its board."""
-    facts = nodes.measured("l40s")
+    facts = loaded.measured("l40s")
     facts["measurements"].update(simulated="simulated NVIDIA L40S", **declared)
     facts["measurements"]["gpus"][0]["tests"]["memory"]["memory_gbs"] = 1.0
     return facts
@@ -118,7 +118,7 @@ def paths(facts, prefix=()):
         yield from paths(value, (*prefix, key))
 
 
-SMALL = nodes.measured("a100-pcie-bridged")
+SMALL = loaded.measured("a100-pcie-bridged")
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])

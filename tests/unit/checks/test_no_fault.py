@@ -5,12 +5,14 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import v
 
 from unit import machines
 
-from . import nodes
+from . import loaded, nodes
 from .driver_faults import forbid
 from .environment_faults import EXPECTED, environment
 from .faults import all_of, every_gpu, put
-from .hardware_faults import cdi_for, cut_into, tier
-from .software_faults import H100X8, SLURM, below_switch, left, nccl, nccl_file, planned
+from .host_faults import tier
+from .nccl_faults import H100X8, below_switch, nccl, nccl_file
+from .settings_faults import cdi_for, cut_into
+from .software_faults import SLURM, left, planned
 
 NO_INFINIBAND = put("infiniband", [])
 NO_NVLINK_NO_PEERS = put("nvml.peers.0", {"gpus": [0, 1], "ancestor": "single", "read": "not_supported"})
@@ -275,7 +277,7 @@ CPU_ONLY = {**environment(cuda=None), "expected": {**EXPECTED, "cuda": None}}
     ],
 )
 def test_a_test_that_was_left_out_is_not_for_a_machine_that_needs_none(check, record, environments, severity):
-    facts = nodes.measured("a100-pcie-x2")
+    facts = loaded.measured("a100-pcie-x2")
     facts["environments"] = environments
     name = {"container-gpu": "container"}.get(check, check.replace("-", "_"))
     facts["measurements"][name] = record
@@ -322,7 +324,7 @@ LEFT_ALONE = all_of(
     ids=["of a GPU in use", "of earlier days"],
 )
 def test_errors_that_no_test_brought_are_none_under_load(inject, severity):
-    facts = nodes.measured("l40s")
+    facts = loaded.measured("l40s")
     inject(facts)
     results = verify(nodes.node(facts, level="burn-in"))
     assert {r.severity for r in results if r.id == "load-errors"} == {severity}

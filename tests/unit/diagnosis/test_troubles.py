@@ -9,7 +9,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 from unit.checks import nodes
 
 from . import cases
-from .troubles import TROUBLES, fact, linked
+from .making import fact, linked
+from .troubles import TROUBLES
 
 
 def diagnosed(trouble, symptom):

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.proof import judge
 from gpu import programs, recording
 from sim.build import build
 
-from unit.checks import nodes
+from unit.checks import loaded
 
 TESTS = Path(__file__).parents[2]
 RECORDINGS = sorted((TESTS / "gpu/recordings").glob("*.json"))
@@ -93,7 +93,7 @@ def test_a_run_on_a_gpu_that_computes_wrong_fails(run):
 
 
 def test_healthy_recording_has_nothing_unexpected_and_a_note_needs_a_reason():
-    facts = nodes.measured("h100x8")
+    facts = loaded.measured("h100x8")
     recorded = recording.build(facts, facts.pop("measurements"), {}, "2026-11-21")
     assert unexpected(recorded) == set()
     recorded["facts"]["nvml"]["gpus"][0]["persistence"] = False
@@ -105,7 +105,7 @@ def test_healthy_recording_has_nothing_unexpected_and_a_note_needs_a_reason():
 
 
 def test_recording_names_nobody():
-    facts = nodes.measured("rtx4090x2")
+    facts = loaded.measured("rtx4090x2")
     facts["system"]["hostname"] = "alices-box"
     facts["kernels"][0]["nvidia_module_signer"] = "alices-box Secure Boot key"
     facts["users_of_gpus"]["sessions"] = [{"user": "alice", "since": None}]

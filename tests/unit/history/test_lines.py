@@ -7,7 +7,7 @@ import jsonschema
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 
-from unit.checks import nodes
+from unit.checks import loaded, nodes
 from unit.report import runs
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/history.schema.json").read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ def past(*earlier):
 
 
 def test_a_line_keeps_to_its_schema():
-    for host in (GOOD, runs.UNREACHABLE, runs.hostile(), runs.judged(nodes.measured("h100x8"))):
+    for host in (GOOD, runs.UNREACHABLE, runs.hostile(), runs.judged(loaded.measured("h100x8"))):
         jsonschema.validate(json.loads(json.dumps(lines(a=host)["a"])), SCHEMA)
 
 
@@ -70,7 +70,7 @@ def test_a_finding_is_not_gone_where_nobody_looked():
 
 
 def test_a_finding_is_gone_where_the_check_looked_and_found_nothing():
-    measured = runs.judged(nodes.measured("h100x8"))
+    measured = runs.judged(loaded.measured("h100x8"))
     slow = {**measured, "results": [dict(result) for result in measured["results"]]}
     for result in slow["results"]:
         result["severity"] = "fail" if result["id"] == "memory-bandwidth" else result["severity"]

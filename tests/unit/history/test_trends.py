@@ -8,10 +8,10 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import l
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.trends import RULES, trends
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 
-from unit.checks import nodes
+from unit.checks import loaded
 from unit.report import runs
 
-REPORT = document.build({"a": runs.judged(nodes.measured("h100x8"))}, runs.CREATED)
+REPORT = document.build({"a": runs.judged(loaded.measured("h100x8"))}, runs.CREATED)
 LINE = line(REPORT, REPORT["hosts"][0])
 
 

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 
 from unit import machines
-from unit.checks import nodes
+from unit.checks import loaded, nodes
 from unit.report import runs
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/report.schema.json").read_text(encoding="utf-8"))
@@ -121,7 +121,7 @@ def slower_pairs(measurements):
 )
 @pytest.mark.parametrize("simulated", [False, True])
 def test_node_slower_than_the_median_is_named_where_rates_mean_something(check, inject, simulated):
-    hosts = {name: runs.judged(nodes.measured("v100x4")) for name in "abcd"}
+    hosts = {name: runs.judged(loaded.measured("v100x4")) for name in "abcd"}
     for host in hosts.values():
         host["facts"]["measurements"].update(simulated="simulated V100", rates_declared=not simulated)
     inject(hosts["c"]["facts"]["measurements"])

@@ -4,70 +4,69 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import report, state
 from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
-WHY = {"code": "V001", "cause": "the proof failed: gpu-count", "remedy": "Reseat the card."}
+WHY = state.Refused("V001", "the proof failed: gpu-count", "Reseat the card.")
 
 
 @pytest.fixture
 def document():
-    made = state.new("R1", this_run(os.getppid()))
-    made.update(order=["n1", "n2", "n3"], canaries=["n1"])
-    made["hosts"] = {name: state.host("h100", ["tuning"]) for name in made["order"]}
-    return made
+    names = ["n1", "n2", "n3"]
+    hosts = {name: state.Host("h100", ["tuning"]) for name in names}
+    return state.Rollout("R1", this_run(os.getppid()), order=names, canaries=["n1"], hosts=hosts)
 
 
 def written(tmp_path, document):
-    path = tmp_path / document["run"] / state.FILE
-    records.write(path, document)
+    path = tmp_path / document.run / state.FILE
+    state.write(path, document)
     return path
 
 
 def test_the_canary_goes_first_and_the_others_once_it_is_proven(document):
     assert state.obstacle(document, "n1", ["n1"]) is None
-    state.enter(document["hosts"]["n1"], state.DONE)
-    document["proven"] = ["h100"]
+    state.enter(document.hosts["n1"], state.DONE)
+    document.proven = ["h100"]
     assert state.obstacle(document, "n2", ["n2", "n3"]) is None
 
 
 @pytest.mark.parametrize("ended", [state.FAILED, state.REFUSED])
 def test_after_a_node_that_failed_no_other_begins(document, ended):
-    document["proven"] = ["h100"]
-    document["hosts"]["n2"].update(state=ended, refusal=WHY)
+    document.proven = ["h100"]
+    document.hosts["n2"] = replace(document.hosts["n2"], state=ended, refusal=WHY)
     found = state.obstacle(document, "n3", ["n3"])
-    assert found["code"] == "F005"
-    assert "n2: the proof failed: gpu-count" in found["cause"]
-    assert found["remedy"].startswith("Reseat the card.")
+    assert found.code == "F005"
+    assert "n2: the proof failed: gpu-count" in found.cause
+    assert found.remedy.startswith("Reseat the card.")
 
 
 @pytest.mark.parametrize("lost", state.ON_THE_WAY)
 def test_after_a_node_that_was_lost_on_the_way_no_other_begins(document, lost):
     """NVSentinel#1808: what had failed counted as in progress for ever, and others went on."""
-    document["proven"] = ["h100"]
-    state.enter(document["hosts"]["n1"], lost)
-    assert state.obstacle(document, "n2", ["n2"])["code"] == "F012"
+    document.proven = ["h100"]
+    state.enter(document.hosts["n1"], lost)
+    assert state.obstacle(document, "n2", ["n2"]).code == "F012"
     assert state.obstacle(document, "n2", ["n1", "n2"]) is None
 
 
 def test_a_canary_that_is_still_in_use_is_no_proof(document):
     """NVSentinel#121: a drain that was given up went on to the change."""
-    state.enter(document["hosts"]["n1"], state.BUSY)
-    assert state.obstacle(document, "n2", ["n2"])["code"] == "F011"
+    state.enter(document.hosts["n1"], state.BUSY)
+    assert state.obstacle(document, "n2", ["n2"]).code == "F011"
 
 
 def test_what_stopped_the_rollout_stops_every_later_node(document):
-    document["proven"], document["stopped"] = ["h100"], WHY
+    document.proven, document.stopped = ["h100"], WHY
     assert state.obstacle(document, "n3", ["n3"]) == WHY
 
 
 def test_a_node_that_comes_again_needs_no_other_proof(document):
-    document["hosts"]["n2"]["again"] = True
+    document.hosts["n2"].again = True
     assert state.obstacle(document, "n2", ["n2"]) is None
 
 
@@ -75,7 +74,7 @@ def test_a_rollout_goes_on_until_no_node_is_left(tmp_path, document):
     path = written(tmp_path, document)
     assert state.unfinished(tmp_path) == path
     with state.changing(path) as changed:
-        for entry in changed["hosts"].values():
+        for entry in changed.hosts.values():
             state.enter(entry, state.DONE)
     assert state.unfinished(tmp_path) is None
     assert state.unfinished(tmp_path / "none") is None
@@ -83,11 +82,11 @@ def test_a_rollout_goes_on_until_no_node_is_left(tmp_path, document):
 
 def test_a_rollout_at_work_is_refused_and_that_of_a_dead_process_goes_on(tmp_path, document):
     alive = this_run(os.getpid())
-    path = written(tmp_path, {**document, "holder": alive})
+    path = written(tmp_path, replace(document, holder=alive))
     with pytest.raises(Refusal) as refused:
         state.unfinished(tmp_path)
     assert refused.value.code == "F002"
-    written(tmp_path, {**document, "holder": {**alive, "started": alive["started"] - 1}})
+    written(tmp_path, replace(document, holder={**alive, "started": alive["started"] - 1}))
     assert state.unfinished(tmp_path) == path
 
 
@@ -98,57 +97,66 @@ def test_a_damaged_record_is_refused(tmp_path, document):
     assert refused.value.code == "H220"
 
 
+def test_a_record_of_an_earlier_gpulab_does_not_say_whether_a_change_had_begun(tmp_path, document):
+    path = written(tmp_path, document)
+    earlier = json.loads(path.read_text())
+    for entry in earlier["hosts"].values():
+        del entry["begun"]
+    path.write_text(json.dumps(earlier))
+    assert state.read(path) == document
+
+
 def test_what_fails_while_it_is_changed_leaves_the_record_as_it_was(tmp_path, document):
     path = written(tmp_path, document)
 
     def fail_half_way():
         with state.changing(path) as changed:
-            changed["stopped"] = WHY
+            changed.stopped = WHY
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail_half_way()
-    assert state.read(path) == json.loads(json.dumps(document))
+    assert state.read(path) == document
 
 
 def test_how_long_a_node_was_out_counts_from_the_first_fence(document):
-    entry = document["hosts"]["n1"]
+    entry = document.hosts["n1"]
     assert state.out_seconds(entry) is None
     state.enter(entry, state.DRAINING)
-    entry["out_since"] = "2026-11-26T21:00:00Z"
+    entry.out_since = "2026-11-26T21:00:00Z"
     state.enter(entry, state.FAILED)
     assert state.out_seconds(entry) is None
-    entry["again"] = True
+    entry.again = True
     state.enter(entry, state.DRAINING)
-    assert entry["out_since"] == "2026-11-26T21:00:00Z"
+    assert entry.out_since == "2026-11-26T21:00:00Z"
     state.enter(entry, state.DONE)
-    entry["back"] = "2026-11-26T21:10:00Z"
+    entry.back = "2026-11-26T21:10:00Z"
     assert state.out_seconds(entry) == 600
 
 
 def test_the_last_time_is_that_of_the_newest_rollout(tmp_path, document):
     for run, back in (("R1", "2026-11-26T21:10:00Z"), ("R2", "2026-11-26T21:05:00Z")):
-        entry = {**document["hosts"]["n1"], "state": state.DONE, "out_since": "2026-11-26T21:00:00Z", "back": back}
-        written(tmp_path, {**document, "run": run, "hosts": {"n1": entry}})
+        entry = replace(document.hosts["n1"], state=state.DONE, out_since="2026-11-26T21:00:00Z", back=back)
+        written(tmp_path, replace(document, run=run, hosts={"n1": entry}))
     assert state.last_seconds(tmp_path) == {"n1": 300}
 
 
 def test_the_report_says_of_each_node_what_became_of_it(document):
-    one, two, three = document["hosts"].values()
-    one.update(state=state.DONE, before={"driver": "535"}, after={"driver": "550"})
-    one.update(out_since="2026-11-26T21:00:00Z", back="2026-11-26T21:10:00Z")
-    two.update(state=state.FAILED, refusal=WHY)
-    document["stopped"] = {**WHY, "cause": str(refuse("F005", host="n2", cause="x", remedy="y").cause)}
+    one, two, three = document.hosts.values()
+    changed = replace(one, state=state.DONE, before={"driver": "535"}, after={"driver": "550"})
+    document.hosts["n1"] = replace(changed, out_since="2026-11-26T21:00:00Z", back="2026-11-26T21:10:00Z")
+    document.hosts["n2"] = replace(two, state=state.FAILED, refusal=WHY)
+    document.stopped = state.refused(refuse("F005", host="n2", cause="x", remedy="y"))
     lines = report.after(document)
     assert "n1: changed and proven; driver 535 -> 550; out of service for 10 min" in lines[1]
     assert "n2: failed, stays fenced; the proof failed: gpu-count" in lines[2]
     assert lines[3].strip() == "n3: as before"
     assert lines[4].strip() == "stopped: the change stopped at n2: x."
-    assert three["state"] == state.WAITING
+    assert three.state == state.WAITING
 
 
 def test_the_order_says_who_is_on_the_nodes_and_how_long_it_took(document):
-    document["hosts"]["n4"] = {**state.host("h100", []), "state": state.CURRENT}
+    document.hosts["n4"] = state.Host("h100", [], state.CURRENT)
     lines = report.before(document, [1, 2], {"n2": "wei, who is logged in (vim)"}, {"n1": 300})
     assert [" ".join(line.split()) for line in lines] == [
         "rollout R1",
