@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
@@ -73,100 +72,95 @@ class ActionModule(ActionBase):
         _refuse_freeze(args)
         earlier = state.unfinished(directory)
         run = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{mine['machine']}"  # two controllers may begin at once
-        document = state.read(earlier) if earlier else state.new(run, mine)
+        rollout = state.read(earlier) if earlier else state.Rollout(run, mine)
         known = {name: variables["hostvars"][name] for name in variables["ansible_play_hosts_all"]}
-        found = [_candidate(name, known[name], document["run"]) for name in known]
-        document.update(holder=mine, stopped=None)
-        proven = [
-            one.kind
-            for one in found
-            if not one.waits and document["hosts"].get(one.name, {}).get("state") == state.DONE
-        ]
+        found = [_candidate(name, known[name], rollout.run) for name in known]
+        done = {name for name, entry in rollout.hosts.items() if entry.state == state.DONE}
+        proven = [one.kind for one in found if not one.waits and one.name in done]
         decided = order.order(found, args["canary"], proven, batch=args["batch"], out_at_once=args["out_at_once"])
-        document.update(order=list(decided.names), canaries=list(decided.canaries), proven=proven)
+        rollout.holder, rollout.stopped, rollout.proven = mine, None, proven
+        rollout.order, rollout.canaries = list(decided.names), list(decided.canaries)
         for one in found:
-            entry = document["hosts"].setdefault(one.name, state.host(one.kind, list(one.due)))
-            entry.update(kind=one.kind, due=list(one.due))
-            state.come_again(entry, fenced=one.fenced)
-            if one.refusal is not None:
-                if entry["state"] not in (*state.ON_THE_WAY, state.FAILED):  # those are still fenced
-                    state.enter(entry, state.REFUSED)
-                entry["refusal"] = dict(one.refusal)
-            elif one.waits:
-                state.enter(entry, state.WAITING)
-                entry["refusal"] = None
-            elif entry["state"] != state.DONE:
-                state.enter(entry, state.CURRENT)
-                entry["refusal"] = None
-        file = directory / document["run"] / state.FILE
+            _take_in(rollout.hosts.setdefault(one.name, state.Host(one.kind, list(one.due))), one)
+        file = directory / rollout.run / state.FILE
         if not self._task.check_mode:
-            records.write(file, document)
+            state.write(file, rollout)
         last = state.last_seconds(directory)
-        users = {name: _users(known[name]) for name in document["order"]}
+        users = {name: _users(known[name]) for name in rollout.order}
         back = datetime.now(timezone.utc) + timedelta(minutes=args["minutes"], seconds=max([USUAL, *last.values()]))
         return {
-            "run": document["run"],
+            "run": rollout.run,
             "file": str(file),
-            "order": document["order"],
+            "order": rollout.order,
             "sizes": list(decided.sizes),
             "until": f"{back:%Y-%m-%dT%H:%M:%SZ}" if args["minutes"] else None,
-            "lines": report.before(document, list(decided.sizes), users, last),
+            "lines": report.before(rollout, list(decided.sizes), users, last),
         }
 
     def _turn(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         name, batch = variables["inventory_hostname"], list(variables["ansible_play_batch"])
-        with state.changing(Path(args["file"])) as document:
-            why = state.obstacle(document, name, batch)
+        with state.changing(Path(args["file"])) as rollout:
+            why = state.obstacle(rollout, name, batch)
             if why is None:
                 try:
                     _refuse_freeze(args)
                 except Refusal as refusal:
-                    why = asdict(refusal)
+                    why = state.refused(refusal)
             if why:
-                document["stopped"] = why
+                rollout.stopped = why
             else:
-                entry = document["hosts"][name]
+                entry = rollout.hosts[name]
                 state.enter(entry, state.DRAINING)
-                entry["before"] = _seen(variables)
-        return {"go": why is None, "batch": batch, "why": why}
+                entry.before = _seen(variables)
+        return {"go": why is None, "batch": batch, "why": asdict(why) if why else None}
 
     def _note(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        with state.changing(Path(args["file"])) as document:
-            entry = document["hosts"][variables["inventory_hostname"]]
+        with state.changing(Path(args["file"])) as rollout:
+            entry = rollout.hosts[variables["inventory_hostname"]]
             state.enter(entry, args["state"])
-            entry["after"] = _seen(variables)
+            entry.after = _seen(variables)
             if args["state"] == state.DONE:
-                entry.update(again=False, begun=False, refusal=None)
-                document["proven"] = sorted({*document["proven"], entry["kind"]})
+                entry.again, entry.begun, entry.refusal = False, False, None
+                rollout.proven = sorted({*rollout.proven, entry.kind})
         return {}
 
     def _fail(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Note how a node left the rollout; one on which nothing had begun is as it was."""
-        result = args["result"] or {}
-        refusal = _explained(result)
-        with state.changing(Path(args["file"])) as document:
-            entry = document["hosts"][variables["inventory_hostname"]]
-            begun = entry["state"] != state.DRAINING or entry.get("begun", False)
-            ended = state.BUSY if refusal["code"] == "F006" else state.REFUSED
+        refusal = _explained(args["result"] or {})
+        with state.changing(Path(args["file"])) as rollout:
+            entry = rollout.hosts[variables["inventory_hostname"]]
+            begun = entry.state != state.DRAINING or entry.begun
+            ended = state.BUSY if refusal.code == "F006" else state.REFUSED
             state.enter(entry, state.FAILED if begun else ended)
-            entry["refusal"] = refusal
-            entry["after"] = _seen(variables)
-        return {"state": entry["state"], "cause": entry["refusal"]["cause"]}
+            entry.refusal, entry.after = refusal, _seen(variables)
+        return {"state": entry.state, "cause": refusal.cause}
 
     def _report(self, args: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
         path = Path(args["file"])
-        document = state.read(path)
-        lines = report.after(document)
+        rollout = state.read(path)
+        lines = report.after(rollout)
         text = path.with_name("report.txt")
         text.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        hosts = document["hosts"]
-        refusals = {
-            name: one["refusal"] for name, one in hosts.items() if one["refusal"] and one["state"] in state.OPEN
-        }
-        waiting = [name for name in document["order"] if hosts[name]["state"] == state.WAITING]
-        if document["stopped"] and waiting:
-            refusals[waiting[0]] = document["stopped"]
-        return {"lines": [*lines, f"report: {text}, {path}"], "refusals": refusals}
+        hosts = rollout.hosts
+        refusals = {name: one.refusal for name, one in hosts.items() if one.refusal and one.state in state.OPEN}
+        waiting = [name for name in rollout.order if hosts[name].state == state.WAITING]
+        if rollout.stopped and waiting:
+            refusals[waiting[0]] = rollout.stopped
+        told = {name: asdict(refusal) for name, refusal in refusals.items()}
+        return {"lines": [*lines, f"report: {text}, {path}"], "refusals": told}
+
+
+def _take_in(entry: state.Host, node: order.Candidate) -> None:
+    """Let a node of the rollout be as it was just read."""
+    entry.kind, entry.due = node.kind, list(node.due)
+    state.come_again(entry, fenced=node.fenced)
+    if node.refusal is not None:
+        if entry.state not in (*state.ON_THE_WAY, state.FAILED):  # those are still fenced
+            state.enter(entry, state.REFUSED)
+        entry.refusal = node.refusal
+    elif node.waits or entry.state != state.DONE:
+        state.enter(entry, state.WAITING if node.waits else state.CURRENT)
+        entry.refusal = None
 
 
 def _refuse_freeze(args: dict[str, Any]) -> None:
@@ -192,26 +186,21 @@ def _candidate(name: str, known: Any, run: str) -> order.Candidate:
     due = tuple(plan["due"])
     kind = f"{kind}, {facts['system']['id']} {facts['system']['version']}"
     if fence and fence["run"] != run:
-        return order.Candidate(name, kind, due, refusal=asdict(refuse("F007", host=name, **fence)))
+        return order.Candidate(name, kind, due, refusal=state.refused(refuse("F007", host=name, **fence)))
     return order.Candidate(name, kind, due, fenced=bool(fence))
 
 
-def _plain(refusal: Any) -> dict[str, str]:
-    return {key: str(refusal[key]) for key in ("code", "cause", "remedy")}
-
-
-def _explained(result: dict[str, Any]) -> dict[str, str]:
+def _explained(result: dict[str, Any]) -> state.Refused:
     """Return why a task failed in the form of a refusal; of a proof, its findings are the cause."""
-    if result.get("refusal"):
-        return _plain(result["refusal"])
+    refusal = result.get("refusal")
+    if refusal:
+        return state.Refused(*(str(refusal[name]) for name in ("code", "cause", "remedy")))
     text = str(result.get("msg") or "")
     code, findings = _CODE.match(text), _FINDING.findall(text)
     line = next((line.strip() for line in text.splitlines() if line.strip()), "its task failed")
-    return {
-        "code": code[1] if code else "",
-        "cause": f"the proof failed: {first(findings, 3, '; ')}" if findings else code[2] if code else line,
-        "remedy": code[3] if code else "Read what the run says of it, and mend the node.",
-    }
+    cause = f"the proof failed: {first(findings, 3, '; ')}" if findings else code[2] if code else line
+    remedy = code[3] if code else "Read what the run says of it, and mend the node."
+    return state.Refused(code[1] if code else "", cause, remedy)
 
 
 def _users(known: Any) -> str:
@@ -219,7 +208,7 @@ def _users(known: Any) -> str:
     return in_use(json.loads(json.dumps(facts["users_of_gpus"], default=str))) if facts else ""
 
 
-def _seen(variables: dict[str, Any]) -> dict[str, Any]:
+def _seen(variables: dict[str, Any]) -> dict[str, str]:
     """Return what a report compares of a node."""
     facts = variables["ansible_facts"].get("gpulab") or {}
     if not facts:

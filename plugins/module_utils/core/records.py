@@ -5,7 +5,7 @@
 
 A type is str, int, float, bool, Any, list[type], dict[str, type], or a TypedDict or dataclass of these and of None. A
 float may be an int, a bool is no int. Names that a type does not have are left alone. All names of a dataclass have to
-be there.
+be there, but for fields with LATER as metadata, which an earlier gpulab did not write.
 
 What is no file, but comes as plain data from another process or node, gets its type by typed().
 """
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Type = TypeVar("Type")
 Default = TypeVar("Default")
 DAMAGED = "H220"
+LATER = {"later": True}
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", None: "null"}
 
 
@@ -160,7 +161,9 @@ def _object(kind: Any) -> _Object:
     found = _BEGUN[kind] = _Object()
     found.kind = kind
     try:
-        found.update((one.name, _written(str(one.type), vars(sys.modules[modules[one.name]]))) for one in fields(kind))
+        for one in fields(kind):
+            name = f"{one.name}?" if one.metadata == LATER else one.name
+            found[name] = _written(str(one.type), vars(sys.modules[modules[one.name]]))
     finally:
         del _BEGUN[kind]
     return found
@@ -197,7 +200,8 @@ def _made(value: Any, shape: Any) -> Any:
     if isinstance(shape, list):
         return [_made(one, shape[0]) for one in value]
     if isinstance(shape, _Object):
-        return shape.kind(**{name: _made(value[name], inner) for name, inner in shape.items()})
+        named = {name.rstrip("?"): inner for name, inner in shape.items()}
+        return shape.kind(**{name: _made(value[name], inner) for name, inner in named.items() if name in value})
     if isinstance(shape, dict) and str in shape:
         return {name: _made(one, shape[str]) for name, one in value.items()}
     return value

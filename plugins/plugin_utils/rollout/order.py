@@ -15,6 +15,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.rollout.state import Refused
+
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _COUNT = re.compile(r"(\d{1,6})(%?)")
 _CLOCK = re.compile(r"\d\d:\d\d")
@@ -31,7 +33,7 @@ class Candidate:
     kind: str = ""
     due: tuple[str, ...] = ()
     fenced: bool = False
-    refusal: Mapping[str, Any] | None = None
+    refusal: Refused | None = None
 
     @property
     def waits(self) -> bool:

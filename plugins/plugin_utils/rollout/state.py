@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import Run  # noqa: TC002 - records looks for it
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+
 SCHEMA = 1
 FILE = "rollout.json"
 # waiting: as before. draining to proving: on the way. busy: its users were not done in time. refused: not begun.
@@ -33,77 +35,60 @@ ON_THE_WAY = (DRAINING, CHANGING, PROVING)
 OPEN = (WAITING, *ON_THE_WAY, BUSY, REFUSED, FAILED)
 
 
-class Refused(TypedDict):
-    """Why nothing goes on."""
+def now() -> str:
+    """Return this moment, UTC in ISO 8601."""
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why nothing goes on: a refusal, or the words of a task that failed, then without a code."""
 
     code: str
     cause: str
     remedy: str
 
 
-class _Begun(TypedDict, total=False):
-    begun: bool
+@dataclass
+class Host:
+    """A node of a rollout.
 
+    before and after are what the report compares of it. out_since and back are when it was taken out of service, and
+    brought back. again: it still has this rollout's fence. begun: its change had begun when the last run ended.
+    """
 
-class Host(_Begun):
-    """A node of a rollout."""
-
-    state: str
-    since: str
     kind: str
     due: list[str]
-    out_since: str | None
-    back: str | None
-    before: dict[str, Any]
-    after: dict[str, Any]
-    refusal: Refused | None
-    again: bool
+    state: str = WAITING
+    since: str = field(default_factory=now)
+    out_since: str | None = None
+    back: str | None = None
+    before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+    refusal: Refused | None = None
+    again: bool = False
+    begun: bool = field(default=False, metadata=records.LATER)
 
 
-class Rollout(TypedDict):
+@dataclass
+class Rollout:
     """A rollout, as its record has it."""
 
-    schema: int
     run: str
-    began: str
     holder: Run
-    stopped: Refused | None
-    order: list[str]
-    canaries: list[str]
-    proven: list[str]
-    hosts: dict[str, Host]
+    schema: int = SCHEMA
+    began: str = field(default_factory=now)
+    stopped: Refused | None = None
+    order: list[str] = field(default_factory=list)
+    canaries: list[str] = field(default_factory=list)
+    proven: list[str] = field(default_factory=list)
+    hosts: dict[str, Host] = field(default_factory=dict)
 
 
-def now() -> str:
-    """Return this moment, UTC in ISO 8601."""
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def new(run: str, holder: Run) -> dict[str, Any]:
-    """Return a rollout without nodes."""
-    empty: dict[str, Any] = {"order": [], "canaries": [], "proven": [], "hosts": {}}
-    return {"schema": SCHEMA, "run": run, "began": now(), "holder": holder, "stopped": None, **empty}
-
-
-def host(kind: str, due: list[str]) -> dict[str, Any]:
-    """Return a node that waits for its turn."""
-    times = {"since": now(), "out_since": None, "back": None}
-    return {
-        "state": WAITING,
-        **times,
-        "kind": kind,
-        "due": due,
-        "before": {},
-        "after": {},
-        "refusal": None,
-        "again": False,
-    }
-
-
-def come_again(entry: dict[str, Any], *, fenced: bool) -> None:
+def come_again(entry: Host, *, fenced: bool) -> None:
     """Note whether a node still has this rollout's fence, and whether its change had begun when the last run ended."""
-    begun = entry.get("begun", False) or entry["state"] in (CHANGING, PROVING, FAILED)
-    entry.update(again=fenced, begun=fenced and begun)
+    begun = entry.begun or entry.state in (CHANGING, PROVING, FAILED)
+    entry.again, entry.begun = fenced, fenced and begun
 
 
 def runs(directory: Path) -> list[Path]:
@@ -111,11 +96,17 @@ def runs(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"*/{FILE}"), reverse=True)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return a rollout. Raises Refusal H220 where its record is damaged."""
-    found: Any = records.read(path, Rollout, None, "gpulab does not know how far the rollout came.")
-    document: dict[str, Any] = found
-    return document
+def read(path: Path) -> Rollout:
+    """Return a rollout. Raises Refusal H220 where its record is damaged, FileNotFoundError where there is none."""
+    rollout = records.read(path, Rollout, None, "gpulab does not know how far the rollout came.")
+    if rollout is None:
+        raise FileNotFoundError(path)
+    return rollout
+
+
+def write(path: Path, rollout: Rollout) -> None:
+    """Replace the record of a rollout. Raises Refusal H221."""
+    records.write(path, asdict(rollout))
 
 
 def unfinished(directory: Path) -> Path | None:
@@ -123,10 +114,10 @@ def unfinished(directory: Path) -> Path | None:
     newest = next(iter(runs(directory)), None)
     if newest is None:
         return None
-    document = read(newest)
-    if _is_at_work(document["holder"]):
-        raise refuse("F002", run=document["run"], **document["holder"])
-    return newest if any(one["state"] in OPEN for one in document["hosts"].values()) else None
+    rollout = read(newest)
+    if _is_at_work(rollout.holder):
+        raise refuse("F002", run=rollout.run, **rollout.holder)
+    return newest if any(entry.state in OPEN for entry in rollout.hosts.values()) else None
 
 
 def _is_at_work(holder: Run) -> bool:
@@ -137,58 +128,64 @@ def _is_at_work(holder: Run) -> bool:
 
 
 @contextlib.contextmanager
-def changing(path: Path) -> Iterator[dict[str, Any]]:
+def changing(path: Path) -> Iterator[Rollout]:
     """Give a rollout to be changed, and write it; hosts of one batch come one after the other. Raises H220, H221."""
     with locked(path.parent):
-        document = read(path)
-        yield document
-        records.write(path, document)
+        rollout = read(path)
+        yield rollout
+        write(path, rollout)
 
 
-def enter(entry: dict[str, Any], state: str) -> None:
+def enter(entry: Host, state: str) -> None:
     """Let a node be in this state from now on."""
-    entry.update(state=state, since=now())
+    entry.state, entry.since = state, now()
     if state == DRAINING:
-        entry.update(out_since=entry["out_since"] if entry["again"] else entry["since"], back=None, refusal=None)
-    if state in (DONE, BUSY, REFUSED) and entry["out_since"] and not entry["back"]:
-        entry["back"] = entry["since"]
+        entry.out_since = entry.out_since if entry.again else entry.since
+        entry.back = entry.refusal = None
+    if state in (DONE, BUSY, REFUSED) and entry.out_since and not entry.back:
+        entry.back = entry.since
 
 
-def out_seconds(entry: dict[str, Any]) -> int | None:
+def out_seconds(entry: Host) -> int | None:
     """Return for how long a node was out of service; None where it was not, or still is."""
-    if not entry["out_since"] or not entry["back"]:
+    if not entry.out_since or not entry.back:
         return None
-    return int((datetime.fromisoformat(entry["back"]) - datetime.fromisoformat(entry["out_since"])).total_seconds())
+    return int((datetime.fromisoformat(entry.back) - datetime.fromisoformat(entry.out_since)).total_seconds())
 
 
 def last_seconds(directory: Path) -> dict[str, int]:
     """Return for how long each node was out of service the last time that a rollout changed it."""
     found: dict[str, int] = {}
     for path in runs(directory):
-        for name, entry in read(path)["hosts"].items():
-            seconds = out_seconds(entry) if entry["state"] == DONE else None
+        for name, entry in read(path).hosts.items():
+            seconds = out_seconds(entry) if entry.state == DONE else None
             if seconds is not None:
                 found.setdefault(name, seconds)
     return found
 
 
-def obstacle(document: dict[str, Any], name: str, batch: list[str]) -> dict[str, str] | None:
+def refused(refusal: Refusal) -> Refused:
+    """Return a refusal as a rollout keeps it."""
+    return Refused(refusal.code, refusal.cause, refusal.remedy)
+
+
+def obstacle(rollout: Rollout, name: str, batch: list[str]) -> Refused | None:
     """Return the refusal that keeps a node from being changed now, none where its turn has come.
 
     A node that failed or was lost on the way stops those after it, and so does a kind of which no node is proven.
     """
-    if document["stopped"]:
-        return dict(document["stopped"])
-    for other in document["order"]:
-        entry = document["hosts"][other]
+    if rollout.stopped:
+        return rollout.stopped
+    for other in rollout.order:
+        entry = rollout.hosts[other]
         if other == name or other in batch:
             continue
-        if entry["state"] in (FAILED, REFUSED) and entry["refusal"]:
-            why = {"cause": entry["refusal"]["cause"].rstrip("."), "remedy": entry["refusal"]["remedy"]}
-            return asdict(refuse("F005", host=other, **why))
-        if entry["state"] in ON_THE_WAY:
-            return asdict(refuse("F012", host=other, state=entry["state"], since=entry["since"]))
-    mine = document["hosts"][name]
-    if name not in document["canaries"] and not mine["again"] and mine["kind"] not in document["proven"]:
-        return asdict(refuse("F011", detail=f"none of {', '.join(document['canaries']) or 'them'} was proven"))
+        if entry.state in (FAILED, REFUSED) and entry.refusal:
+            cause, remedy = entry.refusal.cause.rstrip("."), entry.refusal.remedy
+            return refused(refuse("F005", host=other, cause=cause, remedy=remedy))
+        if entry.state in ON_THE_WAY:
+            return refused(refuse("F012", host=other, state=entry.state, since=entry.since))
+    mine = rollout.hosts[name]
+    if name not in rollout.canaries and not mine.again and mine.kind not in rollout.proven:
+        return refused(refuse("F011", detail=f"none of {', '.join(rollout.canaries) or 'them'} was proven"))
     return None
