@@ -22,7 +22,7 @@ import conftest  # noqa: F401  it makes this checkout importable as a collection
 # isort: split
 import catalog_cells
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, version_key
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import branch_of, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

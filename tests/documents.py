@@ -14,14 +14,16 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 import conftest  # noqa: F401  it makes this checkout importable as a collection
+import layout
 import role_lists
 import schemas
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import model as diagnosis_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model as facts_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known as known_roles
@@ -285,7 +287,7 @@ def lists_of_roles() -> dict[Path, str]:
     roles = known_roles.load()
     parts = {
         "playbooks/remove.yml": role_lists.remove(roles),
-        "docs/architecture.md": {"roles": role_lists.table(roles.values())},
+        "docs/architecture.md": {"roles": role_lists.table(roles.values()), "rooms": layout.picture()},
     }
     return {
         ROOT / "playbooks/tasks/roles.yml": role_lists.apply(roles.values()),

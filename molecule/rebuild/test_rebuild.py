@@ -16,7 +16,8 @@ REBUILD = "playbooks/rebuild.yml"
 LONG = "nvidia_driver,secure_boot,cuda,nccl,environments,conda,reboot,gpu_settings,container_toolkit,monitoring"
 SKIPPED = f"--skip-tags={LONG}"
 UNIT_FILES = "find /etc/systemd/system /etc/systemd/user -printf '%p %y %m %l\\n' | grep -v '/gpulab' | sort"
-STATES = re.findall(r'^    "(\w+)",', (PROJECT / "plugins/plugin_utils/rebuild/state.py").read_text(), re.MULTILINE)
+REBUILD_STATE = PROJECT / "plugins/plugin_utils/capture/rebuild_state.py"
+STATES = re.findall(r'^    "(\w+)",', REBUILD_STATE.read_text(), re.MULTILINE)
 # After which states the controller is killed, beside once among the packages; GPULAB_KILLS=all takes every one.
 KILLS = STATES[STATES.index("identity") : STATES.index("proven")] if os.environ.get("GPULAB_KILLS") == "all" else ()
 # What has to be equal before and after, by a command each.

@@ -23,15 +23,15 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
-from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, signature, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings import as_written
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.store import Store, open_store
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import Asking, FailedError
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.values import faults
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves

@@ -9,8 +9,8 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import told
-from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import conda_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction
 
 CHANNELS = ["conda-forge"]
 

@@ -19,11 +19,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import parameters
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Asked, Case
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 

@@ -13,15 +13,15 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.changes import ch
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import TARBALL
-from ansible_collections.gpulab.node.plugins.plugin_utils import shared_builds
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import shared_builds
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers.shared_builds import Shared, Store
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import (
     LongStep,
     LongStepAction,
     ModuleError,
     Outcome,
 )
-from ansible_collections.gpulab.node.plugins.plugin_utils.shared_builds import Shared, Store
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
 
 def step_name(module: str, kernel: str) -> str:

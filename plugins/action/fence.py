@@ -15,10 +15,11 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_names, kubernetes_fence
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import host_names
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress, send
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
+from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import kubernetes_fence
 
 SECONDS = 10.0  # between two looks
 # A restart of what answers for the cluster is no end of a wait of hours.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction
 
 TIMEOUT = 3600
 

@@ -20,11 +20,11 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, GO_ON, LOOK
 from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.explain import Address, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import is_dead, this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts import forms
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_forms import VARIABLE
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import Address, explain
 
 
 class ActionModule(NormalAction):

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ansible.plugins.action.reboot import ActionModule as Reboot
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 BOOT = "cat /proc/sys/kernel/random/boot_id; cut -d' ' -f22 /proc/1/stat"  # a container's boot id is its host's

@@ -28,15 +28,15 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
-from ansible_collections.gpulab.node.plugins.plugin_utils.asking import FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, reinstall, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import FailedError
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import archive, image
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, obstacles, planned
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Captured, Found, Wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 

@@ -21,8 +21,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, media, media_parts, mirror
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, obstacles, planned
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Wishes

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 

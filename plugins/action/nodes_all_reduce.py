@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.plugin_utils.across_nodes import arrange
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers.across_nodes import arrange
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
 
 FACTS = ("gpulab", "gpulab_environments", "gpulab_measurements")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction, Outcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 WISHES = ("present", "absent", "hold", "unhold", "retire")

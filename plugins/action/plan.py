@@ -14,9 +14,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks.software import drifted
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types, reasons, resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.reinstalled import reinstalled
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_names
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import host_names
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import (
     ADVICE,
     FAIL,

@@ -13,12 +13,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, compare
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.changed_secrets import changed_secrets
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import report
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
 FILE = "rebuilt.json"
 

@@ -12,8 +12,8 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 
 
 class ActionModule(ActionBase):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due
 
 if TYPE_CHECKING:

@@ -16,12 +16,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import network
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import Present
-from ansible_collections.gpulab.node.plugins.plugin_utils.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as state
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import gates, source, state
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import Asking, FailedError
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import gates, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.changes import ch
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people_all
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_containers, software_environments
-from ansible_collections.gpulab.node.plugins.plugin_utils.asking import unlogged
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import unlogged
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction, Outcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Finding, Sections
-    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.state import State
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.rebuild_state import State
 
 LISTS, PACKAGES = "rebuild-lists", "rebuild-packages"
 LISTS_TIMEOUT, PACKAGES_TIMEOUT, IMAGE_TIMEOUT, ENVIRONMENT_TIMEOUT = 1800, 7200, 7200, 7200

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import sources
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import told
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import classify
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import LongStep, LongStepAction
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction
 
 
 class ActionModule(LongStepAction):

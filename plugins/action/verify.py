@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES, count, worst
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
-from ansible_collections.gpulab.node.plugins.plugin_utils.explain import explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words

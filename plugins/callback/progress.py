@@ -70,8 +70,7 @@ from ansible import constants as C  # noqa: N812 - its name in every plugin of A
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people, for_people_all
-from ansible_collections.gpulab.node.plugins.plugin_utils.explain import address_of, explain
-from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import need_ansible
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import need_ansible
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import (
     Failure,
     RunBoard,
@@ -81,6 +80,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import 
     verdict,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Receiver
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import address_of, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.live_region import HAS_RICH, LiveRegion
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.gpulab.node.plugins.plugin_utils import shared_builds
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import shared_builds
 
 
 def alike(hosts: list[str], hostvars: Any, host: str) -> list[str]:

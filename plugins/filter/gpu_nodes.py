@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import (
     preflight,  # noqa: F401
     proof,  # noqa: F401
 )
-from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import need_ansible
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import need_ansible
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import hosts  # noqa: F401

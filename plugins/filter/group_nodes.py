@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import is_address, is_loopback
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_names
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import host_names
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName

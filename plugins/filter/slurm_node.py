@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import cluster, versions
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_names, host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import host_names
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

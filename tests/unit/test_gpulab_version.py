@@ -2,7 +2,7 @@
 
 import re
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 
 
 def test_the_version_is_that_of_the_collection():

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import load as options_of_all
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))

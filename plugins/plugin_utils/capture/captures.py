@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import signature
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import Age, Vault
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.libraries import directories
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.mismatch import (
     COMPATIBILITY,
     commented,
@@ -15,7 +16,6 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.mismatch imp
     views,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import MISMATCH, MOST, STOPS, Finding, rule
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,14 +15,14 @@ from urllib.parse import unquote, urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
 from ansible_collections.gpulab.node.plugins.module_utils.environments.uv_words import built_line
-from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.pypa import (
     InvalidRequirement,
     InvalidWheelFilename,
     Marker,
     Requirement,
     parse_wheel_filename,
 )
-from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.requirement_lines import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

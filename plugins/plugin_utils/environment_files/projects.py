@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirements
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.locks import BUILD, environment, holds
-from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.pypa import (
     InvalidRequirement,
     Requirement,
     resolve_dependency_groups,
 )
-from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.requirement_lines import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

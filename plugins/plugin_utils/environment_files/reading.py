@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING, Any
 import tomllib
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import normalized
-from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
-from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import locks, requirements
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import (
+    locks,
+    requirement_lines,
+    requirements,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.projects import of_project
-from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.pypa import (
     InvalidRequirement,
     InvalidSpecifier,
     Requirement,
     SpecifierSet,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.requirement_lines import Fault
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines as lines
-from ansible_collections.gpulab.node.plugins.plugin_utils.requirement_lines import Fault
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirement_lines as lines
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.requirement_lines import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,9 +9,9 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.directory import locked
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import SCHEMA, Line
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:

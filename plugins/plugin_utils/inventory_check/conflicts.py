@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
-from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import conda_files, reading
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import profile
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     branch,

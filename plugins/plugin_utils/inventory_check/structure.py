@@ -9,7 +9,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_types import NO_TYPE, HostTypes
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     conda,
     container_toolkit,
@@ -32,6 +31,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     uv,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import NO_TYPE, HostTypes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

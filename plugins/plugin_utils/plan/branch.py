@@ -13,9 +13,9 @@ import calendar
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import branch_of, newest
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display, newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

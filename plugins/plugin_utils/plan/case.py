@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import branch_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import gpus, newer, virtual
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

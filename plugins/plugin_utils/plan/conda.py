@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case

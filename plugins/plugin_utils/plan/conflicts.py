@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import has_ended
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import OF_EVERY_SERIES, SERIES, edition
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

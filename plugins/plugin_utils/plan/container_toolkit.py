@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from ansible_collections.gpulab.node.plugins.module_utils.containers import docker_settings
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import source
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

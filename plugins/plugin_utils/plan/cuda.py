@@ -9,10 +9,10 @@ from collections import ChainMap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import newest, same_or_newer, version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import branch, compat, newer, packages, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case, Request
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

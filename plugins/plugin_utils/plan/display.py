@@ -8,7 +8,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import branch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import branch_of, newest
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conflicts, display, kernels, source
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import choose_branch
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_modules import (
@@ -16,7 +17,6 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_modules im
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import package_format
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of, newest
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case

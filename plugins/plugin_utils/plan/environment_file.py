@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.pypa import Requirement, SpecifierSet
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import framework_builds
-from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import Requirement, SpecifierSet
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.environments import jupyter
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import ANY
-from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines
-from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import newest, same_or_newer, version_key
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import reading, requirement_lines
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files.pypa import SpecifierSet
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import conda, environment_file, framework_builds, newer
-from ansible_collections.gpulab.node.plugins.plugin_utils.pypa import SpecifierSet
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, same_or_newer, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import known_issues
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import can_serve, settings_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import newest, version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import newest, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer, version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import kernels
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

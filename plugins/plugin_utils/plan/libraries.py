@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer, version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import cuda, newer, packages
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer, version_key
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case, Request

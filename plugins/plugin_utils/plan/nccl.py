@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import nccl as nccl_check
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import nvcc
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides, tuning
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import InfinibandPort, Interface

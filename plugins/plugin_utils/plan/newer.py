@@ -15,13 +15,13 @@ import re
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import (
     branch_of,
     newest,
     same_or_newer,
     version_key,
 )
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

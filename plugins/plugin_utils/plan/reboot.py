@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import branch_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import branch_of
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case

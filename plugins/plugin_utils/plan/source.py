@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display, kernels, secure_boot
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import can_serve, settings_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import edition
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import same_or_newer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

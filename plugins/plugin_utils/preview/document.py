@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import reasons
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types, reasons
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture import compare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.state import Missing
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.rebuild_state import Missing
 
 SCHEMA = 1
 RELEASE = ["machine", "system", "version"]  # which differs where the node came back with another release

@@ -22,7 +22,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import (
 )
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.files import PAM, modules_of_pam
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state, works
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as state
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import works
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

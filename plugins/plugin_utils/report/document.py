@@ -16,10 +16,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     count,
     worst,
 )
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
-from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import trends
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 
 SCHEMA = 1
 COLUMNS = (

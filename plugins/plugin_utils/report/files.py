@@ -14,8 +14,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.directory import locked
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import junit, prometheus, terminal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, worst
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_types
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import duration
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 from jinja2 import Environment, FileSystemLoader, StrictUndefined

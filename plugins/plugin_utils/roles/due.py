@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import digest
-from ansible_collections.gpulab.node.plugins.plugin_utils import host_names, options
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import host_names
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
 

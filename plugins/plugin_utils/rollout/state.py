@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import Run  # noqa: TC002 - records looks for it
-from ansible_collections.gpulab.node.plugins.plugin_utils.directory import locked
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import is_dead, this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

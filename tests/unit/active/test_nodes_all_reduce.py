@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.active import nodes_all_reduce_program, roll_call
 from ansible_collections.gpulab.node.plugins.module_utils.active.nodes_all_reduce import Part, measure
-from ansible_collections.gpulab.node.plugins.plugin_utils import across_nodes
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import across_nodes
 
 DONE = {"phase": "measured", "processes": 4, "algorithm_gbs": 2.0, "all_reduce_gbs": 3.0, "wrong": 0}
 

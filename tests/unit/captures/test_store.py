@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, secrets, signature, store
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 
 from .captured import CANARY, FILES, MADE, SECRETS, capture, contents, manifest
 

@@ -2,7 +2,7 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import (
     RECONNECT_TIMEOUT,
     LongStep,
     UnansweredError,

@@ -7,8 +7,8 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.action.long_step import ActionModule
-from ansible_collections.gpulab.node.plugins.plugin_utils import long_step
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import (
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress import long_step
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import (
     LongStep,
     LongStepAction,
     ModuleError,

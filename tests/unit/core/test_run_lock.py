@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, END, GO_ON, LOOK
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import is_dead, this_run
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import is_dead, this_run
 
 ONE = {"user": "ann", "machine": "desk", "boot": "b", "pid": 7, "started": 70}
 OTHER = {**ONE, "user": "bob", "machine": "laptop"}

@@ -3,7 +3,7 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.action import cuda_wheels as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
 
 
 class Played(action.ActionModule):

@@ -10,8 +10,8 @@ from ansible_collections.gpulab.node.plugins.action import dkms as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils import shared_builds
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import ModuleError, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import shared_builds
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import ModuleError, Outcome
 
 KERNELS = ["6.1.0-50-amd64", "6.12.117+deb13-amd64"]
 FAILURE = {"code": "D001", "cause": "It does not compile.", "remedy": "Take another."}

@@ -7,7 +7,7 @@ from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.action import nvidia_runfile as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
 
 ARGS = {"version": "595.91.07", "url": "http://mirror.example/driver.run", "kernels": ["one", "two"], "timeout": 60}
 INSTALLER = {"step": "nvidia-runfile", "argv": ["env", "CC=gcc-12", "/tree/nvidia-installer", "--silent"]}

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda
-from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files, requirement_lines
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import conda_files, requirement_lines
 
 DIGEST = "5" * 64
 ENVIRONMENT = {

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda
 from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_host import Condas
-from ansible_collections.gpulab.node.plugins.plugin_utils import conda_files
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import conda_files
 
 NVIDIAS_INDEX = "https://nvidia-index.example"
 COMMIT = "@4061b2ebca6938274d4db05b161ca519eb7c1eed"

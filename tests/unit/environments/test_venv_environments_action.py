@@ -5,7 +5,7 @@ from ansible_collections.gpulab.node.plugins.action import venv_environments as 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import change
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
 
 CHANGE = {**change("lab", ["it does not exist"], {}, {"x": "1"}), "changed": False}
 MADE = changes(make=["lab (packages: 1 added)"])

@@ -13,7 +13,12 @@ import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host
-from ansible_collections.gpulab.node.plugins.plugin_utils.kubernetes_fence import ANNOTATION, MIRROR, Settings, busy
+from ansible_collections.gpulab.node.plugins.plugin_utils.rollout.kubernetes_fence import (
+    ANNOTATION,
+    MIRROR,
+    Settings,
+    busy,
+)
 
 from unit.rollout.simulated import Controller, Killed, Lab
 from unit.rollout.test_adverse import TASKS, died, in_service

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.action import packages as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "after": "x 1\n"}, "keep": ""}

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import version_key
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import newer
-from ansible_collections.gpulab.node.plugins.plugin_utils.versions import version_key
 
 ROOT = Path(__file__).parents[3] / "catalog"
 SCHEMAS = sorted((ROOT / "schema").glob("*.yml"))

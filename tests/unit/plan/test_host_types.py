@@ -14,10 +14,10 @@ from ansible.errors import AnsibleLookupError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, host_types, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_types import Default, HostTypes
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import values
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import Default, HostTypes
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import text
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import build
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html

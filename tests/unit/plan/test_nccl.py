@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_types import HostTypes
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import HostTypes
 
 from .make import TODAY, facts
 

@@ -7,8 +7,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.facts import tuning as facts_tuning
 from ansible_collections.gpulab.node.plugins.module_utils.system import kernel_values
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_types import HostTypes
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve, tuning
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import HostTypes
 
 from .make import TODAY, facts
 

@@ -1,7 +1,7 @@
 """Causes read from results. The texts are what Ansible, OpenSSH, sudo and Docker really say."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.explain import address_of, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import address_of, explain
 
 SSH = "Failed to connect to the host via ssh: "
 UNREACHABLE = [

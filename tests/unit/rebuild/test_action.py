@@ -6,7 +6,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.action import restore
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import Present
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as state
 
 from unit.captures import captured
 from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixtures

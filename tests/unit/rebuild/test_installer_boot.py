@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpulab.node.plugins.action import installer_boot
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Captured
 
 from unit.capture import hardware

@@ -8,11 +8,11 @@ from ansible.parsing.vault import VaultSecret, VaultSecretsContext
 from ansible_collections.gpulab.node.plugins.action import restore_software
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets as ciphers
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Sections
-from ansible_collections.gpulab.node.plugins.plugin_utils.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
 
 from unit.captures.captured import capture
 from unit.filled import typed

@@ -7,7 +7,8 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.arguments import WORKS
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import source, state, works
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as state
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import source, works
 
 from unit.captures import captured
 from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixtures

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import state as states
-from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.state import State
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.rebuild_state import State
 
 CAPTURE = "20261126T021500Z"
 GONE = {"section": "packages", "name": "old-tool", "why": "no source has it"}

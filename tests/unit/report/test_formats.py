@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.gpulab_version import version
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, formats
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary
 

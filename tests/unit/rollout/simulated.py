@@ -23,11 +23,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.fence import host as f
 from ansible_collections.gpulab.node.plugins.module_utils.fence import login
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 from ansible_collections.gpulab.node.plugins.modules import fence as fence_module
-from ansible_collections.gpulab.node.plugins.plugin_utils import kubernetes_fence
-from ansible_collections.gpulab.node.plugins.plugin_utils.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.kubernetes_fence import Settings
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
+from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import kubernetes_fence
+from ansible_collections.gpulab.node.plugins.plugin_utils.rollout.kubernetes_fence import Settings
 from jinja2.nativetypes import NativeEnvironment
 
 from unit import machines

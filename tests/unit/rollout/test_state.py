@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import report, state
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
 WHY = state.Refused("V001", "the proof failed: gpu-count", "Reseat the card.")
 

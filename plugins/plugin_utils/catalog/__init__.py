@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.gpulab.node.plugins.plugin_utils import boards
+from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import boards
 
-ROOT = Path(__file__).parents[2] / "catalog"
+ROOT = Path(__file__).parents[3] / "catalog"
 
 Record = dict[str, Any]
 

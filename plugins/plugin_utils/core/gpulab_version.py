@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from ansible.release import __version__ as ansible_version
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NEEDED_CORE = (2, 19)  # as meta/runtime.yml says it to Ansible, which only warns
 
 

@@ -14,9 +14,9 @@ from typing import Any, Callable
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress, send
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.this_run import this_run
 
 # Seconds the node waits for the end of the step in one poll: at least, and at most. A poll costs the node a third of a
 # second of the processor that the step computes on.

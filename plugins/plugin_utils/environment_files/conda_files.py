@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, jupyter
-from ansible_collections.gpulab.node.plugins.plugin_utils import requirement_lines as lines
+from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirement_lines as lines
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import requirements
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
