@@ -116,7 +116,7 @@ def test_a_fresh_node_is_another_one(story, name):
 
 
 def test_check_mode_says_what_would_be_done(story):
-    assert "Bring back the packages" in story["check"].output
+    assert "Restore the packages" in story["check"].output
     assert story["check"].status == 0, story["check"].output
 
 

@@ -90,8 +90,8 @@ def test_jobs_are_held_before_anything_is_provisioned_and_let_go_at_the_end():
     ]
     assert held > position("roles/rebuild/tasks/main.yml", "gates")
     names = [play["name"] for play in load("playbooks/rebuild.yml")]
-    assert names.index("Bring the nodes back") < names.index("Provision") < names.index("Prove")
-    assert names[-1] == "Let the jobs start"
+    assert names.index("Restore the nodes") < names.index("Provision") < names.index("Prove")
+    assert names[-1] == "Enable the jobs"
 
 
 def test_facts_of_before_a_reinstall_are_read_again():
