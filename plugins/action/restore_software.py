@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people_all
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_containers, software_environments
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import TAKEN, Pull
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
@@ -25,6 +28,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.environments import Environment
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.captures import Capture
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Finding, Sections
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.rebuild_state import State
 
@@ -34,7 +39,6 @@ MOST_NAMED = 3
 MARKER = "/etc/gpulab-installed-by"
 PEOPLE = range(1000, 60000)  # the ids that accounts of people usually have
 ONLY_APT = "gpulab brings packages back with APT only"
-WORKS = ["begin", "packages", "hold_jobs", "services", "locks", "containers", "environments", "jobs", "check_locks"]
 
 
 class ActionModule(LongStepAction):
@@ -50,91 +54,83 @@ class ActionModule(LongStepAction):
                 "capture": {"type": "str"},
                 "unsigned": {"type": "str"},
                 "age_identity": {"type": "path"},
-                "work": {"type": "str", "choices": WORKS, "required": True},
+                "work": {"type": "str", "choices": list(TAKEN), "required": True},
                 "extra_index_urls": {"type": "list", "elements": "str", "default": []},
             }
         )
         host, work = self._task_vars["inventory_hostname"], self._args["work"]
-        directory = Path(self._args["directory"])
-        place = captures.place(directory, host)
+        place = captures.place(Path(self._args["directory"]), host)
         state = states.read(place)
         if work == "begin":
-            return self._begin(directory, host, state)
-        capture = captures.named(place, host, self._args["capture"], self._args["unsigned"])
+            return self._begin(place, host, state)
+        self._capture = captures.named(place, host, self._args["capture"], self._args["unsigned"])
         section = work if work in ("containers", "environments") else "packages"
-        lacking = [one["name"] for one in state.missing if one["section"] == section] if state else []
-        self._lacking = lacking
-        self._captured = software.asked(capture, work, self._args["age_identity"], lacking)
-        works = {
-            "locks": self._locks,
-            "packages": self._packages,
-            "containers": self._containers,
-            "environments": self._environments,
-            "check_locks": self._check_locks,
-        }
-        found = works.get(work, self._jobs)()
+        self._lacking = [one["name"] for one in state.missing if one["section"] == section] if state else []
+        found = WORKS[work](self)
         told = {name: for_people_all(encodable(found[name])) for name in ("changes", "missing")}
         return {"changed": bool(told["changes"]), **told}
 
-    def _begin(self, directory: Path, host: str, state: State | None) -> dict[str, Any]:
+    def _begin(self, place: Path, host: str, state: State | None) -> dict[str, Any]:
         """Choose the capture. Raises Refusal R062 where the node still is as somebody left it."""
-        place = captures.place(directory, host)
         unfinished = state if state and not state.reached(states.STATES[-1]) else None
         named, unsigned = self._args["capture"], self._args["unsigned"]
         capture = captures.named(place, host, named or (unfinished.capture if unfinished else None), unsigned)
-        sections = capture.manifest.sections
-        self._captured = {}
-        found = self._ask_node("look")
+        found = self._ask_node("look", {})
         if not named and not unfinished and found["done"] in captures.names(place):
             capture = captures.named(place, host, found["done"], unsigned)
-        marked = found["marker"] and all(one["path"] != MARKER for one in capture.manifest.files)
-        if not (named or unfinished or found["done"] or marked or _is_another(found, sections)):
+        sections = capture.manifest.sections
+        if not (named or unfinished or found["done"] or _is_marked(found, capture) or _is_another(found, sections)):
             raise refuse("R062", host=host, capture=capture.path.name)
-        results = sections.baseline.results
+        results = sorted(sections.baseline.results, key=_gravity)
         return {
             "changed": False,
             "capture": capture.path.name,
             "plan": state.plan if state and state.capture == capture.path.name else None,
             "packages": sorted({one.name for one in sections.packages or []}),
-            "known": {one.id: one.severity for one in sorted(results, key=_gravity) if _gravity(one)},
+            "known": {one.id: one.severity for one in results if _gravity(one)},
         }
 
     def _locks(self) -> dict[str, Any]:
-        return {"changes": changes(write=self._ask_node("put")), "missing": []}
+        locks = list(map(asdict, self._capture.manifest.sections.gpulab.locks))
+        return {"changes": changes(write=self._ask_node("look", locks)), "missing": []}
 
     def _packages(self) -> dict[str, Any]:
         """Try the sources, install what they have, and give it its marks. Raises Refusal R061 where that fails."""
-        seen = self._ask_node("look")
+        taken = asdict(software.of_packages(self._capture, self._args["age_identity"], self._lacking))
+        seen = self._ask_node("look", taken)
         if seen.get("unable"):
-            names = self._captured["section"]["manual"] or []
+            names = self._capture.manifest.sections.manual or []
             return {"changes": [], "missing": [_missing("packages", name, ONLY_APT) for name in names]}
         if self._task.check_mode:
             return {"changes": changes(write=seen["files"], install=seen["names"]), "missing": seen["missing"]}
         written, installed, missing = [], [], seen["missing"]
         if seen["files"] or seen["names"]:
-            self.run_step(LongStep(LISTS, self._ask_node("lists"), LISTS_TIMEOUT, ENVIRONMENT))
-            found = self._ask_node("install", step=LISTS)
+            self.run_step(LongStep(LISTS, self._ask_node("lists", taken), LISTS_TIMEOUT, ENVIRONMENT))
+            found = self._ask_node("install", taken, LISTS)
             missing, installed = found["missing"], found["install"]
             written = [path for path in seen["files"] if path not in {one["name"] for one in missing}]
             outcome = found["argv"] and self.run_step(LongStep(PACKAGES, found["argv"], PACKAGES_TIMEOUT, ENVIRONMENT))
             if outcome and outcome.rc:
-                self._ask_node("marks")  # which lets services start again, whatever is there
+                self._ask_node("marks", taken)  # which lets services start again, whatever is there
                 raise refuse("R061", line=_last(outcome), log=outcome.log)
-        marked = self._ask_node("marks")
+        marked = self._ask_node("marks", taken)
         return {
             "changes": [*changes(write=written, install=installed), *marked["changes"]],
             "missing": [*missing, *marked["missing"]],
         }
 
     def _jobs(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask_node(self._args["work"])
+        is_last = self._args["work"] == "jobs"
+        taken = software.of_jobs(self._capture, self._args["age_identity"], sources=is_last)
+        found: dict[str, Any] = self._ask_node("look", asdict(taken))
         return found
 
     def _containers(self) -> dict[str, Any]:
         """Pull images. One that cannot be pulled leaves the others alone."""
-        plan, over = self._ask_node("look"), self._ask_node("done")
+        plan = self._ask_node("look", list(map(asdict, self._capture.manifest.sections.containers.engines)))
+        over = self._ask_node("done", None)
         done, missing = [], [*plan["missing"]]
-        for number, pull in enumerate(plan["pulls"]):
+        for number, pull in enumerate(typed(plan["pulls"], list[Pull])):
             if over and software_containers.called(pull) not in self._lacking:
                 continue
             commands = list(map(shlex.join, software_containers.commands(pull)))
@@ -149,24 +145,24 @@ class ActionModule(LongStepAction):
 
     def _environments(self) -> dict[str, Any]:
         """Make environments. One that cannot be made leaves the others alone."""
-        made, missing, over = [], [], self._ask_node("done")
-        for number, record in enumerate(self._captured):
-            seen = self._ask_node("look", record=record)
+        made, missing, over = [], [], self._ask_node("done", None)
+        for number, record in enumerate(software.environments(self._capture)):
+            seen = self._ask_node("look", asdict(record))
             if over:  # it is its user's again: only what it lacked before is made or named
-                seen["make"] = seen["make"] and record["path"] in self._lacking
+                seen["make"] = seen["make"] and record.path in self._lacking
                 seen["missing"] = [one for one in seen["missing"] if one["name"] in self._lacking]
             if seen["make"] and not self._task.check_mode:
                 seen = self._make(f"rebuild-environment-{number}", record)
             if seen["make"]:
-                made.append(record["path"])
+                made.append(record.path)
             missing += seen["missing"]
         return {"changes": changes(build=made), "missing": missing}
 
-    def _make(self, step: str, record: dict[str, Any]) -> dict[str, Any]:
+    def _make(self, step: str, record: Environment) -> dict[str, Any]:
         """Make an environment and look at it; return whether it was made, and what is missing."""
-        argv = self._ask_node("make", record=record, step=step)
+        argv = self._ask_node("make", asdict(record), step)
         outcome = self.run_step(LongStep(step, argv, ENVIRONMENT_TIMEOUT))
-        seen = self._ask_node("look", record=record, step=step)
+        seen = self._ask_node("look", asdict(record), step)
         if outcome.rc:
             return {"make": False, "missing": [software_environments.missing(record, _last(outcome))]}
         return {"make": True, "missing": seen["missing"]}
@@ -180,22 +176,39 @@ class ActionModule(LongStepAction):
         return {"changes": [], "missing": []}
 
     def _lost_locks(self) -> Iterator[str]:
-        for number, record in enumerate(self._captured):
+        for number, record in enumerate(software.environments(self._capture)):
             step = f"check-environment-{number}"
-            argv = [] if self._task.check_mode else self._ask_node("check", record=record, step=step)
+            argv = [] if self._task.check_mode else self._ask_node("check", asdict(record), step)
             outcome = self.run_step(LongStep(step, argv, ENVIRONMENT_TIMEOUT)) if argv else None
             if outcome and outcome.rc:
-                yield f"{record['path']}: {_last(outcome)}"
-            gone = self._ask_node("addresses", record=record)
+                yield f"{record.path}: {_last(outcome)}"
+            gone = self._ask_node("addresses", asdict(record))
             if gone:
-                yield f"{record['path']}: {gone}"
+                yield f"{record.path}: {gone}"
 
-    def _ask_node(self, operation: str, **more: Any) -> Any:
+    def _ask_node(self, operation: str, taken: Any, step: str = "") -> Any:
         """Return the module's answer. Raises Refusal and ModuleError."""
-        whole = {} if "record" in more else {"captured": self._captured}
-        args = {**self._args, "operation": operation, "asked": packed({**whole, **more})}
+        args = {**self._args, "operation": operation, "asked": packed({"taken": taken, "step": step})}
         with unlogged(self):
             return unpacked(self.call_module("restore_software", args)["answer"])
+
+
+# What each work does, but begin.
+WORKS: dict[str, Callable[[ActionModule], dict[str, Any]]] = {
+    "packages": ActionModule._packages,  # noqa: SLF001 - the works are its own
+    "hold_jobs": ActionModule._jobs,  # noqa: SLF001
+    "services": ActionModule._jobs,  # noqa: SLF001
+    "locks": ActionModule._locks,  # noqa: SLF001
+    "containers": ActionModule._containers,  # noqa: SLF001
+    "environments": ActionModule._environments,  # noqa: SLF001
+    "jobs": ActionModule._jobs,  # noqa: SLF001
+    "check_locks": ActionModule._check_locks,  # noqa: SLF001
+}
+
+
+def _is_marked(found: dict[str, Any], capture: Capture) -> bool:
+    """Tell whether gpulab installed the node since the capture."""
+    return bool(found["marker"]) and all(one["path"] != MARKER for one in capture.manifest.files)
 
 
 def _is_another(found: dict[str, Any], sections: Sections) -> bool:

@@ -108,16 +108,19 @@ refusal:
 
 import os
 import pwd
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.capture import containers as captured_containers
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.engines import Engine
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step, running_boot
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
@@ -128,16 +131,34 @@ from ansible_collections.gpulab.node.plugins.module_utils.rebuild import (
     software_environments,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_apt import Packages
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import TAKEN, OfJobs, OfPackages
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_jobs import Jobs
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.environments import Environment
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.gpulab import Lock
+
 SCRIPTS = Path("/var/lib/gpulab/rebuild")
 MARKER = Path("/etc/gpulab-installed-by")
-WORKS = ("begin", "packages", "hold_jobs", "services", "locks", "containers", "environments", "jobs", "check_locks")
 SECONDS = 20  # for the answer of a server
 
 
-def begin(_module: Module, _asked: dict[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Question:
+    """What is asked: taken has the type that TAKEN says; step is the name of a long step, of the operations for one."""
+
+    module: Module
+    taken: Any
+    step: str
+
+    @property
+    def check_mode(self) -> bool:
+        """Whether nothing may change."""
+        return bool(self.module.check_mode)
+
+
+def begin(_question: Question) -> dict[str, Any]:
     """Return what tells whether the node was reinstalled: {machine_id, receipts, users, done, marker}."""
     node = Node()
     return {
@@ -149,83 +170,115 @@ def begin(_module: Module, _asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_locks(module: Module, asked: dict[str, Any]) -> list[str]:
+def put_locks(question: Question) -> list[str]:
     """Put locks where the environments look for them; return those that are new."""
-    found = []
-    for lock in asked["captured"]:
-        file = venv.captured_lock(Path(lock["path"]))
-        if Path(lock["path"]).exists() or files.read(file) == lock["text"]:
+    locks: list[Lock] = question.taken
+    put = []
+    for lock in locks:
+        file = venv.captured_lock(Path(lock.path))
+        if Path(lock.path).exists() or files.read(file) == lock.text:
             continue
-        found.append(lock["path"])
-        if not module.check_mode:
-            files.put_own(module, file, lock["text"])
-    return found
+        put.append(lock.path)
+        if not question.check_mode:
+            files.put_own(question.module, file, lock.text)
+    return put
 
 
-def of_packages(module: Module, asked: dict[str, Any]) -> Any:
-    """Look, try the sources, choose the packages, or mark them. Raises Refusal R060."""
-    if not module.get_bin_path("apt-get"):
-        return {"unable": True}
-    host = Packages(module.run_command, asked["captured"])
-    operation = module.params["operation"]
-    if operation == "lists":
-        return host.lists()
-    if operation == "install":
-        step = Step(asked["step"], module.run_command, running_boot())
-        return host.install(files.read(step.log))
-    if operation == "marks":
-        evidence.take()  # no role of gpulab answers for what came back
-        return host.marks(check_mode=module.check_mode)
-    return host.look()
+def _packages(question: Question) -> Packages:
+    taken: OfPackages = question.taken
+    return Packages(question.module.run_command, taken)
 
 
-def of_jobs(module: Module, asked: dict[str, Any]) -> Any:
-    """Hold jobs, start services, or let jobs go."""
-    jobs = Jobs(module.run_command, asked["captured"])
-    work = {"hold_jobs": jobs.hold, "services": jobs.serve, "jobs": jobs.release}[module.params["work"]]
-    return work(check_mode=module.check_mode)
+def look_at_packages(question: Question) -> dict[str, Any]:
+    """Say what differs, and what is to be installed."""
+    return _packages(question).look() if question.module.get_bin_path("apt-get") else {"unable": True}
 
 
-def of_containers(module: Module, asked: dict[str, Any]) -> Any:
+def install_packages(question: Question) -> dict[str, Any]:
+    """Choose the packages by what the trial of the sources printed. Raises Refusal R060."""
+    step = Step(question.step, question.module.run_command, running_boot())
+    return _packages(question).install(files.read(step.log))
+
+
+def mark_packages(question: Question) -> dict[str, Any]:
+    """Give packages their marks; no role of gpulab answers for what came back."""
+    evidence.take()
+    return _packages(question).marks(check_mode=question.check_mode)
+
+
+def _jobs(question: Question) -> Jobs:
+    taken: OfJobs = question.taken
+    return Jobs(question.module.run_command, taken)
+
+
+def plan_images(question: Question) -> dict[str, Any]:
     """Say which images are to be pulled; what starts the engine has to be there."""
-    engines = asked["captured"]
-    if not module.check_mode and any(one["program"] == "docker" for one in engines) and module.get_bin_path("docker"):
+    engines: list[Engine] = question.taken
+    module = question.module
+    if not question.check_mode and any(one.program == "docker" for one in engines) and module.get_bin_path("docker"):
         module.run_command(["systemctl", "start", "docker.service"])
-    now = {one["program"]: one for one in captured_containers.read(Node()).record["engines"]}
+    now = {one.program: one for one in captured_containers.read(Node()).engines}
     for program in ("docker", "podman"):
         if program not in now and module.get_bin_path(program):
-            now[program] = {
-                "program": program,
-                "trouble": "",
-                "images": [],
-                "volumes": [],
-                "networks": [],
-                "containers": [],
-            }
-    return software_containers.plan(engines, now)
+            now[program] = Engine(program, "", "", "", "", [], [], [], [])
+    pulls, missing = software_containers.plan(engines, now)
+    return {"pulls": list(map(asdict, pulls)), "missing": missing}
 
 
-def of_environments(module: Module, asked: dict[str, Any]) -> Any:
-    """Look at an environment, or write the script that makes or checks it: {make, missing}, or an argument list."""
-    node, record, operation = Node(), asked["record"], module.params["operation"]
+def look_at_environment(question: Question) -> dict[str, Any]:
+    """Say whether an environment is to be made, and what is missing: {make, missing}."""
+    record: Environment = question.taken
+    if not _account(record):
+        return _without_user(record)
+    _script(question).unlink(missing_ok=True)  # it may hold the address of an index with its password
+    make, missing = software_environments.look(Node(), record)
+    return {"make": make, "missing": missing}
+
+
+def make_environment(question: Question) -> Any:
+    """Return the argument list that makes an environment as its user."""
+    return _run_as_user(question, software_environments.script)
+
+
+def check_environment(question: Question) -> Any:
+    """Return the argument list that asks whether the packages of a lock can be had; empty where nothing is asked."""
+    return _run_as_user(question, software_environments.check_script)
+
+
+def lost_address(question: Question) -> Any:
+    """Return why nobody has a file of a lock any more; empty where all are there."""
+    record: Environment = question.taken
+    if not _account(record):
+        return _without_user(record)
+    return next(filter(None, map(_lost, software_environments.addresses(record))), "")
+
+
+def _account(record: Environment) -> pwd.struct_passwd | None:
     try:
-        account = pwd.getpwnam(record["owner"])
+        return pwd.getpwnam(record.owner)
     except KeyError:
-        why = f"its user {record['owner']} is not on the node"
-        return {"make": False, "missing": [software_environments.missing(record, why)]}
-    script = SCRIPTS / f"{asked.get('step')}.sh"
-    if operation == "look":
-        script.unlink(missing_ok=True)  # it may hold the address of an index with its password
-        make, missing = software_environments.look(node, record)
-        return {"make": make, "missing": missing}
-    if operation == "addresses":
-        return next(filter(None, map(_lost, software_environments.addresses(record))), "")
-    making = operation == "make"
-    text = (software_environments.script if making else software_environments.check_script)(
-        node, record, module.params["extra_index_urls"]
-    )
+        return None
+
+
+def _without_user(record: Environment) -> dict[str, Any]:
+    why = f"its user {record.owner} is not on the node"
+    return {"make": False, "missing": [software_environments.missing(record, why)]}
+
+
+def _script(question: Question) -> Path:
+    return SCRIPTS / f"{question.step}.sh"
+
+
+def _run_as_user(question: Question, write: Callable[[Node, Environment, list[str]], str]) -> Any:
+    """Put a script where its user can open it; return what runs it."""
+    record: Environment = question.taken
+    account = _account(record)
+    if not account:
+        return _without_user(record)
+    text = write(Node(), record, question.module.params["extra_index_urls"])
     if not text:
         return []
+    script = _script(question)
     files.make_directory(SCRIPTS)
     script.unlink(missing_ok=True)
     descriptor = os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -244,18 +297,45 @@ def _lost(address: str) -> str:
         return f"{address}: {error}"
 
 
+def is_over(_question: Question) -> bool:
+    """Tell whether the rebuild is over."""
+    return bool(software_done.read(Path("/")))
+
+
+OF_ENVIRONMENTS = {
+    "look": look_at_environment,
+    "make": make_environment,
+    "check": check_environment,
+    "addresses": lost_address,
+    "done": is_over,
+}
+# What each work may be asked.
+OPERATIONS: dict[str, dict[str, Callable[[Question], Any]]] = {
+    "begin": {"look": begin},
+    "packages": {
+        "look": look_at_packages,
+        "lists": lambda question: _packages(question).lists(),
+        "install": install_packages,
+        "marks": mark_packages,
+    },
+    "hold_jobs": {"look": lambda question: _jobs(question).hold(check_mode=question.check_mode)},
+    "services": {"look": lambda question: _jobs(question).serve(check_mode=question.check_mode)},
+    "locks": {"look": put_locks},
+    "containers": {"look": plan_images, "done": is_over},
+    "environments": OF_ENVIRONMENTS,
+    "jobs": {"look": lambda question: _jobs(question).release(check_mode=question.check_mode)},
+    "check_locks": OF_ENVIRONMENTS,
+}
+
+
 def restore(module: Module) -> dict[str, Any]:
     """Answer the action plugin, which packs what it asks. Raises Refusal H011 where this is not root."""
     if os.geteuid() != 0:
         raise refuse("H011", user=os.geteuid())
+    work, operation = module.params["work"], module.params["operation"]
     asked = unpacked(module.params["asked"])
-    work = module.params["work"]
-    kinds: dict[str, Any] = {"begin": begin, "packages": of_packages, "locks": of_locks, "containers": of_containers}
-    kinds.update(dict.fromkeys(("hold_jobs", "services", "jobs"), of_jobs))
-    kinds.update(dict.fromkeys(("environments", "check_locks"), of_environments))
-    if module.params["operation"] == "done":
-        return {"answer": packed(bool(software_done.read(Path("/"))))}
-    return {"answer": packed(kinds[work](module, asked))}
+    taken = None if operation == "done" else typed(asked["taken"], TAKEN[work])
+    return {"answer": packed(OPERATIONS[work][operation](Question(module, taken, asked["step"])))}
 
 
 def main() -> None:
@@ -268,7 +348,7 @@ def main() -> None:
             "unsigned": {"type": "str"},
             "work": {
                 "type": "str",
-                "choices": list(WORKS),
+                "choices": list(TAKEN),
                 "required": True,
             },
             "extra_index_urls": {"type": "list", "elements": "str", "default": []},

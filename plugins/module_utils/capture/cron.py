@@ -9,9 +9,11 @@ Their forms are those of crontab(5), anacrontab(5) and run-parts(8); Debian's cr
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.jobs import AtJob, CronJob
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import timestamp
@@ -35,34 +37,37 @@ _AT_NAME = re.compile(r"[=A-Za-z]([0-9a-f]{5})([0-9a-f]{8})")
 _AT_OWNER = re.compile(r"^# atrun uid=(\d{1,10})", re.MULTILINE)
 
 
-def read(node: Node, owned: Callable[[str], bool]) -> list[dict[str, Any]]:
-    """Return what cron and anacron start: {"path", "user", "schedule", "command", "environment", "runs", "package"}.
+def read(node: Node, owned: Callable[[str], bool]) -> list[CronJob]:
+    """Return what cron and anacron start; owned tells whether a package has a path."""
+    places = homes.Places(node)
+    found = [*_tables(node, places), *(replace(job, path=ANACRON) for job in anacrontab(places.text(ANACRON)))]
+    return [replace(job, package=owned(job.path)) for job in (*found, *_scripts(node, places))]
 
-    schedule is as crontab(5) writes it (five fields, or @daily), "N days" for anacron, hourly and so on for a script of
-    such a directory, whose command is its path. environment has the variables of the file that stand before the line.
-    Secrets are hidden in both, and so is what a command is given to read, after its %. runs is False where cron passes
-    over the file, for its name or because nobody may execute it; package tells whether a package brought the file.
-    """
+
+def _tables(node: Node, places: homes.Places) -> Iterator[CronJob]:
     debians = node.exists("/var/lib/dpkg/status")
     tables = [(SYSTEM, "", True)]
     tables += [(f"{PARTS}/{name}", "", _is_read(name, debians=debians)) for name in node.names(PARTS)]
     for directory in USERS:
         names = [name for name in node.names(directory) if not node.is_dir(f"{directory}/{name}")]
         tables += [(f"{directory}/{name}", name, not name.startswith("tmp.")) for name in names]
-    places, found = homes.Places(node), []
     for path, user, runs in tables:
-        found += [{"path": path, **job, "runs": runs} for job in table(places.text(path), user)]
-    found += [{"path": ANACRON, **job, "runs": True} for job in anacrontab(places.text(ANACRON))]
+        for job in table(places.text(path), user):
+            yield replace(job, path=path, runs=runs)
+
+
+def _scripts(node: Node, places: homes.Places) -> Iterator[CronJob]:
+    """Yield the scripts of the directories for each period."""
+    debians = node.exists("/var/lib/dpkg/status")
     for period in PERIODS:
-        directory = f"/etc/cron.{period}"
-        for path, name in ((f"{directory}/{name}", name) for name in node.names(directory)):
+        for name in node.names(f"/etc/cron.{period}"):
+            path = f"/etc/cron.{period}/{name}"
             if name != ".placeholder":
                 runs = _is_read(name, debians=debians) and _executable(node, places.local(path))
-                found.append({"path": path, **_job("root", period, path, {}), "runs": runs})
-    return [{**job, "package": owned(job["path"])} for job in found]
+                yield replace(_job("root", period, path, {}), path=path, runs=runs)
 
 
-def table(text: str, user: str = "") -> Iterator[dict[str, Any]]:
+def table(text: str, user: str = "") -> Iterator[CronJob]:
     """Yield the jobs of a crontab; of a system's, where each line names its user, without one."""
     environment: dict[str, str] = {}
     for line in text.split("\n"):
@@ -79,7 +84,7 @@ def table(text: str, user: str = "") -> Iterator[dict[str, Any]]:
             yield _job(who, " ".join(fields[:words]), command, environment)
 
 
-def anacrontab(text: str) -> Iterator[dict[str, Any]]:
+def anacrontab(text: str) -> Iterator[CronJob]:
     """Yield the jobs of an anacrontab: period, delay in minutes, name, command."""
     environment: dict[str, str] = {}
     for line in text.split("\n"):
@@ -92,29 +97,24 @@ def anacrontab(text: str) -> Iterator[dict[str, Any]]:
             yield _job("root", period, fields[-1], environment)
 
 
-def at_jobs(node: Node) -> list[dict[str, Any]]:
-    """Return the jobs of at: {"path", "user", "time" (UTC, ISO 8601)}.
+def at_jobs(node: Node) -> Iterator[AtJob]:
+    """Yield the jobs of at.
 
     A job holds the whole environment of who made it, secrets included, so nothing of its text is returned.
     """
     users = {one.uid: one.name for one in homes.accounts(node)}
-    found = []
     for path, match in ((f"{at}/{name}", _AT_NAME.fullmatch(name)) for at in AT for name in node.names(at)):
         if match:
             owner = _AT_OWNER.search(node.text(path))
             user = users.get(int(owner[1]), owner[1]) if owner else ""
-            found.append({"path": path, "user": user, "time": timestamp(int(match[2], 16) * 60)})
-    return found
+            yield AtJob(path, user, timestamp(int(match[2], 16) * 60))
 
 
-def _job(user: str, schedule: str, command: str, environment: dict[str, str]) -> dict[str, Any]:
+def _job(user: str, schedule: str, command: str, environment: dict[str, str]) -> CronJob:
+    """Return a job of a file that is not named yet."""
     program, *given = _PERCENT.split(command, maxsplit=1)
-    return {
-        "user": user,
-        "schedule": schedule,
-        "command": commands.shown(program.strip()) + (f"%{HIDDEN}" if given else ""),
-        "environment": dict(environment),
-    }
+    shown = commands.shown(program.strip()) + (f"%{HIDDEN}" if given else "")
+    return CronJob("", user, schedule, shown, dict(environment), runs=True, package=False)
 
 
 def _assigned(line: str) -> tuple[str, str] | None:

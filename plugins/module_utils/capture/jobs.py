@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import cron, homes
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.jobs import Jobs, Timer, Unit
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_files, unit_states
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ SYSTEM_UNITS = (
 USERS_UNITS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
 OWN_UNITS = (".config/systemd/user", ".config/systemd/user.control", ".local/share/systemd/user")  # below a home
 HOMES = "/home"
+SYSTEM = "system"  # the manager of the system
 UNIT, DROP_IN, MASK, LINK = "unit", "drop-in", "mask", "link"
 _TYPES = r"(?:service|socket|target|path|timer|mount|automount|swap|slice|device|scope)"
 _UNIT = re.compile(rf".+\.{_TYPES}|(?P<changed>(?:.+\.)?{_TYPES})\.d", re.DOTALL)
@@ -48,49 +51,38 @@ class _Place(NamedTuple):
     user: str | None = None
 
 
-def read(node: Node, owned: Callable[[str], bool]) -> dict[str, Any]:
-    """Return {"cron", "at", "units", "timers", "unit_states"}; owned tells whether a package has a path.
-
-    cron and at are as cron.read and cron.at_jobs return them.
-
-    units are the files of units that no package has: {"path", "unit", "kind", "target", "manager", "user", "linger",
-    "enabled", "active", "instances", "gpulab"}. kind is unit; drop-in, a file that changes a unit; mask, which forbids
-    one; or link, another name of a unit or one that lies elsewhere, by target. manager is system or user; user is who
-    made it, None for all; linger tells whether that user's units start without a login. enabled and active are
-    systemd's words, as of the unit; without systemd's answer, and for users' units, enabled is by the links, and active
-    None. instances are those of a template that are enabled; gpulab tells whether a run of gpulab writes the file.
-
-    timers are the timers among them: {"path", "unit", "user", "schedule" (lines of [Timer]), "activates", "enabled",
-    "active"}.
-
-    unit_states has each unit file of the system that can be enabled, by its name: enabled, disabled or masked; None
-    where systemd does not tell.
-    """
+def read(node: Node, owned: Callable[[str], bool]) -> Jobs:
+    """Return what a node starts by itself; owned tells whether a package has a path."""
     listed = node.start(list(unit_states.LIST_FILES))
     places = homes.Places(node)
+    units, known = _found(node, places, owned)
+    found = [(_with_state(unit, known), text) for unit, text in units]
+    return Jobs(
+        cron=cron.read(node, owned),
+        at=list(cron.at_jobs(node)),
+        units=[unit for unit, _text in found],
+        timers=[_timer(unit, text) for unit, text in found if unit.kind == UNIT and unit.unit.endswith(_TIMER)],
+        unit_states=unit_states.file_states(listed.output()),
+    )
+
+
+def _found(
+    node: Node, places: homes.Places, owned: Callable[[str], bool]
+) -> tuple[list[tuple[Unit, str]], dict[str, unit_states.Unit]]:
+    """Return the units by their files, each with its text, and what systemd says of the system's."""
     kept = list(_kept(node, places))
     links: dict[tuple[bool, str | None], list[str]] = {}
     for one in kept:
         links.setdefault((one.system, one.user), []).extend(_links(places, one.path))
-    lingering = node.names(homes.LINGER)
-    found = [unit for one in kept for unit in _units(node, places, one, owned, links[one.system, one.user])]
-    units = [unit for unit, _text in found]
-    asked = sorted({unit["unit"] for unit in units if unit["manager"] == "system" and "@." not in unit["unit"]})
-    known = unit_states.by_name(node.start(unit_states.show(_SHOWN, *asked)).output() or "") if asked else {}
-    for unit in units:
-        unit["linger"] = unit["user"] in lingering
-        state = known.get(unit["unit"]) if unit["manager"] == "system" else None
-        unit["enabled"] = (state and state.file_state) or unit["enabled"]
-        unit["active"] = (state and state.active_state) or None
-    return {
-        "cron": cron.read(node, owned),
-        "at": cron.at_jobs(node),
-        "units": units,
-        "timers": [
-            _timer(unit, text) for unit, text in found if unit["kind"] == UNIT and unit["unit"].endswith(_TIMER)
-        ],
-        "unit_states": unit_states.file_states(listed.output()),
-    }
+    directories = [_Units(node, places, one, links[one.system, one.user]) for one in kept]
+    units = [unit for directory in directories for unit in directory.read(owned)]
+    asked = sorted({unit.unit for unit, _text in units if unit.manager == SYSTEM and "@." not in unit.unit})
+    return units, unit_states.by_name(node.start(unit_states.show(_SHOWN, *asked)).output() or "") if asked else {}
+
+
+def _with_state(unit: Unit, known: dict[str, unit_states.Unit]) -> Unit:
+    state = known.get(unit.unit) if unit.manager == SYSTEM else None
+    return replace(unit, enabled=state.file_state or unit.enabled, active=state.active_state or None) if state else unit
 
 
 def _kept(node: Node, places: homes.Places) -> Iterator[_Place]:
@@ -112,51 +104,60 @@ def _links(places: homes.Places, path: str) -> Iterator[str]:
             yield from places.names(f"{path}/{name}")
 
 
-def _units(
-    node: Node, places: homes.Places, kept: _Place, owned: Callable[[str], bool], links: list[str]
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the records of one directory, each with the unit's text."""
+class _Units:
+    """The units of one directory; links are the names that links of the same manager enable."""
 
-    def record(name: str, unit: str, kind: str, target: str | None = None) -> tuple[dict[str, Any], str]:
+    def __init__(self, node: Node, places: homes.Places, kept: _Place, links: list[str]) -> None:
+        self._node, self._places, self._kept, self._links = node, places, kept, links
+        self._lingers = kept.user in node.names(homes.LINGER)
+
+    def read(self, owned: Callable[[str], bool]) -> Iterator[tuple[Unit, str]]:
+        """Yield those that no package has, each with its text."""
+        for name in self._places.names(self._kept.path):
+            match, path = _UNIT.fullmatch(name), f"{self._kept.path}/{name}"
+            if match and match["changed"]:
+                parts = [part for part in self._places.names(path) if part.endswith(".conf")]
+                yield from (
+                    self._unit(f"{name}/{part}", match["changed"], DROP_IN)
+                    for part in parts
+                    if not owned(f"{path}/{part}")
+                )
+            elif match and not owned(path):
+                yield self._unit(name, name, *self._kind(name))
+
+    def _kind(self, name: str) -> tuple[str, str | None]:
+        """Return what a file is, and where it leads."""
+        path = f"{self._places.followed(self._kept.path)}/{name}"
+        target = self._node.link(path)
+        if target is None:
+            return (MASK if self._node.size(path) == 0 else UNIT), None
+        masked = posixpath.normpath(posixpath.join(self._kept.path, target)) == os.devnull
+        return (MASK if masked else LINK), target
+
+    def _unit(self, name: str, unit: str, kind: str, target: str | None = None) -> tuple[Unit, str]:
         prefix, _at, suffix = unit.partition("@.")
-        instances = [link for link in links if suffix and link.startswith(f"{prefix}@") and link.endswith(f".{suffix}")]
-        text = "" if kind in (MASK, LINK) else places.text(f"{kept.path}/{name}")
-        enabled = {MASK: "masked", LINK: "linked"}.get(kind, "enabled" if unit in links or instances else "disabled")
-        made = {
-            "path": f"{kept.path}/{name}",
-            "unit": unit,
-            "kind": kind,
-            "target": target,
-            "manager": "system" if kept.system else "user",
-            "user": kept.user,
-            "enabled": enabled,
-            "active": None,
-            "instances": sorted({link for link in instances if link != unit}),
-            "gpulab": owned_files.is_own(text),
-        }
+        links = [one for one in self._links if one.startswith(f"{prefix}@") and one.endswith(f".{suffix}")]
+        instances = links if suffix else []
+        path = f"{self._kept.path}/{name}"
+        text = "" if kind in (MASK, LINK) else self._places.text(path)
+        by_links = "enabled" if unit in self._links or instances else "disabled"
+        made = Unit(
+            path=path,
+            unit=unit,
+            kind=kind,
+            target=target,
+            manager=SYSTEM if self._kept.system else "user",
+            user=self._kept.user,
+            linger=self._lingers,
+            enabled={MASK: "masked", LINK: "linked"}.get(kind, by_links),
+            active=None,
+            instances=sorted({link for link in instances if link != unit}),
+            gpulab=owned_files.is_own(text),
+        )
         return made, text
 
-    at = places.followed(kept.path)
-    for name in places.names(kept.path):
-        match, path = _UNIT.fullmatch(name), f"{kept.path}/{name}"
-        if match and match["changed"]:
-            for part in places.names(path):
-                if part.endswith(".conf") and not owned(f"{path}/{part}"):
-                    yield record(f"{name}/{part}", match["changed"], DROP_IN)
-        if not match or match["changed"] or owned(path):
-            continue
-        target = node.link(f"{at}/{name}")
-        if target is None:
-            yield record(name, name, MASK if node.size(f"{at}/{name}") == 0 else UNIT)
-        else:
-            masked = posixpath.normpath(posixpath.join(kept.path, target)) == os.devnull
-            yield record(name, name, MASK if masked else LINK, target)
 
-
-def _timer(unit: dict[str, Any], text: str) -> dict[str, Any]:
+def _timer(unit: Unit, text: str) -> Timer:
     activates = _ACTIVATES.findall(text)
-    return {
-        **{name: unit[name] for name in ("path", "unit", "user", "enabled", "active")},
-        "schedule": _SCHEDULE.findall(text),
-        "activates": activates[-1] if activates else unit["unit"][: -len(_TIMER)] + ".service",
-    }
+    started = activates[-1] if activates else unit.unit[: -len(_TIMER)] + ".service"
+    return Timer(unit.path, unit.unit, unit.user, unit.enabled, unit.active, _SCHEDULE.findall(text), started)

@@ -25,6 +25,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture import (
 )
 from ansible_collections.gpulab.node.plugins.module_utils.capture.listed import BuiltModules, Runfile, Toolkits
 from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Count, Deleted
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.gpulab import Gpulab, Lock
 from ansible_collections.gpulab.node.plugins.module_utils.capture.walk import Captured, Walk, Wishes
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
@@ -89,19 +91,19 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
         "sections": {
             **asdict(system.read(node)),
             **asdict(people.read(node, found.owners, found.groups)),
-            **jobs.read(node, packages.__contains__),
-            **software.read(node),
+            **asdict(jobs.read(node, packages.__contains__)),
+            **asdict(software.read(node)),
             "disks": asdict(storage),
-            "environments": found.environments,
-            "containers": engines.record,
-            "gpulab": {"receipts": items, "locks": list(_locks(node, items)), "brought": _brought(node)},
+            "environments": list(map(asdict, found.environments)),
+            "containers": {"engines": list(map(asdict, engines.engines))},
+            "gpulab": asdict(Gpulab(items, list(_locks(node, items)), _brought(node))),
         },
         "files": found.files,
-        "bins": {name: {"files": found.counts[name], "bytes": found.sizes[name]} for name in bins.BINS},
+        "bins": {name: asdict(Count(found.counts[name], found.sizes[name])) for name in bins.BINS},
         "kept": [asdict(one) for one in storage.filesystems if not one.on_root_disk],
         "receipts": backed_up.records,
-        "remainder": found.remainder,
-        "open_deleted": list(_open_deleted(node)),
+        "remainder": list(map(asdict, found.remainder)),
+        "open_deleted": list(map(asdict, _open_deleted(node))),
     }
 
 
@@ -124,16 +126,16 @@ def _brought(node: Node) -> list[str]:
     return names
 
 
-def _locks(node: Node, receipts: dict[str, list[str]]) -> Iterator[dict[str, str]]:
-    """Yield {path, text} of the lock of each Python environment that gpulab made."""
+def _locks(node: Node, receipts: dict[str, list[str]]) -> Iterator[Lock]:
+    """Yield the lock of each Python environment that gpulab made."""
     items = sorted({item for one in receipts.values() for item in one if item.startswith("environment:")})
     for path in (item.partition(":")[2] for item in items):
         text = (node.data(f"{path}/{venv.LOCK}") or b"").decode("utf-8", "replace")
         if text:
-            yield {"path": path, "text": masked(text)}
+            yield Lock(path, masked(text))
 
 
-def _open_deleted(node: Node) -> Iterator[dict[str, Any]]:
+def _open_deleted(node: Node) -> Iterator[Deleted]:
     """Yield the files that programs write to though they have no name any more: they end with the program."""
     seen = set()
     for process in filter(str.isdigit, node.names("/proc")):
@@ -147,9 +149,5 @@ def _open_deleted(node: Node) -> Iterator[dict[str, Any]]:
                 continue
             if status.st_size and (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
-                yield {
-                    "path": target[: -len(_DELETED)],
-                    "bytes": status.st_size,
-                    "program": node.text(f"/proc/{process}/comm"),
-                    "process": int(process),
-                }
+                program = node.text(f"/proc/{process}/comm")
+                yield Deleted(target[: -len(_DELETED)], status.st_size, program, int(process))

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.homes import Places
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.software import (
+    KeyFile,
+    Package,
+    Pin,
+    Software,
+    Source,
+    Stream,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.facts.driver import VERSIONLOCK
 from ansible_collections.gpulab.node.plugins.module_utils.packages import (
@@ -26,6 +35,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.deb822 import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 SOURCES_PARTS = "/etc/apt/sources.list.d"
@@ -47,70 +57,58 @@ _SNAP = ("name", "version", "revision", "channel", "publisher", "notes")
 _FLATPAK = ("name", "branch", "origin", "version")
 
 
-def read(node: Node) -> dict[str, Any]:
-    """Return {"packages", "manual", "holds", "pins", "sources", "keys", "streams", "snaps", "flatpaks"}.
-
-    packages are those that are there: {"name", "version", "architecture"}; None where the package manager does not
-    answer. manual are the names of those that did not only come as dependencies (name.architecture with rpm); None
-    where the node does not know. holds are the names of
-    those that keep their version, with dnf the lines of its versionlock plugin.
-
-    pins are {"file", "packages", "pin", "priority"}, as apt_preferences(5) has them; of dnf, what its configuration
-    excludes, without a priority.
-
-    sources are those that are switched on: {"file", "name", "uris", "suite", "components", "options", "key_files",
-    "keys"}; secrets in addresses are hidden. name is empty with APT, suite and components with dnf. keys are the
-    fingerprints that a source may be signed by, whether they are in a file, named or written in the source itself.
-
-    keys are the files of keys: {"file", "fingerprints", "problem"}; problem says why a file tells none. A key that rpm
-    trusts is in the file "rpm:" and the name of its package.
-
-    streams are the modules of dnf: {"name", "stream", "state"}. snaps are {"name", "version", "revision", "channel",
-    "publisher", "notes"}, flatpaks {"name", "branch", "origin", "version"}; None where such are there and no answer is.
-    """
+def read(node: Node) -> Software:
+    """Return the software of a node."""
     snaps = node.start(["snap", "list", "--color=never", "--unicode=never"]) if _snaps(node) else None
     columns = "application,branch,origin,version"
     flatpaks = node.start(["flatpak", "list", "--system", f"--columns={columns}"]) if node.names(FLATPAKS) else None
     places = Places(node)
     found = _of_apt(node, places) if node.exists("/var/lib/dpkg/status") else _of_dnf(node, places)
-    return {
-        **found,
-        "snaps": _rows(snaps.output(), _SNAP, None, header=True) if snaps else [],
-        "flatpaks": _rows(flatpaks.output(), _FLATPAK, "\t", header=False) if flatpaks else [],
-    }
+    return replace(
+        found,
+        snaps=_rows(snaps.output(), _SNAP, None, header=True) if snaps else [],
+        flatpaks=_rows(flatpaks.output(), _FLATPAK, "\t", header=False) if flatpaks else [],
+    )
 
 
-def _of_apt(node: Node, places: Places) -> dict[str, Any]:
+def _of_apt(node: Node, places: Places) -> Software:
     query = node.start(list(installed_packages.DPKG))
     texts = {name: places.text(name) for name in _read_by_apt(places, PREFERENCES, PREFERENCES_PARTS, ("", ".pref"))}
-    pins = [pin for file, text in texts.items() for pin in _pins(file, text)]
-    states = node.text(apt.EXTENDED_STATES)
-    report = query.output()
+    states, report = node.text(apt.EXTENDED_STATES), query.output()
     known = installed_packages.debs(report or "")
-    packages = {name: one for name, one in known.items() if apt.is_on_disk(known, name)}
     native = known["dpkg"].architecture if "dpkg" in known else ""
+    sources = [_source(places, one) for one in _declared(places, native)]
+    return Software(
+        packages=None if report is None else list(_on_disk(known)),
+        manual=None if report is None else list(_manual(known, states, native)),
+        holds=[name for name, one in known.items() if one.held],
+        pins=[pin for file, text in texts.items() for pin in _pins(file, text)],
+        sources=sources,
+        keys=list(_keys(places, [TRUSTED, *(file for one in sources for file in one.key_files)])),
+        streams=[],
+        snaps=[],
+        flatpaks=[],
+    )
+
+
+def _declared(places: Places, native: str) -> Iterator[apt_sources.Source]:
+    """Yield the sources that APT reads."""
+    for file in (apt_sources.SOURCES_LIST, *_files(places, SOURCES_PARTS)):
+        if apt_sources.is_read(posixpath.basename(file)):
+            yield from apt_sources.parse(file, places.text(file), native)
+
+
+def _on_disk(known: dict[str, Deb]) -> Iterator[Package]:
+    for name, one in known.items():
+        if apt.is_on_disk(known, name):
+            yield Package(name.partition(":")[0], one.version, one.architecture)
+
+
+def _manual(known: dict[str, Deb], states: str, native: str) -> Iterator[str]:
     automatic = apt.automatic(states, native)
-    declared = [
-        source
-        for file in (apt_sources.SOURCES_LIST, *_files(places, SOURCES_PARTS))
-        if apt_sources.is_read(posixpath.basename(file))
-        for source in apt_sources.parse(file, places.text(file), native)
-    ]
-    sources = [_source(places, one) for one in declared]
-    installed = [
-        {"name": name.partition(":")[0], "version": one.version, "architecture": one.architecture}
-        for name, one in packages.items()
-    ]
-    manual = [name for name, one in packages.items() if not _came(name, one.architecture, native) & automatic]
-    return {
-        "packages": None if report is None else installed,
-        "manual": None if report is None else manual,
-        "holds": [name for name, one in known.items() if one.held],
-        "pins": pins,
-        "sources": sources,
-        "keys": list(_keys(places, [TRUSTED, *(file for one in sources for file in one["key_files"])])),
-        "streams": [],
-    }
+    for name, one in known.items():
+        if apt.is_on_disk(known, name) and not _came(name, one.architecture, native) & automatic:
+            yield name
 
 
 def _came(name: str, architecture: str, native: str) -> set[tuple[str, str]]:
@@ -132,67 +130,65 @@ def _read_by_apt(places: Places, file: str, directory: str, endings: tuple[str, 
             yield path
 
 
-def _pins(file: str, text: str) -> Iterator[dict[str, Any]]:
+def _pins(file: str, text: str) -> Iterator[Pin]:
     for fields in stanzas(text):
         if "Pin" in fields:
             packages = " ".join(fields.get("Package", fields.get("Source", "")).split())
-            yield {
-                "file": file,
-                "packages": packages,
-                "pin": " ".join(fields["Pin"].split()),
-                "priority": fields.get("Pin-Priority", ""),
-            }
+            yield Pin(file, packages, " ".join(fields["Pin"].split()), fields.get("Pin-Priority", ""))
 
 
-def _source(places: Places, source: apt_sources.Source) -> dict[str, Any]:
+def _source(places: Places, source: apt_sources.Source) -> Source:
     inline = "-----BEGIN" in source.signed_by
-    return {
-        "file": source.file,
-        "name": "",
-        "uris": [commands.shown(source.uri)],
-        "suite": source.suite,
-        "components": list(source.components),
-        "options": {name: commands.shown_value(name, value) for name, value in source.options if name != "Signed-By"},
-        "key_files": [] if inline else re.findall(r"(?:(?<=[\s,])|^)/[^\s,]+", source.signed_by),
-        "keys": _signers(places, source.signed_by),
-    }
+    return Source(
+        file=source.file,
+        name="",
+        uris=[commands.shown(source.uri)],
+        suite=source.suite,
+        components=list(source.components),
+        options={name: commands.shown_value(name, value) for name, value in source.options if name != "Signed-By"},
+        key_files=[] if inline else re.findall(r"(?:(?<=[\s,])|^)/[^\s,]+", source.signed_by),
+        keys=_signers(places, source.signed_by),
+    )
 
 
 def _signers(places: Places, signed_by: str) -> list[str]:
     return sorted(apt_repository.signers(signed_by, lambda path: places.data(path) or b""))
 
 
-def _of_dnf(node: Node, places: Places) -> dict[str, Any]:
+def _of_dnf(node: Node, places: Places) -> Software:
     query, trusted = node.start(list(installed_packages.RPM)), node.start(list(RPM_KEYS))
     automatic = dnf_history.automatic(node.path(dnf_history.PATH))
     texts = {file: places.text(file) for file in (DNF, *_repositories(places))}
     sections = {file: dnf_repository.sections(text) for file, text in texts.items()}
-    sources = [
-        _repository(places, file, name, options)
-        for file, of_file in sections.items()
-        for name, options in of_file.items()
-        if name != "main" and options.get("enabled", "1").lower() in ("1", "yes", "true", "on")
-    ]
-    files = [file for one in sources for file in one["key_files"]]
-    report = query.output()
+    sources = list(_enabled(places, sections))
+    report, locks = query.output(), "\n".join(map(places.text, VERSIONLOCK))
     packages = [one for one in installed_packages.rpms(report or "") if one.name != KEY_PACKAGE]
-    installed = [{"name": one.name, "version": one.evr, "architecture": one.architecture} for one in packages]
     manual = sorted({one.na for one in packages if (one.name, one.architecture) not in (automatic or ())})
-    locks = "\n".join(map(places.text, VERSIONLOCK))
-    streams = [dnf_repository.sections(places.text(file)) for file in _files(places, STREAMS)]
-    return {
-        "packages": None if report is None else installed,
-        "manual": None if report is None or automatic is None else manual,
-        "holds": list(dict.fromkeys(dnf.locks(locks))),
-        "pins": list(_excluded(sections, locks)),
-        "sources": sources,
-        "keys": [*_keys(places, files), *_trusted(trusted.output() or "")],
-        "streams": [
-            {"name": name, "stream": options.get("stream", ""), "state": options.get("state", "")}
-            for of_file in streams
-            for name, options in of_file.items()
-        ],
-    }
+    keys = _keys(places, [file for one in sources for file in one.key_files])
+    return Software(
+        packages=None if report is None else [Package(one.name, one.evr, one.architecture) for one in packages],
+        manual=None if report is None or automatic is None else manual,
+        holds=list(dict.fromkeys(dnf.locks(locks))),
+        pins=list(_excluded(sections, locks)),
+        sources=sources,
+        keys=[*keys, *_trusted(trusted.output() or "")],
+        streams=list(_streams(places)),
+        snaps=[],
+        flatpaks=[],
+    )
+
+
+def _enabled(places: Places, sections: dict[str, dict[str, dict[str, str]]]) -> Iterator[Source]:
+    for file, of_file in sections.items():
+        for name, options in of_file.items():
+            if name != "main" and options.get("enabled", "1").lower() in ("1", "yes", "true", "on"):
+                yield _repository(places, file, name, options)
+
+
+def _streams(places: Places) -> Iterator[Stream]:
+    for file in _files(places, STREAMS):
+        for name, options in dnf_repository.sections(places.text(file)).items():
+            yield Stream(name, options.get("stream", ""), options.get("state", ""))
 
 
 def _repositories(places: Places) -> Iterator[str]:
@@ -200,36 +196,36 @@ def _repositories(places: Places) -> Iterator[str]:
         yield from (file for file in _files(places, directory) if file.endswith(".repo"))
 
 
-def _repository(places: Places, file: str, name: str, options: dict[str, str]) -> dict[str, Any]:
+def _repository(places: Places, file: str, name: str, options: dict[str, str]) -> Source:
     addresses = [word for option in _LISTS for word in re.split(r"[\s,]+", options.get(option, "")) if word]
     keys = [word for word in re.split(r"[\s,]+", options.get("gpgkey", "")) if word]
     local = [word[len("file://") :] for word in keys if word.startswith("file:///")]
-    return {
-        "file": file,
-        "name": name,
-        "uris": list(map(commands.shown, addresses)),
-        "suite": "",
-        "components": [],
-        "options": {option: commands.shown(options[option]) for option in _OPTIONS if option in options},
-        "key_files": local,
-        "keys": _signers(places, " ".join(local)),
-    }
+    return Source(
+        file=file,
+        name=name,
+        uris=list(map(commands.shown, addresses)),
+        suite="",
+        components=[],
+        options={option: commands.shown(options[option]) for option in _OPTIONS if option in options},
+        key_files=local,
+        keys=_signers(places, " ".join(local)),
+    )
 
 
-def _excluded(sections: dict[str, dict[str, dict[str, str]]], locks: str) -> Iterator[dict[str, Any]]:
+def _excluded(sections: dict[str, dict[str, dict[str, str]]], locks: str) -> Iterator[Pin]:
     """Yield what dnf shall not take at all."""
     for file, of_file in sections.items():
         for name, options in of_file.items():
             for option in ("exclude", "excludepkgs"):
                 if options.get(option, "").strip():
                     packages = " ".join(re.split(r"[\s,]+", options[option].strip()))
-                    yield {"file": file, "packages": packages, "pin": f"excluded in {name}", "priority": ""}
+                    yield Pin(file, packages, f"excluded in {name}", "")
     for line in map(str.strip, locks.splitlines()):
         if line.startswith("!"):
-            yield {"file": VERSIONLOCK[0], "packages": line[1:], "pin": "excluded", "priority": ""}
+            yield Pin(VERSIONLOCK[0], line[1:], "excluded", "")
 
 
-def _keys(places: Places, files: Iterable[str]) -> Iterator[dict[str, Any]]:
+def _keys(places: Places, files: Iterable[str]) -> Iterator[KeyFile]:
     parts = [file for directory in KEYRINGS for file in _files(places, directory)]
     for file in dict.fromkeys([*parts, *files]):
         data = places.data(file)
@@ -237,18 +233,18 @@ def _keys(places: Places, files: Iterable[str]) -> Iterator[dict[str, Any]]:
             yield _key(file, data)
 
 
-def _trusted(report: str) -> Iterator[dict[str, Any]]:
+def _trusted(report: str) -> Iterator[KeyFile]:
     """Yield the keys in the output of RPM_KEYS."""
     for match in re.finditer(rf"^({KEY_PACKAGE}-\S+)\n(.*?)(?=^{KEY_PACKAGE}-|\Z)", report, re.MULTILINE | re.DOTALL):
         yield _key(f"rpm:{match[1]}", match[2].encode("utf-8", "replace"))
 
 
-def _key(file: str, data: bytes) -> dict[str, Any]:
+def _key(file: str, data: bytes) -> KeyFile:
     try:
         found, problem = openpgp.fingerprints(data), None
     except ValueError as error:
         found, problem = [], str(error)
-    return {"file": file, "fingerprints": found, "problem": problem}
+    return KeyFile(file, found, problem)
 
 
 def _snaps(node: Node) -> bool:

@@ -19,17 +19,26 @@ import stat
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import bins, homes, leaves
 from ansible_collections.gpulab.node.plugins.module_utils.capture.confidential import BLOCK, Search
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import Rules
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    Entry,
+    Remainder,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.environments import OnDisk
     from ansible_collections.gpulab.node.plugins.module_utils.capture.owned import Packages
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.environments import Environment
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 GET_FLAGS, IMMUTABLE = 0x80086601, 0x10  # FS_IOC_GETFLAGS, FS_IMMUTABLE_FL of linux/fs.h
@@ -72,17 +81,17 @@ class Wishes:
 class Found:
     """What a walk found.
 
-    files are the records of captured paths, see record(); counts and sizes are by bin; remainder has what is in no
-    bin: {path, files, bytes, owner, why}; owners and groups are the ids that own paths of no package.
+    files are the captured paths; counts and sizes are by bin; remainder has what is in no bin; owners and groups are
+    the ids that own paths of no package.
     """
 
-    files: list[dict[str, Any]] = field(default_factory=list)
+    files: list[Entry] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
-    remainder: list[dict[str, Any]] = field(default_factory=list)
+    remainder: list[Remainder] = field(default_factory=list)
     owners: set[int] = field(default_factory=set)
     groups: set[int] = field(default_factory=set)
-    environments: list[dict[str, Any]] = field(default_factory=list)
+    environments: list[Environment] = field(default_factory=list)
 
 
 @dataclass
@@ -110,7 +119,7 @@ class _Rest:
         self.whole = self.whole and part.whole
         self.empty += part.empty
 
-    def told(self) -> Iterator[dict[str, Any]]:
+    def told(self) -> Iterator[Remainder]:
         """Yield a line for each topmost directory that is left over as a whole, and for each such file."""
         if not self.files:
             return
@@ -120,7 +129,7 @@ class _Rest:
             return
         reasons = {part.why for part in self._ends()}
         why = reasons.pop() if len(reasons) == 1 else ""
-        yield {"path": self.path, "files": self.files, "bytes": self.bytes, "owner": self.owner, "why": why}
+        yield Remainder(files=self.files, bytes=self.bytes, path=self.path, owner=self.owner, why=why)
 
     def _ends(self) -> Iterator[_Rest]:
         for part in self.parts:
@@ -132,7 +141,9 @@ class _Rest:
 class Walk:
     """One walk."""
 
-    def __init__(self, node: Node, packages: Packages, wishes: Wishes, environment_at: Callable[..., Any]) -> None:
+    def __init__(
+        self, node: Node, packages: Packages, wishes: Wishes, environment_at: Callable[..., OnDisk | None]
+    ) -> None:
         """Prepare it; environment_at(directory, names) returns the environment that is there, or None."""
         self._node = node
         self._packages = packages
@@ -153,7 +164,7 @@ class Walk:
             self.found.remainder.extend(rest.told())
         return self.found
 
-    def _directory(self, path: str, status: os.stat_result, environment: Any) -> _Rest:
+    def _directory(self, path: str, status: os.stat_result, environment: OnDisk | None) -> _Rest:
         rest = _Rest(path=path, owner=homes.user(self._node, status.st_uid))
         try:
             with os.scandir(self._node.path(path)) as entries:
@@ -187,7 +198,7 @@ class Walk:
                 rest.add(self._file(below, its, environment))
         return self._closed(rest, status, len(self.found.files) > before, environment)
 
-    def _closed(self, rest: _Rest, status: os.stat_result, holds_captured: bool, environment: Any) -> _Rest:  # noqa: FBT001
+    def _closed(self, rest: _Rest, status: os.stat_result, holds_captured: bool, environment: OnDisk | None) -> _Rest:  # noqa: FBT001
         """Put a directory itself into a bin. One of no package is captured if it holds captured files, or nothing."""
         name, rule = self._bin(rest.path, status, environment)
         if name is None and holds_captured:
@@ -211,7 +222,7 @@ class Walk:
                 self.found.files.append(record(self._node, path, rule))
             self._count(bins.CAPTURED, status)
 
-    def _file(self, path: str, status: os.stat_result, environment: Any) -> _Rest:
+    def _file(self, path: str, status: os.stat_result, environment: OnDisk | None) -> _Rest:
         name, rule = self._bin(path, status, environment)
         if name in (bins.CAPTURED, bins.CHANGED):
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
@@ -251,7 +262,7 @@ class Walk:
             self.found.owners.add(status.st_uid)
             self.found.groups.add(status.st_gid)
 
-    def _bin(self, path: str, status: os.stat_result, environment: Any) -> tuple[str | None, Captured | None]:
+    def _bin(self, path: str, status: os.stat_result, environment: OnDisk | None) -> tuple[str | None, Captured | None]:
         """Return the bin of a path, None where it belongs in none, and the rule by which it is captured."""
         owned = path in self._packages
         if owned and self._packages.unchanged(path, status):
@@ -267,9 +278,9 @@ class Walk:
             return (bins.CAPTURED if capture else bins.CACHE), capture
         return self._covered(path, status, environment), None
 
-    def _covered(self, path: str, status: os.stat_result, environment: Any) -> str | None:
+    def _covered(self, path: str, status: os.stat_result, environment: OnDisk | None) -> str | None:
         """Return the bin of a path that something else than a capture brings back, or that may be lost."""
-        if environment is not None and environment.covers(os.path.relpath(path, environment.record["path"])):
+        if environment is not None and environment.covers(os.path.relpath(path, environment.record.path)):
             return bins.LOCK
         for name, covers in self._wishes.covers:
             if covers(path, status):
@@ -277,21 +288,17 @@ class Walk:
         return None if self._acknowledged.find(path) is None else bins.ACKNOWLEDGED
 
 
-def record(node: Node, path: str, rule: Captured | None) -> dict[str, Any]:
-    """Return what the manifest says of a captured path.
-
-    path, kind (file, link, directory), mode ("0644"), owner, uid, group, gid, size in bytes, section; a file's sha256
-    (not a secret's), links where it has several names, device and inode then (identity); target of a link; acl,
-    default_acl and capability in Base64; sparse, immutable and secret where they are so; package where it is of one.
-    """
+def record(node: Node, path: str, rule: Captured | None) -> Entry:
+    """Return what the manifest says of a captured path."""
     with beneath.at(node.root, path, follow=False) as place, place.held() as held:
         return _record(node, path, held, rule or Captured("files"))
 
 
-def _record(node: Node, path: str, held: int, rule: Captured) -> dict[str, Any]:
+def _record(node: Node, path: str, held: int, rule: Captured) -> Entry:
     status = os.fstat(held)
-    found: dict[str, Any] = {
+    found: Entry = {
         "path": path,
+        "kind": _kind(path, status.st_mode),
         "mode": f"{stat.S_IMODE(status.st_mode):04o}",
         "owner": homes.user(node, status.st_uid),
         "uid": status.st_uid,
@@ -300,22 +307,29 @@ def _record(node: Node, path: str, held: int, rule: Captured) -> dict[str, Any]:
         "size": status.st_size,
         "section": rule.section,
     }
-    if stat.S_ISLNK(status.st_mode):
-        return {**found, "kind": "link", "target": beneath.link(held)}
-    if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):  # somebody put another one in its place
-        raise OSError(errno.EINVAL, "it is neither file, link nor directory", path)
-    found["kind"] = "directory" if stat.S_ISDIR(status.st_mode) else "file"
+    if found["kind"] == LINK:
+        return {**found, "target": beneath.link(held)}
     real = beneath.way(held)
     for name, attribute in ATTRIBUTES.items():
         with contextlib.suppress(OSError):
-            found[name] = base64.b64encode(os.getxattr(real, attribute)).decode()
-    if stat.S_ISDIR(status.st_mode):
-        return found
+            found[name] = base64.b64encode(os.getxattr(real, attribute)).decode()  # type: ignore[literal-required]
+    return found if found["kind"] == DIRECTORY else _with_content(found, real, status, rule)
+
+
+def _kind(path: str, mode: int) -> str:
+    for kind, is_one in ((LINK, stat.S_ISLNK), (DIRECTORY, stat.S_ISDIR), (FILE, stat.S_ISREG)):
+        if is_one(mode):
+            return kind
+    raise OSError(errno.EINVAL, "it is neither file, link nor directory", path)  # somebody put it in its place
+
+
+def _with_content(entry: Entry, real: str, status: os.stat_result, rule: Captured) -> Entry:
+    found: Entry = {**entry}
     if status.st_nlink > 1:
-        found.update(links=status.st_nlink, identity=f"{status.st_dev:x}:{status.st_ino}")
+        found["links"], found["identity"] = status.st_nlink, f"{status.st_dev:x}:{status.st_ino}"
     if status.st_blocks * 512 < status.st_size:
         found["sparse"] = True
-    is_secret, digest, immutable = _read(real, path, status.st_size)
+    is_secret, digest, immutable = _read(real, entry["path"], status.st_size)
     if immutable:
         found["immutable"] = True
     if rule.secret or not status.st_mode & stat.S_IROTH or is_secret:

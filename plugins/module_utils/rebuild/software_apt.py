@@ -15,11 +15,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, installed_packages
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.rebuild import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, apt_sources
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_host import STATES
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
     from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Call
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import Held, OfPackages
 
 ROOT = Path("/")
 TRIAL = Path("/var/lib/gpulab/rebuild/sources")
@@ -47,25 +46,20 @@ LOCK_TIMEOUT = 600
 
 
 class Packages:
-    """What a capture says of packages, and this node.
+    """What a capture says of packages, and this node."""
 
-    asked has section ({packages, manual, holds}), release ({id, version, name} of the captured system), managed (names
-    and globs of the packages that gpulab's roles answer for), entries (the captured files of APT, with contents) and
-    lacking (the packages that an earlier run could not install: once the rebuild is over, only these are tried).
-    """
-
-    def __init__(self, call: Call, asked: dict[str, Any], root: Path = ROOT) -> None:
+    def __init__(self, call: Call, asked: OfPackages, root: Path = ROOT) -> None:
         """Read the node. call runs an argument list: (rc, output, errors)."""
         self._call = call
-        self._section, self._managed = asked["section"], asked["managed"]
+        self._section, self._managed = asked.section, asked.managed
         self._root = root
         self._over = bool(software_done.read(root))
-        self._lacking = set(asked["lacking"])
-        self._why_other = release.difference(Node(root), typed(asked["release"], Release))
+        self._lacking = set(asked.lacking)
+        self._why_other = release.difference(Node(root), asked.release)
         self._same = not self._why_other
-        self._sources = [one for one in asked["entries"] if software_packages.is_source(one["path"])]
-        pins = [one for one in asked["entries"] if software_packages.is_pin(one["path"])]
-        self._others = [one for one in asked["entries"] if one not in self._sources and (self._same or one not in pins)]
+        self._sources = [one for one in asked.entries if software_packages.is_source(one["path"])]
+        pins = [one for one in asked.entries if software_packages.is_pin(one["path"])]
+        self._others = [one for one in asked.entries if one not in self._sources and (self._same or one not in pins)]
         self._left = [] if self._same else [*self._sources, *pins]
 
     def look(self) -> dict[str, Any]:
@@ -85,13 +79,13 @@ class Packages:
             if one["kind"] == "file" and not self._of_distribution(one)
         ]
 
-    def _of_distribution(self, entry: dict[str, Any]) -> bool:
+    def _of_distribution(self, entry: Held) -> bool:
         """Tell whether a captured file has nothing but the distribution's own sources, which the node has anyway."""
         declared = self._declared(entry)
         return bool(declared) and len(apt_sources.distribution(declared)) == len(declared)
 
     @staticmethod
-    def _declared(entry: dict[str, Any]) -> list[apt_sources.Source]:
+    def _declared(entry: Held) -> list[apt_sources.Source]:
         return apt_sources.parse(entry["path"], software_entries.text(entry), "")
 
     def _candidates(self) -> software_packages.Candidates:
@@ -120,7 +114,8 @@ class Packages:
         lines = [shlex.join(["apt-get", "--quiet", *apt.options(LOCK_TIMEOUT), "update"])]
         for entry in self._new_sources():
             draft = TRIAL / posixpath.basename(entry["path"])
-            software_entries.put([{**entry, "path": str(draft)}], ROOT)
+            tried: Held = {**entry, "path": str(draft)}
+            software_entries.put([tried], ROOT)
             lines += [
                 f"echo {shlex.quote(software_packages.BEGINS + entry['path'])}",
                 shlex.join(_update(str(draft))) + " 2>&1",
@@ -128,10 +123,10 @@ class Packages:
             ]
         return ["sh", "-c", "\n".join(lines)]
 
-    def _new_sources(self) -> list[dict[str, Any]]:
+    def _new_sources(self) -> list[Held]:
         return self._differing(self._sources) if self._same else []
 
-    def _differing(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _differing(self, entries: list[Held]) -> list[Held]:
         return [] if self._over else software_entries.differing(entries, self._root)
 
     def install(self, log: str) -> dict[str, Any]:
@@ -145,7 +140,7 @@ class Packages:
         if any(apt_sources.distribution(self._declared(one)) for one in answered):
             self._remove_installers({one["path"] for one in self._sources})
         shutil.rmtree(TRIAL, ignore_errors=True)
-        captured = {one["name"] for one in self._section["packages"] or []}
+        captured = {one.name for one in self._section.packages or []}
         found = self._candidates()
         if found.names and not self._call(["apt-cache", "madison", "dpkg"])[1].strip():
             raise refuse("R060", detail=software_packages.fault(log))

@@ -8,87 +8,102 @@ Containers, volumes and images that were built on the node do not come back; the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
+
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.engines import (
+    Container,
+    ContainerNetwork,
+    Volume,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import Pull
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.engines import Engine, Image
+
 SECTION = "containers"
+Named = TypeVar("Named", Container, ContainerNetwork, Volume)
 
 
-def plan(engines: list[dict[str, Any]], now: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return {pulls, missing}.
+def plan(engines: list[Engine], now: dict[str, Engine]) -> tuple[list[Pull], list[dict[str, str]]]:
+    """Return the images to pull, and what does not come back: engines are those of the capture, now those of the node.
 
-    engines are those of the capture; now has each engine of the node by its program, as capture/containers.py reads it.
-    pulls are {program, digest, names}: an image to pull, and the names that it had; one that is here only gets its
-    names, and its digest is then in present.
+    now has them by program.
     """
-    pulls: list[dict[str, Any]] = []
+    pulls: list[Pull] = []
     missing: list[dict[str, str]] = []
     for engine in engines:
-        program = engine["program"]
-        here = now.get(program)
-        images = [one for one in engine["images"] if one["comes_back"] and one["digests"]]
-        if here is None or here["trouble"]:
-            why = here["trouble"] if here else "it is not on the node"
-            if images or engine["containers"] or engine["volumes"]:
-                missing.append(_missing(program, f"{why}; {_count(engine)} did not come back"))
-            continue
-        present = {digest: one for one in here["images"] for digest in one["digests"]}
-        for image in images:
-            digest = next((one for one in image["digests"] if one in present), image["digests"][0])
-            lacking = [name for name in image["names"] if name not in present.get(digest, {"names": ()})["names"]]
-            if digest not in present or lacking:
-                there = digest in present
-                pulls.append({"program": program, "digest": digest, "names": lacking, "present": there})
-        missing += _own(engine, here)
-    return {"pulls": pulls, "missing": missing}
+        here = now.get(engine.program)
+        if here is None or here.trouble:
+            missing += _without(engine, here.trouble if here else "it is not on the node")
+        else:
+            pulls += _pulls(engine, here)
+            missing += _own(engine, here)
+    return pulls, missing
 
 
-def commands(pull: dict[str, Any]) -> list[list[str]]:
+def _images(engine: Engine) -> list[Image]:
+    return [one for one in engine.images if one.comes_back and one.digests]
+
+
+def _without(engine: Engine, why: str) -> Iterator[dict[str, str]]:
+    if _images(engine) or engine.containers or engine.volumes:
+        yield _missing(engine.program, f"{why}; {_count(engine)} did not come back")
+
+
+def _pulls(engine: Engine, here: Engine) -> Iterator[Pull]:
+    present = {digest: one.names for one in here.images for digest in one.digests}
+    for image in _images(engine):
+        digest = next((one for one in image.digests if one in present), image.digests[0])
+        lacking = [name for name in image.names if name not in present.get(digest, ())]
+        if digest not in present or lacking:
+            yield Pull(engine.program, digest, lacking, digest in present)
+
+
+def commands(pull: Pull) -> list[list[str]]:
     """Return the commands that bring an image and give it its names."""
-    first = [] if pull["present"] else [[pull["program"], "pull", "--quiet", pull["digest"]]]
-    return [*first, *([pull["program"], "tag", pull["digest"], name] for name in pull["names"])]
+    first = [] if pull.present else [[pull.program, "pull", "--quiet", pull.digest]]
+    return [*first, *([pull.program, "tag", pull.digest, name] for name in pull.names)]
 
 
-def failed(pull: dict[str, Any], line: str) -> dict[str, str]:
+def failed(pull: Pull, line: str) -> dict[str, str]:
     """Return what did not come back of an image."""
     return _missing(called(pull), line or "it cannot be pulled")
 
 
-def called(pull: dict[str, Any]) -> str:
+def called(pull: Pull) -> str:
     """Return what people call an image."""
-    return ", ".join(pull["names"]) or str(pull["digest"])
+    return ", ".join(pull.names) or pull.digest
 
 
-def _own(engine: dict[str, Any], here: dict[str, Any]) -> Iterator[dict[str, str]]:
+def _own(engine: Engine, here: Engine) -> Iterator[dict[str, str]]:
     """Yield what no registry has, as far as nobody made it again."""
-    names = {name for one in here["images"] for name in one["names"]}
-    for image in engine["images"]:
-        if not image["comes_back"]:
-            called = ", ".join(name for name in image["names"]) or image["id"]
-            if not image["names"] or not names.issuperset(image["names"]):
-                yield _missing(f"image {called}", image["why"])
-    for kind in ("volumes", "networks", "containers"):
-        known = {one["name"] for one in here[kind]}
-        for one in engine[kind]:
-            if one["name"] not in known:
-                yield _missing(f"{kind[:-1]} {one['name']}", _why(kind, one))
+    names = {name for one in here.images for name in one.names}
+    for image in engine.images:
+        if not image.comes_back and (not image.names or not names.issuperset(image.names)):
+            yield _missing(f"image {', '.join(image.names) or image.id}", image.why)
+    for volume in _gone(engine.volumes, here.volumes):
+        yield _missing(f"volume {volume.name}", "volumes are not captured; its backup has the data")
+    for network in _gone(engine.networks, here.networks):
+        yield _missing(f"network {network.name}", "networks are not made again: docker network create")
+    for container in _gone(engine.containers, here.containers):
+        yield _missing(f"container {container.name}", _way_back(container))
 
 
-def _why(kind: str, one: dict[str, Any]) -> str:
-    if kind == "volumes":
-        return "volumes are not captured; its backup has the data"
-    if kind == "networks":
-        return "networks are not made again: docker network create"
-    compose = one.get("compose")
-    if compose:
-        return f"start it again in {compose['directory']}: docker compose up --detach"
-    return f"containers are not made again; its image was {one['image']}"
+def _gone(captured: list[Named], now: list[Named]) -> list[Named]:
+    names = {one.name for one in now}
+    return [one for one in captured if one.name not in names]
 
 
-def _count(engine: dict[str, Any]) -> str:
-    return f"{len(engine['images'])} images, {len(engine['containers'])} containers, {len(engine['volumes'])} volumes"
+def _way_back(container: Container) -> str:
+    if container.compose:
+        return f"start it again in {container.compose.directory}: docker compose up --detach"
+    return f"containers are not made again; its image was {container.image}"
+
+
+def _count(engine: Engine) -> str:
+    return f"{len(engine.images)} images, {len(engine.containers)} containers, {len(engine.volumes)} volumes"
 
 
 def _missing(name: str, why: str) -> dict[str, str]:

@@ -14,8 +14,9 @@ import grp
 import os
 import pwd
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import DIRECTORY, FILE, LINK
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 
 if TYPE_CHECKING:
@@ -23,19 +24,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.beneath import Place
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import Held
 
-FILE, LINK, DIRECTORY = "file", "link", "directory"
 
-
-def differing(entries: Iterable[dict[str, Any]], root: Path) -> list[dict[str, Any]]:
-    """Return the entries of which the node has something else, or nothing.
-
-    An entry is one of the manifest's files; data has the content of a file, in Base64.
-    """
+def differing(entries: Iterable[Held], root: Path) -> list[Held]:
+    """Return the entries of which the node has something else, or nothing."""
     return [entry for entry in entries if not _is_there(entry, root)]
 
 
-def put(entries: Iterable[dict[str, Any]], root: Path) -> None:
+def put(entries: Iterable[Held], root: Path) -> None:
     """Let the node have each entry; directories first. Raises OSError."""
     for entry in sorted(entries, key=lambda one: (one["path"].count("/"), one["path"])):
         with beneath.at(root, entry["path"], make=True) as place:
@@ -45,12 +42,12 @@ def put(entries: Iterable[dict[str, Any]], root: Path) -> None:
                 _put_file(entry, place)
 
 
-def text(entry: dict[str, Any]) -> str:
+def text(entry: Held) -> str:
     """Return the content of a captured file as text; empty for a link or a directory."""
     return base64.b64decode(entry.get("data", "")).decode("utf-8", "replace")
 
 
-def _is_there(entry: dict[str, Any], root: Path) -> bool:
+def _is_there(entry: Held, root: Path) -> bool:
     try:
         with beneath.at(root, entry["path"]) as place, place.held() as held:
             return _is(entry, place, held)
@@ -58,7 +55,7 @@ def _is_there(entry: dict[str, Any], root: Path) -> bool:
         return False
 
 
-def _is(entry: dict[str, Any], place: Place, held: int) -> bool:
+def _is(entry: Held, place: Place, held: int) -> bool:
     status = os.fstat(held)
     if entry["kind"] == LINK:
         return stat.S_ISLNK(status.st_mode) and beneath.link(held) == entry["target"]
@@ -68,21 +65,21 @@ def _is(entry: dict[str, Any], place: Place, held: int) -> bool:
     return stat.S_ISREG(status.st_mode) and rights and place.read() == base64.b64decode(entry["data"])
 
 
-def _owned(entry: dict[str, Any], status: os.stat_result) -> bool:
+def _owned(entry: Held, status: os.stat_result) -> bool:
     return os.geteuid() != 0 or (status.st_uid, status.st_gid) == owner(entry)
 
 
-def owner(entry: dict[str, Any]) -> tuple[int, int]:
+def owner(entry: Held) -> tuple[int, int]:
     """Return the numbers of user and group."""
     uid, gid = entry["uid"], entry["gid"]
     with contextlib.suppress(KeyError, TypeError):
-        uid = pwd.getpwnam(entry["owner"]).pw_uid
+        uid = pwd.getpwnam(entry["owner"] or "").pw_uid
     with contextlib.suppress(KeyError, TypeError):
-        gid = grp.getgrnam(entry["group"]).gr_gid
+        gid = grp.getgrnam(entry["group"] or "").gr_gid
     return uid, gid
 
 
-def _put_directory(entry: dict[str, Any], place: Place) -> None:
+def _put_directory(entry: Held, place: Place) -> None:
     status = place.status()
     if status and not stat.S_ISDIR(status.st_mode):
         place.remove()
@@ -92,7 +89,7 @@ def _put_directory(entry: dict[str, Any], place: Place) -> None:
         os.chmod(beneath.way(held), int(entry["mode"], 8))  # noqa: PTH101 - by a descriptor
 
 
-def _put_file(entry: dict[str, Any], place: Place) -> None:
+def _put_file(entry: Held, place: Place) -> None:
     """Replace a file or a link in one step: no program reads half of it."""
     status = place.status()
     if status and stat.S_ISDIR(status.st_mode):
@@ -106,6 +103,6 @@ def _put_file(entry: dict[str, Any], place: Place) -> None:
         draft.put()
 
 
-def _given(entry: dict[str, Any]) -> tuple[int, int]:
+def _given(entry: Held) -> tuple[int, int]:
     """Return to whom an entry goes; only root gives anything away."""
     return owner(entry) if os.geteuid() == 0 else (-1, -1)

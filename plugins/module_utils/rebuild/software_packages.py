@@ -9,13 +9,14 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, apt_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.software import Installed, Package
     from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
     from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan
 
@@ -60,32 +61,32 @@ class Settled:
 
 
 def candidates(
-    section: dict[str, Any], installed: dict[str, Deb], managed: Collection[str], *, same_release: bool
+    section: Installed, installed: dict[str, Deb], managed: Collection[str], *, same_release: bool
 ) -> Candidates:
     """Return which packages are to come back.
 
-    section has packages, manual and holds as the capture's software has them; managed are the names and globs that
+    section is the capture's; managed are the names and globs that
     gpulab's roles answer for. With the same release all packages come back. Another one chooses what the manually
     installed packages need.
     """
     native = installed["dpkg"].architecture if "dpkg" in installed else ""
-    manual = section["manual"] or []
-    others = [_full_name(one, native) for one in section["packages"] or []] if same_release else []
+    manual = section.manual or []
+    others = [_full_name(one, native) for one in section.packages or []] if same_release else []
     found, left = [], []
     for name in dict.fromkeys([*manual, *others]):
         short = name.partition(":")[0]
         if apt.is_installed(installed, name) or is_managed(short, managed):
             continue
         if _KERNEL.match(short):
-            if name in section["holds"]:
+            if name in section.holds:
                 left.append(missing(name, "it is of one kernel, and the installed system has its own"))
             continue
         found.append(name)
     return Candidates(tuple(found), tuple(left))
 
 
-def _full_name(package: dict[str, str], native: str) -> str:
-    name, architecture = package["name"], package["architecture"]
+def _full_name(package: Package, native: str) -> str:
+    name, architecture = package.name, package.architecture
     return name if architecture in (native, "all", "") else f"{name}:{architecture}"
 
 
@@ -94,9 +95,9 @@ def is_managed(name: str, managed: Collection[str]) -> bool:
     return bool(_OF_PLAN.match(name)) or any(fnmatchcase(name, pattern) for pattern in managed)
 
 
-def foreign_architectures(section: dict[str, Any], native: str) -> list[str]:
+def foreign_architectures(section: Installed, native: str) -> list[str]:
     """Return the architectures, beside the node's own, that packages of the capture have."""
-    return sorted({one["architecture"] for one in section["packages"] or []} - {native, "all", ""})
+    return sorted({one.architecture for one in section.packages or []} - {native, "all", ""})
 
 
 def settle(
@@ -151,41 +152,47 @@ def fault(printed: str) -> str:
 
 
 def marks(
-    section: dict[str, Any], installed: dict[str, Deb], states: str, managed: Collection[str], *, same: bool
+    section: Installed, installed: dict[str, Deb], states: str, managed: Collection[str], *, same: bool
 ) -> tuple[dict[str, list[str]], list[dict[str, str]]]:
-    """Return the names for each command of apt-mark (hold, unhold, auto, manual), and the holds that cannot be.
+    """Return the names for each command of apt-mark (hold, auto, manual), and the holds that cannot be.
 
     states is the text of APT's extended_states. gpulab's own packages keep the marks that a run gives them. same tells
     whether it is the release of the capture: else packages have other names, and only manual ones are marked.
     """
     native = installed["dpkg"].architecture if "dpkg" in installed else ""
-    automatic = apt.automatic(states, native)
-    manual, known = set(section["manual"] or []), {_full_name(one, native) for one in section["packages"] or []}
-    found: dict[str, list[str]] = {"hold": [], "unhold": [], "auto": [], "manual": []}
+    automatic, manual = apt.automatic(states, native), set(section.manual or [])
+    known = {_full_name(one, native) for one in section.packages or []}
+    found: dict[str, list[str]] = {"hold": [], "auto": [], "manual": []}
     for name, package in installed.items():
         if name not in known or not apt.is_on_disk(installed, name) or is_managed(name.partition(":")[0], managed):
             continue
-        architectures = {package.architecture, native} if package.architecture == "all" else {package.architecture}
-        is_automatic = any((name.partition(":")[0], one) in automatic for one in architectures)
-        if name in section["holds"] and not package.held:
+        is_automatic = _is_automatic(name, package, automatic, native)
+        if name in section.holds and not package.held:
             found["hold"].append(name)
         if name in manual and is_automatic:
             found["manual"].append(name)
         if same and name not in manual and not is_automatic:
             found["auto"].append(name)
-    lacking = [
-        missing(name, "it was on hold, and is not installed")
-        for name in section["holds"]
-        if not apt.is_on_disk(installed, name) and not is_managed(name.partition(":")[0], managed)
-    ]
+    lacking = list(_not_held(section, installed, managed))
     return {command: names for command, names in found.items() if names}, lacking
 
 
-def other_versions(section: dict[str, Any], installed: dict[str, Deb]) -> Iterable[dict[str, str]]:
+def _is_automatic(name: str, package: Deb, automatic: Collection[tuple[str, str]], native: str) -> bool:
+    architectures = {package.architecture, native} if package.architecture == "all" else {package.architecture}
+    return any((name.partition(":")[0], one) in automatic for one in architectures)
+
+
+def _not_held(section: Installed, installed: dict[str, Deb], managed: Collection[str]) -> Iterator[dict[str, str]]:
+    for name in section.holds:
+        if not apt.is_on_disk(installed, name) and not is_managed(name.partition(":")[0], managed):
+            yield missing(name, "it was on hold, and is not installed")
+
+
+def other_versions(section: Installed, installed: dict[str, Deb]) -> Iterable[dict[str, str]]:
     """Yield the packages on hold that came back in another version: nobody has the former one any more."""
     native = installed["dpkg"].architecture if "dpkg" in installed else ""
-    versions = {_full_name(one, native): one["version"] for one in section["packages"] or []}
-    for name in section["holds"]:
+    versions = {_full_name(one, native): one.version for one in section.packages or []}
+    for name in section.holds:
         if name in versions and apt.is_on_disk(installed, name) and installed[name].version != versions[name]:
             why = f"it was on hold in version {versions[name]}, and came back in {installed[name].version}"
             yield missing(name, why)

@@ -6,57 +6,65 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import FILE
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.software import Installed
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import OfJobs, OfPackages
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.environments import Environment
     from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
+    from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import Held
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.captures import Capture
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Sections
 
-_KEPT = ("path", "kind", "mode", "owner", "uid", "group", "gid", "target")
 
-
-def asked(capture: Capture, work: str, identity: str | None, lacking: list[str]) -> Any:
-    """Return what the module restore_software takes for a work; lacking has the names that did not come back so far.
+def of_packages(capture: Capture, identity: str | None, lacking: list[str]) -> OfPackages:
+    """Return what the work packages takes; lacking has the names that did not come back so far.
 
     Raises Refusal R006.
     """
-    if work == "begin":
-        return {}
-    sections, release = capture.manifest.sections, asdict(capture.manifest.machine.system)
-    if work in ("environments", "check_locks"):
-        found = sorted(sections.environments, key=lambda one: (one.path.count("/"), one.path))
-        return list(map(asdict, found))
-    if work == "containers":
-        return [asdict(one) for one in sections.containers.engines]
+    sections = capture.manifest.sections
+    return OfPackages(
+        release=capture.manifest.machine.system,
+        lacking=lacking,
+        section=Installed(sections.packages, sections.manual, sections.holds),
+        managed=sorted({*_items(sections, "package"), *_brought(sections)}),
+        entries=list(_entries(capture, software_files.of_apt, identity)),
+    )
+
+
+def of_jobs(capture: Capture, identity: str | None, *, sources: bool) -> OfJobs:
+    """Return what the works of jobs take; sources tells whether those of APT that wait are among it.
+
+    Raises Refusal R006.
+    """
+    sections = capture.manifest.sections
+    return OfJobs(
+        release=capture.manifest.machine.system,
+        capture=capture.path.name,
+        units=sections.units,
+        states=sections.unit_states,
+        managed=sorted(_items(sections, "unit", "running")),
+        entries=list(_entries(capture, software_files.of_jobs, identity)),
+        sources=list(_entries(capture, software_files.of_apt, identity)) if sources else [],
+    )
+
+
+def environments(capture: Capture) -> list[Environment]:
+    """Return the environments, those that lie in another one after it."""
+    return sorted(capture.manifest.sections.environments, key=lambda one: (one.path.count("/"), one.path))
+
+
+def _items(sections: Sections, *kinds: str) -> set[str]:
+    """Return the names of these kinds that receipts answer for."""
     items = [item.partition(":") for role in sections.gpulab.receipts.values() for item in role]
-    if work == "locks":
-        return [asdict(one) for one in sections.gpulab.locks]
-    if work == "packages":
-        packages = None if sections.packages is None else list(map(asdict, sections.packages))
-        return {
-            "release": release,
-            "lacking": lacking,
-            "section": {"packages": packages, "manual": sections.manual, "holds": sections.holds},
-            "managed": sorted({name for kind, _colon, name in items if kind == "package"} | _brought(sections)),
-            "entries": list(_entries(capture, software_files.of_apt, identity)),
-        }
-    return {
-        "release": release,
-        "capture": capture.path.name,
-        "units": list(map(asdict, sections.units)),
-        "states": sections.unit_states,
-        "managed": sorted({name for kind, _colon, name in items if kind in ("unit", "running")}),
-        "entries": list(_entries(capture, software_files.of_jobs, identity)),
-        "sources": list(_entries(capture, software_files.of_apt, identity)) if work == "jobs" else [],
-    }
+    return {name for kind, _colon, name in items if kind in kinds}
 
 
 def _brought(sections: Sections) -> set[str]:
@@ -67,15 +75,15 @@ def _brought(sections: Sections) -> set[str]:
     return set(sections.gpulab.brought) - set(sections.manual or ())
 
 
-def _entries(capture: Capture, chosen: Callable[[Entry], bool], identity: str | None) -> Iterator[dict[str, Any]]:
-    """Yield captured files as software_entries.py takes them."""
+def _entries(capture: Capture, chosen: Callable[[Entry], bool], identity: str | None) -> Iterator[Held]:
+    """Yield captured files with their contents."""
     entries = [one for one in capture.manifest.files if chosen(one)]
     secret = any(one.get("secret") for one in entries)
     cipher = cipher_of(capture.manifest.host, capture.archive.name, identity)
     secrets = capture.secrets(cipher) if secret else {}
     for one in entries:
-        kept: dict[str, Any] = {name: value for name, value in one.items() if name in _KEPT}
         if one["kind"] == FILE:
             content = secrets[one["path"]] if one.get("secret") else capture.data(one["path"])
-            kept["data"] = base64.b64encode(content).decode("ascii")
-        yield kept
+            yield {**one, "data": base64.b64encode(content).decode("ascii")}
+        else:
+            yield {**one}

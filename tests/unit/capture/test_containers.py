@@ -5,6 +5,7 @@ The answers of Docker are those of 20.10, and the files of Podman those of 4.3, 
 
 import hashlib
 import json
+from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import containers
@@ -99,10 +100,15 @@ def node(tree):
     return tree.node()
 
 
+def documents(engines):
+    """Return the engines as the manifest has them."""
+    return list(map(asdict, engines.engines))
+
+
 def docker(node, *images):
     """Return the engines of a node with these images, and the record of Docker."""
     engines = containers.read(node, Daemon(*(images or (PULLED, OWN))))
-    return engines, engines.record["engines"][0]
+    return engines, documents(engines)[0]
 
 
 def test_an_image_without_a_digest_was_built_here_and_does_not_come_back(node):
@@ -199,7 +205,7 @@ def test_digests_of_the_image_store_of_containerd_tell_nothing(node):
     daemon = Daemon(image("ours", ["ours@sha256:aa"], TOP))
     daemon.answers["/info"]["DriverStatus"] = [["driver-type", "io.containerd.snapshotter.v1"]]
     engines = containers.read(node, daemon)
-    assert engines.record["engines"][0]["images"][0]["comes_back"] is False
+    assert documents(engines)[0]["images"][0]["comes_back"] is False
     assert not engines.covers(f"{ROOT}/overlay2/{TOP}/diff/x")
 
 
@@ -237,7 +243,7 @@ def test_a_container_is_described_by_what_it_was_created_with(node):
 
 def test_no_secret_of_a_container_or_volume_is_in_the_record(node):
     engines, _record = docker(node)
-    assert "canary" not in json.dumps(engines.record)
+    assert "canary" not in json.dumps(documents(engines))
 
 
 def test_volumes_say_on_which_disk_they_are(node):
@@ -256,7 +262,7 @@ def test_a_daemon_that_does_not_run_is_not_asked_for_that_would_start_it(tree):
     daemon = Daemon(PULLED)
     engines = containers.read(tree.node(), daemon)
     assert daemon.asked == []
-    assert [(one["program"], one["root"], one["trouble"]) for one in engines.record["engines"]] == [
+    assert [(one["program"], one["root"], one["trouble"]) for one in documents(engines)] == [
         ("docker", ROOT, "its daemon does not run")
     ]
     assert not engines.covers(f"{ROOT}/overlay2/{TOP}/diff/y")
@@ -265,13 +271,13 @@ def test_a_daemon_that_does_not_run_is_not_asked_for_that_would_start_it(tree):
 @pytest.mark.parametrize("setting", ["data-root", "graph"])
 def test_storage_of_a_daemon_that_does_not_run_is_where_its_settings_say(tree, setting):
     tree.file("/etc/docker/daemon.json", json.dumps({setting: "/data/docker"})).file("/data/docker/engine-id")
-    assert containers.read(tree.node(), Daemon()).record["engines"][0]["root"] == "/data/docker"
+    assert documents(containers.read(tree.node(), Daemon()))[0]["root"] == "/data/docker"
 
 
 @pytest.mark.parametrize("settings", ["{", "[]"])
 def test_damaged_settings_of_docker_are_no_obstacle(tree, settings):
     tree.file("/etc/docker/daemon.json", settings).file(f"{ROOT}/engine-id")
-    assert containers.read(tree.node(), Daemon()).record["engines"][0]["root"] == ROOT
+    assert documents(containers.read(tree.node(), Daemon()))[0]["root"] == ROOT
 
 
 def test_a_daemon_that_does_not_answer_brings_nothing_back(node):
@@ -279,13 +285,13 @@ def test_a_daemon_that_does_not_answer_brings_nothing_back(node):
         raise NoAnswerError(question, "timed out")
 
     engines = containers.read(node, silent)
-    assert engines.record["engines"][0]["trouble"] == "/info: timed out"
+    assert documents(engines)[0]["trouble"] == "/info: timed out"
     assert not engines.covers(f"{ROOT}/overlay2/{TOP}/diff/x")
 
 
 def test_a_node_without_engines_has_none(tree):
     engines = containers.read(tree.node(), Daemon())
-    assert engines.record == {"engines": []}
+    assert documents(engines) == []
     assert not engines.covers(f"{ROOT}/image/x")
 
 
@@ -325,7 +331,7 @@ def store(tree, root=STORAGE, driver="overlay"):
 def podman(tree):
     """Return the engines, and the record of Podman."""
     engines = containers.read(tree.node(), Daemon())
-    (record,) = engines.record["engines"]
+    (record,) = documents(engines)
     return engines, record
 
 
@@ -411,7 +417,7 @@ def test_a_container_of_podman_has_its_mounts_and_no_secrets(tree):
     (one,) = record["containers"]
     assert (one["name"], one["image"], one["environment"]) == ("c1", "localhost/probe:1", ["HOME", "TOKEN"])
     assert one["mounts"] == [{"source": "/data", "destination": "/sets", "read_only": True}]
-    assert "canary" not in json.dumps(engines.record)
+    assert "canary" not in json.dumps(documents(engines))
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"id": 1}', ""])

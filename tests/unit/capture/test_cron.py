@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from datetime import datetime, timezone
 
 import pytest
@@ -17,7 +18,12 @@ def debian(tree):
 
 
 def jobs(tree, owned=NOBODYS):
-    return cron.read(tree.node(), owned)
+    return list(map(asdict, cron.read(tree.node(), owned)))
+
+
+def at_jobs(node):
+    """Return the jobs of at as the manifest has them."""
+    return list(map(asdict, cron.at_jobs(node)))
 
 
 def script(tree, path, mode=0o755):
@@ -167,7 +173,7 @@ def test_jobs_of_at_without_their_text(tree, directory):
     )
     tree.file(f"{directory}/a00001{minutes}", text).file(f"{directory}/.SEQ", "1")
     tree.file(f"{directory}/b00002{minutes}", text.replace("1001", "4242"))
-    found = cron.at_jobs(tree.node())
+    found = at_jobs(tree.node())
     assert found == [
         {"path": f"{directory}/a00001{minutes}", "user": "wei", "time": "2026-11-26T14:30:00Z"},
         {"path": f"{directory}/b00002{minutes}", "user": "4242", "time": "2026-11-26T14:30:00Z"},
@@ -176,4 +182,4 @@ def test_jobs_of_at_without_their_text(tree, directory):
 
 def test_a_node_without_cron(tree):
     assert jobs(tree) == []
-    assert cron.at_jobs(tree.node()) == []
+    assert at_jobs(tree.node()) == []

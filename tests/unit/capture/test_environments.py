@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -116,9 +117,9 @@ def test_lock_and_own_packages_are_what_pip_itself_says(request, place, sources)
     else:
         frozen = run(place / "bin/python", "-m", "pip", "freeze", "--all", "--disable-pip-version-check")
     record = found(place).record
-    assert len(record["lock"]) >= 3
-    assert record["lock"] == as_in_locks(frozen)
-    assert [(one["name"], one["version"], one["path"], one["editable"]) for one in record["own"]] == [
+    assert len(record.lock) >= 3
+    assert record.lock == as_in_locks(frozen)
+    assert [(one.name, one.version, one.path, one.editable) for one in record.own] == [
         ("lab-edit", "0.3", str(sources / "lab_edit"), True),
         ("lab-tools", "0.3", str(sources / "lab_tools"), False),
     ]
@@ -127,11 +128,11 @@ def test_lock_and_own_packages_are_what_pip_itself_says(request, place, sources)
 def test_record_says_whose_environment_it_is_and_with_which_python(by_pip, by_uv):
     record, of_uv = found(by_pip).record, found(by_uv).record
     python = ".".join(map(str, sys.version_info[:3]))
-    assert (record["kind"], record["python"], record["project"]) == ("venv", python, "")
-    assert (of_uv["kind"], of_uv["python"], of_uv["project"]) == ("uv", python, str(by_uv.parent))
-    assert record["owner"] == by_pip.owner()
-    assert Path(record["home"]).is_dir()
-    assert record["unreadable"] == []
+    assert (record.kind, record.python, record.project) == ("venv", python, "")
+    assert (of_uv.kind, of_uv.python, of_uv.project) == ("uv", python, str(by_uv.parent))
+    assert record.owner == by_pip.owner()
+    assert Path(record.home).is_dir()
+    assert record.unreadable == []
 
 
 @pytest.mark.parametrize("place", ["by_pip", "by_uv"])
@@ -253,7 +254,7 @@ def test_an_activate_script_that_is_later_than_the_others_does_not_come_back(ven
 
 def test_a_copied_interpreter_comes_back_and_a_program_of_that_name_does_not(venv):
     (venv / "bin/python3").unlink()
-    original = Path(found(venv).record["home"]) / "python3"
+    original = Path(found(venv).record.home) / "python3"
     shutil.copy(original, venv / "bin/python3")
     assert found(venv).covers("bin/python3")
     (venv / "bin/python3").write_text("#!/bin/sh\necho mine\n")
@@ -263,7 +264,7 @@ def test_a_copied_interpreter_comes_back_and_a_program_of_that_name_does_not(ven
 def test_what_is_edited_later_in_an_editable_install_is_not_lost(by_pip, sources):
     environment = found(by_pip)
     assert environment.covers(f"{SITE}/__editable__.lab_edit.pth")
-    assert next(one for one in environment.record["own"] if one["editable"])["path"] == str(sources / "lab_edit")
+    assert next(one for one in environment.record.own if one.editable).path == str(sources / "lab_edit")
 
 
 @pytest.mark.parametrize(
@@ -286,7 +287,7 @@ def test_what_is_edited_later_in_an_editable_install_is_not_lost(by_pip, sources
 )
 def test_packages_by_address_have_it_in_the_lock_as_pip_freeze_does_but_no_secret(venv, source, line):
     (venv / SITE / "alpha-1.0.dist-info/direct_url.json").write_text(json.dumps(source))
-    assert line in found(venv).record["lock"]
+    assert line in found(venv).record.lock
     if "canary" not in str(source):
         frozen = run(venv / "bin/python", "-m", "pip", "freeze", "--all", "--disable-pip-version-check")
         assert line in frozen.splitlines()
@@ -295,22 +296,22 @@ def test_packages_by_address_have_it_in_the_lock_as_pip_freeze_does_but_no_secre
 def test_secrets_in_settings_of_an_environment_are_hidden(venv):
     with (venv / "pyvenv.cfg").open("a") as stream:
         stream.write("prompt = https://wei:canary@lab/\n")
-    assert "canary" not in json.dumps(found(venv).record)
+    assert "canary" not in json.dumps(asdict(found(venv).record))
 
 
 def test_a_package_whose_description_cannot_be_read_is_named_and_does_not_come_back(venv):
     info = venv / SITE / "alpha-1.0.dist-info"
     (info / "METADATA").write_text("nothing")
     environment = found(venv)
-    assert environment.record["unreadable"] == [f"{SITE}/alpha-1.0.dist-info"]
+    assert environment.record.unreadable == [f"{SITE}/alpha-1.0.dist-info"]
     assert not environment.covers(f"{SITE}/alpha/__init__.py")
-    assert not any(line.startswith("alpha") for line in environment.record["lock"])
+    assert not any(line.startswith("alpha") for line in environment.record.lock)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"url": 1}', '{"url": "file:///x", "dir_info": "y"}'])
 def test_a_damaged_address_of_a_package_does_not_make_it_one_of_the_index(venv, text):
     (venv / SITE / "alpha-1.0.dist-info/direct_url.json").write_text(text)
-    assert found(venv).record["unreadable"] == [f"{SITE}/alpha-1.0.dist-info"]
+    assert found(venv).record.unreadable == [f"{SITE}/alpha-1.0.dist-info"]
 
 
 def test_pipes_and_devices_in_place_of_descriptions_do_not_block(venv):
@@ -318,7 +319,7 @@ def test_pipes_and_devices_in_place_of_descriptions_do_not_block(venv):
     for name in ("METADATA", "RECORD"):
         (info / name).unlink()
         os.mkfifo(info / name)
-    assert found(venv).record["unreadable"] == [f"{SITE}/alpha-1.0.dist-info"]
+    assert found(venv).record.unreadable == [f"{SITE}/alpha-1.0.dist-info"]
 
 
 @pytest.mark.parametrize("record", ["a\0b,,\n", f"{'x' * 200000},,\n", "alpha/__init__.py,sha256=#,\u00b2\n", ",\n\n"])
@@ -342,7 +343,7 @@ def test_what_a_record_says_of_files_outside_the_environment_does_not_count(venv
 def test_what_an_unfinished_removal_left_is_no_package(venv):
     (venv / SITE / "alpha-1.0.dist-info").rename(venv / SITE / "~lpha-1.0.dist-info")
     environment = found(venv)
-    assert not any("lpha==" in line for line in environment.record["lock"])
+    assert not any("lpha==" in line for line in environment.record.lock)
     assert not environment.covers(f"{SITE}/alpha/__init__.py")
 
 
@@ -353,7 +354,7 @@ def test_packages_of_old_setuptools_come_back_as_their_lists_say(venv):
     (venv / SITE / "old.py").write_text("x = 1")
     (info / "installed-files.txt").write_text("../old.py\nPKG-INFO\n")
     environment = found(venv)
-    assert "old==1.0" in environment.record["lock"]
+    assert "old==1.0" in environment.record.lock
     assert environment.covers(f"{SITE}/old.py")
     before = info.stat().st_mtime - 3600
     os.utime(info / "installed-files.txt", (before, before))
@@ -362,7 +363,7 @@ def test_packages_of_old_setuptools_come_back_as_their_lists_say(venv):
 
 def test_a_directory_in_development_by_old_setuptools_is_an_own_package(venv):
     (venv / SITE / "older.egg-link").write_text("/home/wei/older\n.")
-    assert [(one["path"], one["editable"]) for one in found(venv).record["own"] if one["name"] == "older"] == [
+    assert [(one.path, one.editable) for one in found(venv).record.own if one.name == "older"] == [
         ("/home/wei/older", True)
     ]
 
@@ -379,8 +380,8 @@ def test_other_directories_are_no_environments(tmp_path, missing):
 def test_environments_below_another_root_are_named_as_on_the_node(by_pip):
     node, directory = Node(by_pip.parent.parent), f"/{by_pip.parent.name}/{by_pip.name}"
     environment = environments.at(directory, node.names(directory), node)
-    assert environment.record["path"] == directory
-    assert environment.record["lock"] == found(by_pip).record["lock"]
+    assert environment.record.path == directory
+    assert environment.record.lock == found(by_pip).record.lock
     assert environment.covers(f"{SITE}/alpha/__init__.py")
 
 
@@ -417,9 +418,9 @@ def prefix(tmp_path):
 
 def test_explicit_lock_of_conda_is_one_that_gpulab_takes(prefix):
     record = found(prefix).record
-    lock = conda.locked("\n".join(record["lock"]))
+    lock = conda.locked("\n".join(record.lock))
     assert [one.name for one in lock.packages] == ["numpy", "zlib", "python"]  # each after what it needs
-    assert (record["kind"], record["python"]) == ("conda", "1.0")
+    assert (record.kind, record.python) == ("conda", "1.0")
     assert left(prefix) == []
 
 
@@ -428,7 +429,7 @@ def test_packages_of_pip_in_conda_are_told_from_those_of_conda(prefix):
     place.mkdir()
     (place / "METADATA").write_text("Name: httpx\nVersion: 0.28\n")
     (place / "RECORD").write_text("httpx-0.28.dist-info/METADATA,,\nhttpx-0.28.dist-info/RECORD,,\n")
-    assert [line for line in found(prefix).record["lock"] if "pip" in line] == ["# pip httpx==0.28"]
+    assert [line for line in found(prefix).record.lock if "pip" in line] == ["# pip httpx==0.28"]
     assert left(prefix) == []
 
 
@@ -444,7 +445,7 @@ def test_what_people_set_in_a_conda_environment_does_not_come_back(prefix):
 def test_packages_that_conda_did_not_download_do_not_come_back(prefix):
     meta(prefix, "ours", ("lib/ours.so", "o"), url="file:///home/wei/bld/ours-1.0-0.conda")
     environment = found(prefix)
-    assert [(one["name"], one["path"]) for one in environment.record["own"]] == [
+    assert [(one.name, one.path) for one in environment.record.own] == [
         ("ours", "file:///home/wei/bld/ours-1.0-0.conda")
     ]
     assert not environment.covers("lib/ours.so")
@@ -453,7 +454,7 @@ def test_packages_that_conda_did_not_download_do_not_come_back(prefix):
 
 def test_a_token_of_a_channel_is_hidden(prefix):
     meta(prefix, "paid", ("lib/paid.so", "p"), url="https://conda.lab/t/ab-canary-1234/paid-1.0-0.conda")
-    assert "canary" not in json.dumps(found(prefix).record)
+    assert "canary" not in json.dumps(asdict(found(prefix).record))
 
 
 def test_an_edited_file_of_conda_does_not_come_back(prefix):
@@ -481,7 +482,7 @@ def test_a_file_into_which_conda_wrote_the_prefix_is_compared_with_what_it_becam
 def test_a_damaged_record_of_conda_is_named(prefix, text):
     (prefix / "conda-meta/zlib-1.0-0.json").write_text(text)
     environment = found(prefix)
-    assert environment.record["unreadable"] == ["conda-meta/zlib-1.0-0.json"]
+    assert environment.record.unreadable == ["conda-meta/zlib-1.0-0.json"]
     assert not environment.covers("lib/libz.so")
 
 
@@ -493,8 +494,8 @@ def test_environments_in_each_other_are_each_asked_for_their_own_files(prefix, t
     packages = type("Nothing", (), {"__contains__": lambda *_: False})()
     node = Node(tmp_path)
     found = Walk(node, packages, Wishes([]), lambda *where: environments.at(*where, node)).run(["/"], set())
-    assert [one["path"] for one in found.environments] == ["/miniconda3", "/miniconda3/envs/train"]
-    assert [one["path"] for one in found.remainder] == ["/miniconda3/envs/train/own.txt"]
+    assert [one.path for one in found.environments] == ["/miniconda3", "/miniconda3/envs/train"]
+    assert [one.path for one in found.remainder] == ["/miniconda3/envs/train/own.txt"]
 
 
 def test_the_cache_of_packages_comes_back_where_it_is_condas(prefix):

@@ -1,6 +1,7 @@
 """Units that no package brings: what is found, of whom, and how it is set."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import jobs
@@ -11,7 +12,7 @@ SERVICE = "[Service]\nExecStart=/srv/lab\n"
 
 
 def read(tree, owned=NOBODYS):
-    return jobs.read(tree.node(), owned)
+    return asdict(jobs.read(tree.node(), owned))
 
 
 def units(tree, owned=NOBODYS):

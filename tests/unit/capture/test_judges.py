@@ -48,12 +48,12 @@ def test_groups_of_a_user_are_those_of_id():
 def test_packages_are_those_of_dpkg_query():
     listed = said("dpkg-query", "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\t${Architecture}\n")
     rows = [line.split("\t") for line in listed]
-    found = software.read(Node())["packages"]
-    assert sorted((one["name"], one["version"], one["architecture"]) for one in found) == sorted(
+    found = software.read(Node()).packages
+    assert sorted((one.name, one.version, one.architecture) for one in found) == sorted(
         tuple(row[1:]) for row in rows if row[0][1] not in "nc"
     )
 
 
 @pytest.mark.parametrize(("what", "key"), [("showmanual", "manual"), ("showhold", "holds")])
 def test_marks_are_those_of_apt_mark(what, key):
-    assert sorted(software.read(Node())[key]) == sorted(said("apt-mark", what))
+    assert sorted(getattr(software.read(Node()), key)) == sorted(said("apt-mark", what))

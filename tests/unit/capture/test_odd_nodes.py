@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import cron, homes, jobs, people, software, system
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.accounts import Accounts
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.jobs import Jobs
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.software import Software
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.system import System
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -55,9 +57,9 @@ def test_no_node_is_too_odd(contents, printed, debian):
         found = [
             asdict(system.read(node)),
             asdict(people.read(node, {0, 4242}, {0, 4242})),
-            jobs.read(node, frozenset().__contains__),
-            software.read(node),
+            asdict(jobs.read(node, frozenset().__contains__)),
+            asdict(software.read(node)),
         ]
         json.dumps(found).encode("ascii")
-        for section, kind in zip(found, (System, Accounts), strict=False):
+        for section, kind in zip(found, (System, Accounts, Jobs, Software), strict=True):
             assert list(records.faults(section, kind)) == []

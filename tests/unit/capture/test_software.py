@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import software
@@ -48,7 +49,7 @@ def rhel(tree):
 
 
 def read(tree):
-    return software.read(tree.node())
+    return asdict(software.read(tree.node()))
 
 
 def deb822(**fields):

@@ -9,6 +9,7 @@ import os
 import shutil
 import struct
 from collections import Counter
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -68,7 +69,7 @@ def files(found):
 
 
 def remainder(found):
-    return {one["path"]: (one["files"], one["bytes"]) for one in found.remainder}
+    return {one.path: (one.files, one.bytes) for one in found.remainder}
 
 
 ETC = ("/etc/**", Captured("configuration"))
@@ -174,7 +175,7 @@ def test_odd_files_are_told(tmp_path):
     assert entries["/etc/sparse"]["sparse"]
     assert entries["/etc/one"]["identity"] == entries["/etc/two"]["identity"]
     assert (entries["/etc/link"]["kind"], entries["/etc/link"]["target"]) == ("link", "/nowhere")
-    assert found.remainder == [
+    assert list(map(asdict, found.remainder)) == [
         {"path": "/etc/fifo", "files": 1, "bytes": 0, "owner": "0", "why": "it is neither file, link nor directory"}
     ]
 
@@ -200,7 +201,7 @@ def test_access_lists_capabilities_and_immutable_files_are_told(tmp_path):
 def test_a_file_that_is_too_large_is_left_over_with_the_reason(tmp_path):
     put(tmp_path, "etc/large", "x" * 100)
     found = walk(tmp_path, ETC, largest=99)
-    assert [(one["path"], one["why"]) for one in found.remainder] == [("/etc/large", "it is larger than 0 MiB")]
+    assert [(one.path, one.why) for one in found.remainder] == [("/etc/large", "it is larger than 0 MiB")]
     assert "/etc/large" not in files(found)
 
 
@@ -224,7 +225,7 @@ def test_an_environment_covers_what_its_lock_brings_back(tmp_path):
     put(tmp_path, "home/li/venv/pyvenv.cfg")
     put(tmp_path, "home/li/venv/lib/of_a_package")
     put(tmp_path, "home/li/venv/lib/own.py")
-    record = {"path": "/home/li/venv"}
+    record = SimpleNamespace(path="/home/li/venv")
     environment = SimpleNamespace(record=record, covers=lambda path: path != "lib/own.py")
     found = walk(tmp_path, at=lambda _directory, names: environment if "pyvenv.cfg" in names else None)
     assert found.environments == [record]
@@ -251,7 +252,7 @@ def test_a_tree_that_is_too_deep_is_left_over_with_the_reason_unless_nobody_miss
     deep(tmp_path, "var/spare")
     found = walk(tmp_path, ("/var/cache/**", "a cache"), acknowledged=[("/var/spare/**", "not needed")])
     (one,) = found.remainder
-    assert (one["path"][:9], one["files"], one["why"]) == ("/srv/dddd", 1, "it cannot be read: File name too long")
+    assert (one.path[:9], one.files, one.why) == ("/srv/dddd", 1, "it cannot be read: File name too long")
 
 
 class Vanishing(Node):
@@ -355,9 +356,7 @@ def test_a_file_on_a_broken_disk_is_left_over_with_the_reason(tmp_path, monkeypa
     put(tmp_path, "etc/file")
     monkeypatch.setattr(walk_of_nodes, "_read", broken)
     found = walk(tmp_path, ETC)
-    assert [(one["path"], one["why"]) for one in found.remainder] == [
-        ("/etc/file", "it cannot be read: Input/output error")
-    ]
+    assert [(one.path, one.why) for one in found.remainder] == [("/etc/file", "it cannot be read: Input/output error")]
     assert "/etc/file" not in files(found)
 
 

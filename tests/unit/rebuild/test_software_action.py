@@ -2,15 +2,20 @@
 # ruff: noqa: SLF001 - the steps of an action are looked at one by one
 
 import base64
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext
 from ansible_collections.gpulab.node.plugins.action import restore_software
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import TAKEN
+from ansible_collections.gpulab.node.plugins.modules import restore_software as restore_software_module
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets as ciphers
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Sections
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest, Sections
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
 
@@ -62,24 +67,24 @@ def test_a_capture_that_is_not_there_is_refused(directory):
 
 
 def test_packages_get_apts_files_with_the_secret_ones(opened):
-    asked = software.asked(opened, "packages", None, ["old-tool"])
-    data = {one["path"]: base64.b64decode(one["data"]) for one in asked["entries"]}
+    asked = software.of_packages(opened, None, ["old-tool"])
+    data = {one["path"]: base64.b64decode(one["data"]) for one in asked.entries}
     assert data == {path: text for path, text in {**FILES, **SECRETS}.items() if path.startswith("/etc/apt")}
     # git counts as the node's, though a transaction of gpulab's brought it: somebody has marked it since.
-    assert (asked["managed"], asked["lacking"]) == (["cuda-*", "g++-14"], ["old-tool"])
-    assert asked["release"].items() >= MACHINE["system"].items()
+    assert (asked.managed, asked.lacking) == (["cuda-*", "g++-14"], ["old-tool"])
+    assert asdict(asked.release).items() >= MACHINE["system"].items()
 
 
 def test_jobs_get_theirs(opened):
-    asked = software.asked(opened, "jobs", None, [])
-    assert {one["path"] for one in asked["entries"]} == {"/etc/cron.d/backup", "/var/spool/cron/crontabs/li"}
-    assert {one["path"] for one in asked["sources"]} == {"/etc/apt/sources.list", "/etc/apt/auth.conf.d/lab"}
-    assert software.asked(opened, "hold_jobs", None, [])["sources"] == []
-    assert asked["managed"] == ["a.service", "b.service"]
+    asked = software.of_jobs(opened, None, sources=True)
+    assert {one["path"] for one in asked.entries} == {"/etc/cron.d/backup", "/var/spool/cron/crontabs/li"}
+    assert {one["path"] for one in asked.sources} == {"/etc/apt/sources.list", "/etc/apt/auth.conf.d/lab"}
+    assert software.of_jobs(opened, None, sources=False).sources == []
+    assert asked.managed == ["a.service", "b.service"]
 
 
 def test_an_environment_comes_before_those_in_it(opened):
-    assert [one["path"] for one in software.asked(opened, "environments", None, [])] == ["/home/li/a", "/home/li/a/b"]
+    assert [one.path for one in software.environments(opened)] == ["/home/li/a", "/home/li/a/b"]
 
 
 @pytest.fixture
@@ -91,10 +96,10 @@ def action(directory):
     made._task = type("Task", (), {"check_mode": False})
     made.answers, made.asked, made.steps, made.outcomes = {}, [], [], {}
 
-    def ask(operation, **more):
+    def ask(operation, _taken, _step=""):
         made.asked.append(operation)
         answer = made.answers[operation]
-        return answer(**more) if callable(answer) else answer
+        return answer() if callable(answer) else answer
 
     def run_step(step, **_more):
         made.steps.append(step.name)
@@ -105,11 +110,19 @@ def action(directory):
     return made
 
 
+def holding(action, **sections):
+    """Let the action have a capture with these sections."""
+    document = {"machine": MACHINE, "sections": sections}
+    names = {"path": Path("20261126T021500Z"), "archive": Path("secrets.vault")}
+    action._capture = SimpleNamespace(manifest=typed({"host": "node07", **document}, Manifest), **names)
+    action._lacking, action._args["age_identity"] = [], None
+
+
 def begin(action, directory, capture_name=None, **found):
     action._args["capture"] = capture_name
     action.answers["look"] = {**HERE, **found}
     state = states.read(directory / "node07")
-    return action._begin(directory, "node07", state)
+    return action._begin(directory / "node07", "node07", state)
 
 
 def test_a_node_that_was_not_reinstalled_is_refused(action, directory):
@@ -159,11 +172,11 @@ MISSING = {"section": "packages", "name": "old-tool", "why": "no package source 
 
 
 def packages(action, **install):
-    action._captured = {"section": {"manual": ["git"]}}
+    holding(action, manual=["git"])
     action.answers = {
         "look": {"files": ["/etc/apt/sources.list", "/etc/apt/lab.sources"], "names": ["git"], "missing": []},
         "lists": ["sh"],
-        "install": lambda **_more: {"argv": ["apt-get"], "install": ["git"], "missing": [MISSING], **install},
+        "install": lambda: {"argv": ["apt-get"], "install": ["git"], "missing": [MISSING], **install},
         "marks": {"changes": [], "missing": []},
     }
     return action._packages()
@@ -191,7 +204,7 @@ def test_packages_that_cannot_be_installed_are_refused_and_services_may_start_ag
 
 
 def test_where_all_is_there_nothing_is_refreshed(action):
-    action._captured = {"section": {"manual": []}}
+    holding(action, manual=[])
     action.answers = {
         "look": {"files": [], "names": [], "missing": []},
         "marks": {"changes": [], "missing": []},
@@ -208,15 +221,16 @@ def test_check_mode_only_looks(action):
 
 
 def test_without_apt_each_manual_package_is_told(action):
-    action._captured = {"section": {"manual": ["git"]}}
+    holding(action, manual=["git"])
     action.answers = {"look": {"unable": True}}
     assert action._packages()["missing"] == [{**MISSING, "name": "git", "why": restore_software.ONLY_APT}]
 
 
 def environments(action, *, over=False, lacking=()):
-    action._captured, action._lacking = [{"path": "/a"}, {"path": "/b"}], lacking
+    holding(action, environments=[{"path": "/a"}, {"path": "/b"}])
+    action._lacking = lacking
     looks = iter([{"make": True, "missing": []}, {"make": True, "missing": []}] * 2)
-    action.answers = {"done": over, "look": lambda **_more: next(looks), "make": lambda **_more: ["sh"]}
+    action.answers = {"done": over, "look": lambda: next(looks), "make": lambda: ["sh"]}
     action.outcomes["rebuild-environment-0"] = (1, ["ERROR: No matching distribution found for x==1", "more"])
     return action._environments()
 
@@ -237,15 +251,16 @@ def test_what_an_environment_lacked_stays_named_and_what_its_user_changed_is_not
     own, changed = (
         {**MISSING, "section": "environments", "name": f"/a: {name}"} for name in ("mine 0.1", "six==1.17.0")
     )
-    action._captured, action._lacking = [{"path": "/a"}], [own["name"]]
-    action.answers = {"done": True, "look": lambda **_more: {"make": True, "missing": [own, changed]}}
+    holding(action, environments=[{"path": "/a"}])
+    action._lacking = [own["name"]]
+    action.answers = {"done": True, "look": lambda: {"make": True, "missing": [own, changed]}}
     assert action._environments() == {"changes": [], "missing": [own]}
     assert "make" not in action.asked
 
 
 def test_an_image_that_cannot_be_pulled_leaves_the_others_alone(action):
     pulls = [{"program": "docker", "digest": f"d{n}", "names": [f"n{n}"], "present": False} for n in range(2)]
-    action._lacking = []
+    holding(action)
     action.answers = {"look": {"pulls": pulls, "missing": []}, "done": False}
     action.outcomes["rebuild-image-0"] = (1, ["denied"])
     found = action._containers()
@@ -256,8 +271,8 @@ def test_an_image_that_cannot_be_pulled_leaves_the_others_alone(action):
 
 
 def test_a_lock_that_is_not_available_any_more_is_refused_before_the_disk_is_wiped(action):
-    action._captured = [{"path": "/home/li/venv"}]
-    action.answers = {"check": lambda **_more: ["sh"], "addresses": lambda **_more: ""}
+    holding(action, environments=[{"path": "/home/li/venv"}])
+    action.answers = {"check": lambda: ["sh"], "addresses": lambda: ""}
     assert action._check_locks() == {"changes": [], "missing": []}
     action.outcomes["check-environment-0"] = (1, ["ERROR: No matching distribution found for x==1"])
     with pytest.raises(Refusal, match=r"R013.*/home/li/venv: ERROR: No matching distribution"):
@@ -265,7 +280,11 @@ def test_a_lock_that_is_not_available_any_more_is_refused_before_the_disk_is_wip
 
 
 def test_a_file_of_a_conda_lock_that_is_gone_is_refused(action):
-    action._captured = [{"path": "/home/li/fold"}]
-    action.answers = {"check": lambda **_more: [], "addresses": lambda **_more: "https://example.org/x.conda: 404"}
+    holding(action, environments=[{"path": "/home/li/fold"}])
+    action.answers = {"check": list, "addresses": lambda: "https://example.org/x.conda: 404"}
     with pytest.raises(Refusal, match="R013"):
         action._check_locks()
+
+
+def test_every_work_has_its_operations_and_its_part_of_the_action():
+    assert restore_software_module.OPERATIONS.keys() == TAKEN.keys() == {"begin", *restore_software.WORKS}

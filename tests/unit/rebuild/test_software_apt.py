@@ -7,8 +7,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machi
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_apt, software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_apt import Packages
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import OfPackages
 
-from unit.filled import filled
+from unit.filled import filled, typed
 
 RELEASE = filled({"id": "debian", "version": "13", "name": "Debian 13"}, Release)
 LIST, LAB = "/etc/apt/sources.list", "/etc/apt/sources.list.d/lab.sources"
@@ -23,7 +24,7 @@ DPKG = "dpkg\tamd64\t1.21\tinstall\tinstalled\t\n"
 
 
 def entry(path, data):
-    names = {"owner": "-", "uid": 0, "group": "-", "gid": 0}
+    names = {"owner": "-", "uid": 0, "group": "-", "gid": 0, "size": len(data)}
     return {"path": path, "kind": "file", "mode": "0644", **names, "data": base64.b64encode(data).decode()}
 
 
@@ -81,7 +82,7 @@ def packages(node, root):
         }
         entries = [entry(path, data) for path, data in CONTENTS.items()]
         asked = {"section": section, "release": RELEASE, "managed": [], "entries": entries, "lacking": []}
-        return Packages(node, {**asked, **changes}, root)
+        return Packages(node, typed({**asked, **changes}, OfPackages), root)
 
     return make
 

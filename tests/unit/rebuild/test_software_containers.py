@@ -1,6 +1,9 @@
 """Images come back by their digests; what no registry has is told."""
 
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.engines import Engine
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_containers
+
+from unit.filled import typed
 
 DIGEST = "example.org/cuda@sha256:" + "1" * 64
 PULLED = {"id": "i1", "names": ["example.org/cuda:12"], "digests": [DIGEST], "comes_back": True, "why": ""}
@@ -12,15 +15,15 @@ OTHER = {"name": "tool", "image": "lab/own:1", "compose": None}
 
 
 def engine(**more):
-    lists = {name: [] for name in ("images", "volumes", "networks", "containers")}
-    return {"program": "docker", "trouble": "", **lists, **more}
+    return typed({"program": "docker", **more}, Engine)
 
 
 FULL = engine(images=[PULLED, BUILT], volumes=[VOLUME], networks=[NETWORK], containers=[CONTAINER, OTHER])
 
 
 def plan(now, before=FULL):
-    return software_containers.plan([before], {"docker": now} if now else {})
+    pulls, missing = software_containers.plan([before], {"docker": now} if now else {})
+    return {"pulls": pulls, "missing": missing}
 
 
 def test_an_image_is_pulled_by_its_digest_and_gets_its_names():

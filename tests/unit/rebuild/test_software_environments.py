@@ -2,32 +2,34 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import environments
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.environments import Environment, OwnPackage
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_environments as made
 
-VENV = {
-    "path": "/home/li/venv",
-    "kind": "venv",
-    "owner": "li",
-    "python": "3.11.2",
-    "home": "/usr/bin",
-    "settings": {"include-system-site-packages": "false"},
-    "project": "",
-    "lock": ["pip==23.0.1", "setuptools==66.1.1", "six==1.17.0", "torch==2.9.0+cu128"],
-    "own": [],
-    "unreadable": [],
-}
-CONDA = {
-    **VENV,
-    "path": "/home/li/miniconda3/envs/fold",
-    "kind": "conda",
-    "home": "",
-    "lock": ["@EXPLICIT", "https://example.org/noarch/six-1.17.0-py_0.conda#abc", "# pip einops==0.8.0"],
-}
+VENV = Environment(
+    path="/home/li/venv",
+    kind="venv",
+    owner="li",
+    python="3.11.2",
+    home="/usr/bin",
+    settings={"include-system-site-packages": "false"},
+    project="",
+    lock=["pip==23.0.1", "setuptools==66.1.1", "six==1.17.0", "torch==2.9.0+cu128"],
+    own=[],
+    unreadable=[],
+)
+CONDA = replace(
+    VENV,
+    path="/home/li/miniconda3/envs/fold",
+    kind="conda",
+    home="",
+    lock=["@EXPLICIT", "https://example.org/noarch/six-1.17.0-py_0.conda#abc", "# pip einops==0.8.0"],
+)
 
 
 @pytest.fixture
@@ -83,7 +85,7 @@ def test_one_on_a_kept_disk_whose_python_is_gone_is_named_and_left(node, tmp_pat
 
 def test_another_python_than_the_systems_is_not_replaced(node, tmp_path):
     upgraded(tmp_path)
-    make, missing = made.look(node, {**VENV, "home": "/opt/python/bin"})
+    make, missing = made.look(node, replace(VENV, home="/opt/python/bin"))
     assert not make
     assert [one["why"] for one in missing] == ["its Python 3.11.2 of /opt/python/bin is not on the node"]
 
@@ -122,14 +124,14 @@ def test_one_whose_making_was_cut_off_is_made_again(node, tmp_path):
 
 def test_packages_that_no_lock_brings_back_are_told(node, tmp_path):
     (tmp_path / "home/li/code").mkdir(parents=True)
-    own = {"name": "mine", "version": "0.1", "path": "/home/li/code", "editable": True, "why": "its source lies there"}
-    lost = {**own, "name": "old", "path": "/root/old.whl", "editable": False, "why": "it was installed from there"}
+    own = OwnPackage("mine", "0.1", "/home/li/code", editable=True, why="its source lies there")
+    lost = replace(own, name="old", path="/root/old.whl", editable=False, why="it was installed from there")
     hidden = "lab @ https://***@example.org/lab.whl"
-    make, missing = made.look(node, {**VENV, "own": [own, lost], "lock": [*VENV["lock"], hidden]})
+    make, missing = made.look(node, replace(VENV, own=[own, lost], lock=[*VENV.lock, hidden]))
     assert make
     assert names(missing) == ["/home/li/venv: mine 0.1", "/home/li/venv: old 0.1", "/home/li/venv: lab"]
     assert missing[0]["why"].endswith("pip install -e /home/li/code")
-    assert "***" not in made.script(node, {**VENV, "lock": [hidden]}, [])
+    assert "***" not in made.script(node, replace(VENV, lock=[hidden]), [])
 
 
 def test_a_script_is_of_the_same_python_at_the_same_path(node):
@@ -143,7 +145,7 @@ def test_a_script_is_of_the_same_python_at_the_same_path(node):
 
 def test_the_settings_of_a_venv_come_back(node):
     settings = {"include-system-site-packages": "true", "prompt": "'fold'"}
-    assert "--system-site-packages --prompt=fold" in made.script(node, {**VENV, "settings": settings}, [])
+    assert "--system-site-packages --prompt=fold" in made.script(node, replace(VENV, settings=settings), [])
 
 
 def test_a_conda_environment_is_of_its_explicit_lock_and_then_of_pips(node):
@@ -166,7 +168,7 @@ def test_a_lock_can_be_asked_for_before_the_disk_is_wiped(node):
 def really_made(tmp_path, python, home):
     """Make a real environment of a captured one that this Python made; return the record, and what is there."""
     path, file = str(tmp_path / "venv"), tmp_path / "script"
-    record = {**VENV, "path": path, "owner": "root", "home": home, "python": python, "lock": [], "settings": {}}
+    record = replace(VENV, path=path, owner="root", home=home, python=python, lock=[], settings={})
     file.write_text(made.script(Node(), record, []))
     done = subprocess.run(made.as_user("root", "/root", str(file)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -181,7 +183,7 @@ def test_a_real_one_comes_back(tmp_path):
     if not Path(home, f"python{version}").exists():
         pytest.skip("this Python has no program of its version")
     record, found = really_made(tmp_path, f"{version}.0", home)
-    assert (found["home"], found["lock"]) == (home, [])
+    assert (found.home, found.lock) == (home, [])
     assert made.look(Node(), record) == (False, [])
 
 
@@ -192,4 +194,4 @@ def test_a_real_one_of_an_older_release_comes_back_by_this_ones_python(tmp_path)
     record, found = really_made(tmp_path, "3.7.3", "/usr/bin")
     make, (told,) = made.look(Node(), record)
     assert not make
-    assert told["why"] == f"the environment was made by Python {found['python']} of this system"
+    assert told["why"] == f"the environment was made by Python {found.python} of this system"

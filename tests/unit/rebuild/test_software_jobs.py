@@ -5,9 +5,10 @@ import base64
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import OfJobs
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_jobs import Jobs
 
-from unit.filled import filled
+from unit.filled import filled, typed
 
 RELEASE = filled({"id": "debian", "version": "13", "name": "Debian 13"}, Release)
 UNIT = "/etc/systemd/system/lab-camera.service"
@@ -20,7 +21,7 @@ OTHER = "/etc/systemd/system/multi-user.target.wants/nfs-server.service"
 def entry(path, data=b"x", **more):
     kind = {"kind": "link", "target": more.pop("target")} if "target" in more else {"kind": "file"}
     content = {} if kind["kind"] == "link" else {"data": base64.b64encode(data).decode()}
-    return {"path": path, "mode": "0644", "owner": "-", "uid": 0, "group": "-", "gid": 0, **kind, **content}
+    return {"path": path, "mode": "0644", "owner": "-", "uid": 0, "group": "-", "gid": 0, "size": 0, **kind, **content}
 
 
 ENTRIES = [
@@ -104,7 +105,7 @@ def jobs(systemd, root):
             "managed": ["nvidia-persistenced.service"],
             "capture": "20261126T021500Z",
         }
-        return Jobs(systemd, {**asked, **changes}, root)
+        return Jobs(systemd, typed({**asked, **changes}, OfJobs), root)
 
     return make
 

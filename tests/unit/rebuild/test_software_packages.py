@@ -1,6 +1,7 @@
 """Which packages come back, and what is told of the others."""
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.software import Installed, Package
 from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_packages
@@ -9,11 +10,11 @@ NATIVE = Deb("1.21", "installed", held=False, architecture="amd64")
 
 
 def package(name, version="1", architecture="amd64"):
-    return {"name": name, "version": version, "architecture": architecture}
+    return Package(name, version, architecture)
 
 
 def section(*names, manual=(), holds=()):
-    return {"packages": [package(name) for name in names], "manual": list(manual), "holds": list(holds)}
+    return Installed([package(name) for name in names], list(manual), list(holds))
 
 
 def candidates(wanted, installed=None, managed=(), *, same=True):
@@ -35,8 +36,8 @@ def test_what_is_there_is_left():
 
 
 def test_a_foreign_architecture_is_named():
-    wanted = {"packages": [package("wine", architecture="i386"), package("doc", architecture="all")]}
-    assert candidates({**wanted, "manual": [], "holds": []}).names == ("wine:i386", "doc")
+    wanted = Installed([package("wine", architecture="i386"), package("doc", architecture="all")], [], [])
+    assert candidates(wanted).names == ("wine:i386", "doc")
     assert software_packages.foreign_architectures(wanted, "amd64") == ["i386"]
 
 

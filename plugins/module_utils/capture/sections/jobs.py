@@ -33,7 +33,7 @@ class AtJob:
 
     path: str
     user: str
-    time: str
+    time: str | None
 
 
 @dataclass(frozen=True)

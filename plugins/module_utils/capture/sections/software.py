@@ -64,18 +64,27 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Software:
-    """The packages of a node, and from where they come.
+class Installed:
+    """The packages of a node, and what people decided about them.
 
-    packages, snaps and flatpaks are None where such are there and nobody answers. manual are the names of packages that
-    did not only come as dependencies (name.architecture with rpm), None where the node does not know; holds the names
-    of those that keep their version, with dnf the lines of its versionlock plugin. A snap has name, version, revision,
-    channel, publisher and notes, a flatpak name, branch, origin and version.
+    packages is None where the package manager does not answer. manual are the names of packages that did not only come
+    as dependencies (name.architecture with rpm), None where the node does not know; holds the names of those that keep
+    their version, with dnf the lines of its versionlock plugin.
     """
 
     packages: list[Package] | None
     manual: list[str] | None
     holds: list[str]
+
+
+@dataclass(frozen=True)
+class Software(Installed):
+    """The software of a node, and from where it comes.
+
+    A snap has name, version, revision, channel, publisher and notes, a flatpak name, branch, origin and version; None
+    where such are there and nobody answers.
+    """
+
     pins: list[Pin]
     sources: list[Source]
     keys: list[KeyFile]
